@@ -73,32 +73,33 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "The request or event is malformed",
-        "Fix the body; do not send it again as it is.",
+        "Fix the body. The same body will be refused again.",
     ),
     Reason.UNAUTHENTICATED: Traits(
         401,
         False,
         "INFO",
         "No valid credentials",
-        "Send `Authorization: Bearer <token>` with a token of this gateway.",
+        "Send `Authorization: Bearer <token>` with a token that this gateway accepts.",
     ),
     Reason.FORBIDDEN: Traits(
         403,
         False,
         "INFO",
         "Not allowed",
-        "Ask the operators for what `detail` names: a topic, a role, a web page's origin.",
+        "Ask the operators for the right that `detail` names: a topic, a role or a web page's "
+        "origin.",
     ),
     Reason.NOT_FOUND: Traits(
-        404, False, "INFO", "No such page", "Check the path; /docs lists them all."
+        404, False, "INFO", "No such page", "Check the path. /docs lists all paths."
     ),
     Reason.UNKNOWN_TOPIC: Traits(
         404,
         False,
         "INFO",
         "Unknown topic",
-        "Check the name; a topic must match the configuration and exist in Kafka. One that was "
-        "just created is known a second after the first who asks for it.",
+        "Check the name. The topic must match the configuration and exist in Kafka. The gateway "
+        "finds a new topic within a second of the first request for it.",
     ),
     Reason.UNKNOWN_PARTITION: Traits(
         404,
@@ -108,55 +109,57 @@ TRAITS: Mapping[Reason, Traits] = {
         "Let the key choose the partition, or send one that the topic has.",
     ),
     Reason.METHOD_NOT_ALLOWED: Traits(
-        405, False, "INFO", "Method not allowed", "Use one of the methods in the Allow header."
+        405, False, "INFO", "Method not allowed", "Use a method that the Allow header lists."
     ),
     Reason.REQUEST_TIMEOUT: Traits(
         408,
         True,
         "INFO",
         "The request did not arrive in time",
-        "Send the whole body at once; then try again.",
+        "Send the whole body without pauses, then retry.",
     ),
     Reason.IDEMPOTENCY_CONFLICT: Traits(
         409,
         True,
         "INFO",
-        "The same request or event is under way",
-        "Wait for Retry-After seconds, then send it again: it is answered as the first one ended.",
+        "The same request or event is in progress",
+        "Wait for Retry-After seconds, then retry. The response is the result of the first "
+        "request.",
     ),
     Reason.REPLAY_FINISHED: Traits(
         409,
         False,
         "INFO",
         "The replay has ended",
-        "Nothing more can be changed about it; ask for a new one.",
+        "A finished replay cannot be changed. Request a new one.",
     ),
     Reason.GROUP_ACTIVE: Traits(
         409,
         False,
         "INFO",
         "The group has members",
-        "Stop the group's consumers, then ask again: their offsets are not moved under them.",
+        "Stop the group's consumers, then retry. Offsets of a running group are not changed.",
     ),
     Reason.TOO_LARGE: Traits(
         413,
         False,
         "INFO",
         "Too large",
-        "Make the event smaller: `largest_paths` names what weighs most.",
+        "Make the event smaller. `largest_paths` lists its largest parts.",
     ),
     Reason.UNSUPPORTED_ENCODING: Traits(
         415,
         False,
         "INFO",
         "Unsupported content encoding or type",
-        "Use gzip, deflate, zstd or no Content-Encoding, and the Content-Type that the page takes.",
+        "Use gzip, deflate, zstd or no Content-Encoding, and a Content-Type that this path "
+        "accepts.",
     ),
     Reason.IDEMPOTENCY_MISMATCH: Traits(
         422,
         False,
         "INFO",
-        "Known identity, other content",
+        "The identity was used before with other content",
         "Use a new Idempotency-Key or event id for a new request or event.",
     ),
     Reason.MISSING_KEY: Traits(
@@ -164,7 +167,7 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "The event has no key",
-        "Send Headgate-Key, or fill the field that the topic's key rule names.",
+        "Send the header Headgate-Key, or fill the field that the topic's key rule names.",
     ),
     Reason.INVALID_KEY: Traits(
         422,
@@ -178,14 +181,14 @@ TRAITS: Mapping[Reason, Traits] = {
         False,
         "INFO",
         "The event does not fit the topic's schema",
-        "Change what `violations` names; each has the JSON Pointer of the place.",
+        "Fix the places in `violations`. Each has its JSON Pointer.",
     ),
     Reason.TIMESTAMP_OUT_OF_RANGE: Traits(
         422,
         False,
         "INFO",
         "Timestamp out of range",
-        "Send a time that the topic's retention and limits keep.",
+        "Send a time within the topic's retention and timestamp limits.",
     ),
     Reason.TOO_MANY_EVENTS: Traits(
         422, False, "INFO", "Too many events in one batch", "Send smaller batches."
@@ -194,26 +197,27 @@ TRAITS: Mapping[Reason, Traits] = {
         422,
         False,
         "INFO",
-        "Not over a compatible API",
-        "Post to /v1/topics/{topic}/events: the topic coalesces, so there is no offset to answer.",
+        "Not available through a compatible API",
+        "Post to /v1/topics/{topic}/events. This topic coalesces, so a response has no offset.",
     ),
     Reason.NOT_COVERED: Traits(
         422,
         False,
         "INFO",
         "Not on the backfill tier",
-        "Mirror it first, or ask for what `/v1/coverage/{topic}` shows.",
+        "Mirror the range first, or request a range that `/v1/coverage/{topic}` shows.",
     ),
     Reason.QUOTA_EXCEEDED: Traits(
-        429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then send again."
+        429, True, "INFO", "Quota exceeded", "Wait for Retry-After seconds, then retry."
     ),
     Reason.TOO_MANY_ATTEMPTS: Traits(
         429,
         True,
         "INFO",
         "Too many wrong credentials",
-        "Nothing was written, and the token was not looked at. Stop whatever sends wrong tokens "
-        "from this address; a right one is taken after Retry-After seconds.",
+        "Nothing was written, and the token was not checked. Stop the client that sends wrong "
+        "tokens "
+        "from this address. A valid token is accepted after Retry-After seconds.",
     ),
     Reason.HEADERS_TOO_LARGE: Traits(
         431, False, "INFO", "Header fields too large", "Send fewer or shorter headers."
@@ -223,73 +227,73 @@ TRAITS: Mapping[Reason, Traits] = {
         True,
         "ERROR",
         "Internal error",
-        "Nothing was written; send again, and tell the operators the request id.",
+        "Nothing was written. Retry, and report the request id to the operators.",
     ),
     Reason.BROKER_REFUSED: Traits(
         502,
         False,
         "ERROR",
         "Kafka refused the record",
-        "Nothing was written; tell the operators: topic settings or permissions.",
+        "Nothing was written. Ask the operators to check the topic's settings and permissions.",
     ),
     Reason.OVERLOADED: Traits(
         503,
         True,
         "WARNING",
         "Overloaded",
-        "Nothing was written; wait for Retry-After seconds, then send again.",
+        "Nothing was written. Wait for Retry-After seconds, then retry.",
     ),
     Reason.DRAINING: Traits(
         503,
         True,
         "INFO",
         "This instance is shutting down",
-        "Nothing was written; send again to another instance.",
+        "Nothing was written. Retry on another instance.",
     ),
     Reason.KAFKA_UNAVAILABLE: Traits(
         503,
         True,
         "WARNING",
         "Kafka is not available",
-        "Nothing was written; wait for Retry-After seconds, then send again.",
+        "Nothing was written. Wait for Retry-After seconds, then retry.",
     ),
     Reason.REDIS_UNAVAILABLE: Traits(
         503,
         True,
         "WARNING",
         "Redis is not available",
-        "Nothing was written: this topic does not publish without Redis. Wait for Retry-After "
-        "seconds, then send again.",
+        "Nothing was written, because this topic does not publish without Redis. Wait for "
+        "Retry-After seconds, then retry.",
     ),
     Reason.ISSUER_UNAVAILABLE: Traits(
         503,
         True,
         "WARNING",
         "The keys of the token's issuer are not known",
-        "Nothing was written: the signature of the token could not be checked. Wait for "
-        "Retry-After seconds, then send again.",
+        "Nothing was written, because the token's signature could not be checked. Wait for "
+        "Retry-After seconds, then retry.",
     ),
     Reason.BLOBS_UNAVAILABLE: Traits(
         503,
         True,
         "WARNING",
         "The blob store is not available",
-        "Nothing was written: the event is too large for Kafka alone. Wait for Retry-After "
-        "seconds, then send again.",
+        "Nothing was written, because the event is too large for Kafka alone. Wait for Retry-After "
+        "seconds, then retry.",
     ),
     Reason.CLOCK_WRONG: Traits(
         503,
         True,
         "ERROR",
         "The gateway's clock is wrong",
-        "Nothing was written; send again to another instance, and tell the operators to set the "
-        "clock of this one.",
+        "Nothing was written. Retry on another instance, and ask the operators to set the clock of "
+        "this one.",
     ),
     Reason.UNKNOWN: Traits(
         504,
         True,
         "WARNING",
         "The outcome is unknown",
-        "The event may be in Kafka or may yet arrive; sending again may write it twice.",
+        "The event may be in Kafka, or may still arrive. A retry may write it twice.",
     ),
 }

@@ -19,27 +19,28 @@ _DECLARED = (
         "headgate_events_total",
         MetricKind.COUNTER,
         (*_BY_PAIR, "outcome", "reason"),
-        "Events by how they ended; reason is empty for events that ended well.",
+        "Events by outcome. The reason is empty for events that were accepted.",
     ),
     Metric(
         "headgate_event_bytes",
         MetricKind.HISTOGRAM,
         _BY_PAIR,
-        "Bytes of the events' values as the producer sent them, whatever became of them.",
+        "Bytes of the events' values as sent, for every outcome.",
         BYTES,
     ),
     Metric(
         "headgate_request_seconds",
         MetricKind.HISTOGRAM,
         ("route", "status"),
-        "Seconds from a request's head to its answer.",
+        "Seconds from the request's headers to the response.",
         SECONDS,
     ),
     Metric(
         "headgate_ack_seconds",
         MetricKind.HISTOGRAM,
         ("topic",),
-        "Seconds from handing a batch of a lane to the producer to its acknowledgement.",
+        "Seconds between the lane's hand-over of a batch to the Kafka producer and its "
+        "acknowledgement.",
         SECONDS,
     ),
     Metric(
@@ -52,7 +53,7 @@ _DECLARED = (
         "headgate_partition_records_total",
         MetricKind.COUNTER,
         ("topic", "partition"),
-        "The same by partition.",
+        "Records that Kafka acknowledged, by partition.",
     ),
     Metric(
         "headgate_partition_bytes_total",
@@ -64,111 +65,120 @@ _DECLARED = (
         "headgate_suppressed_bytes_total",
         MetricKind.COUNTER,
         _BY_PAIR,
-        "Bytes of the values of unchanged and superseded events, which were not published.",
+        "Bytes of the values of unchanged and superseded events. These events were not published.",
     ),
     Metric(
         "headgate_coalesced_total",
         MetricKind.COUNTER,
         _BY_PAIR,
-        "Held events that were not published because a later one of their key was.",
+        "Held events that a later event of their key replaced before they were published.",
     ),
     *WAITING_METRICS,
     Metric(
         "headgate_oversize_total",
         MetricKind.COUNTER,
         (*_BY_PAIR, "action"),
-        "Events larger than their topic allows, by what they became: a strategy, or reject.",
+        "Events over their topic's size limit, by the action taken: the name of a strategy, or "
+        "reject.",
     ),
     Metric(
         "headgate_facts_total",
         MetricKind.COUNTER,
         ("topic", "result"),
-        "Facts by what became of them: written to headgate.facts, or dropped because it is missing "
-        "(no_topic), more came than could be written (full), or for the reason named.",
+        "Facts by result: written to headgate.facts, or dropped. The result of a dropped fact is "
+        "its reason, such as no_topic (the topic is missing) or full (the queue was full).",
     ),
     Metric(
         "headgate_suppression_bypassed_total",
         MetricKind.COUNTER,
         ("reason",),
-        "Events of suppressing topics that were published without asking Redis first.",
+        "Events of suppressing topics that were published without a lookup in Redis.",
     ),
     Metric(
         "headgate_suppression_state",
         MetricKind.SUM,
         ("topic", "state"),
-        "Workers that see a suppressing topic in this state: on, quarantine (all is published, for "
-        "what Redis knows may be incomplete), away (Redis does not answer).",
+        "Workers by the state of a suppressing topic: on, quarantine (everything is published "
+        "because the state in Redis may be incomplete), away (Redis does not answer).",
     ),
     Metric(
         "headgate_canonical_fallbacks_total",
         MetricKind.COUNTER,
         ("topic", "reason"),
-        "Events of canonical topics whose bytes were compared instead of their JSON value.",
+        "Events of canonical topics that were compared by bytes instead of by JSON value.",
     ),
     Metric(
         "headgate_identity_bypassed_total",
         MetricKind.COUNTER,
         ("reason",),
-        "Requests with an Idempotency-Key, and events with an id of topics that de-duplicate, "
-        "that went on without asking Redis, or whose end it was never told (backlog).",
+        "Requests with an Idempotency-Key, and events with an id on topics that de-duplicate, "
+        "that continued without Redis, or whose result Redis never received (backlog).",
     ),
     Metric(
         "headgate_lane_depth",
         MetricKind.SUM,
         ("topic", "partition"),
-        "Events that wait in a lane or are with the producer.",
+        "Events that wait in a lane or in the Kafka producer.",
     ),
     Metric(
-        "headgate_in_flight_events", MetricKind.SUM, (), "Events admitted and not yet answered."
+        "headgate_in_flight_events",
+        MetricKind.SUM,
+        (),
+        "Events that are admitted and not answered yet.",
     ),
-    Metric("headgate_in_flight_bytes", MetricKind.SUM, (), "Bytes admitted and not yet answered."),
+    Metric(
+        "headgate_in_flight_bytes",
+        MetricKind.SUM,
+        (),
+        "Bytes that are admitted and not answered yet.",
+    ),
     Metric(
         "headgate_quota_rejected_total",
         MetricKind.COUNTER,
         ("producer",),
-        "Events refused because the producer's quota was used up.",
+        "Events refused by the producer's quota.",
     ),
     Metric(
         "headgate_producer_rebuilds_total",
         MetricKind.COUNTER,
         ("cluster", "reason"),
-        "Kafka producers dropped and rebuilt after an error that poisons them.",
+        "Kafka producers that were replaced after an unrecoverable error.",
     ),
     Metric(
         "headgate_unknown_outcome_total",
         MetricKind.COUNTER,
         ("topic",),
-        "Events whose end was not known at the deadline: they may be in Kafka or not.",
+        "Events with an unknown outcome at the deadline. They may or may not be in Kafka.",
     ),
     Metric(
         "headgate_keyless_total",
         MetricKind.COUNTER,
         _BY_PAIR,
-        'Events without a key that were published unordered (keyless = "spread").',
+        'Events without a key that were published without order (keyless = "spread").',
     ),
     Metric(
         "headgate_key_cardinality",
         MetricKind.MAX,
         _BY_PAIR,
-        "Estimated number of different keys in the last one to two hours.",
+        "Estimated number of distinct keys in the last one to two hours.",
     ),
     Metric(
         "headgate_top_key_share",
         MetricKind.MAX,
         _BY_PAIR,
-        "Share (0 to 1) of the most frequent key in the events of the last one to two hours.",
+        "Share (0 to 1) of events with the most frequent key in the last one to two hours.",
     ),
     Metric(
         "headgate_replays",
         MetricKind.MAX,
         ("state",),
-        "Replays in the registries of the backfill tiers, by state.",
+        "Replays on the backfill tiers, by state.",
     ),
     Metric(
         "headgate_replays_failed_total",
         MetricKind.COUNTER,
         (),
-        "Replays that this gateway has seen fail since it started; every gateway counts all.",
+        "Replays that failed since this gateway started. Every gateway counts all replays.",
     ),
 )
 

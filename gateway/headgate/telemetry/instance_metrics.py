@@ -7,43 +7,45 @@ INSTANCE_METRICS = (
         "headgate_event_loop_stall_seconds",
         MetricKind.MAX,
         (),
-        "Longest time in the last minute for which a worker's event loop was held up.",
+        "Longest stall of a worker's event loop in the last minute.",
     ),
     Metric(
         "headgate_worker_cpu_seconds_total",
         MetricKind.COUNTER,
         ("mode",),
-        "CPU seconds of the workers, user and system.",
+        "CPU seconds of the workers, by mode (user, system).",
     ),
     Metric(
         "headgate_worker_memory_bytes",
         MetricKind.SUM,
         (),
-        "Resident memory of the workers together.",
+        "Resident memory of all workers.",
     ),
     Metric(
         "headgate_worker_tasks",
         MetricKind.SUM,
         (),
-        "Tasks of the workers' event loops: one for each open connection, and some dozens.",
+        "Tasks in the workers' event loops: one for each open connection, plus some dozens.",
     ),
     Metric(
         "headgate_in_flight_limit_events",
         MetricKind.MAX,
         (),
-        "Events that may be in flight (admission.in_flight_max_events); beyond them 503.",
+        "Limit of events in flight (admission.in_flight_max_events). Above it the gateway answers "
+        "503.",
     ),
     Metric(
         "headgate_in_flight_limit_bytes",
         MetricKind.MAX,
         (),
-        "Bytes that may be in flight (admission.in_flight_max_bytes); beyond them 503.",
+        "Limit of bytes in flight (admission.in_flight_max_bytes). Above it the gateway answers "
+        "503.",
     ),
     Metric(
         "headgate_spool_limit_bytes",
         MetricKind.MAX,
         (),
-        "Bytes that the spool takes (spool.max_bytes), where there is one.",
+        "Limit of bytes in the spool (spool.max_bytes). Absent without a spool.",
     ),
     Metric(
         "headgate_ready",
@@ -55,59 +57,62 @@ INSTANCE_METRICS = (
         "headgate_dependency_up",
         MetricKind.MAX,
         ("dependency",),
-        "1 while every worker reaches this (redis, spool, blobs, or kafka and a cluster's name; "
-        "each of several Redis servers with its name), else 0.",
+        "1 while every worker reaches the dependency, else 0. Dependencies: redis, spool, blobs, "
+        "kafka with a cluster's name; each of several Redis servers has its own name.",
     ),
     Metric(
-        "headgate_workers", MetricKind.SUM, ("state",), "Worker processes by state (up, wanted)."
+        "headgate_workers",
+        MetricKind.SUM,
+        ("state",),
+        "Worker processes by state: up (running) and wanted (configured).",
     ),
     Metric(
         "headgate_worker_restarts_total",
         MetricKind.COUNTER,
         (),
-        "Workers started again because they had died.",
+        "Restarts of workers that exited unexpectedly.",
     ),
     Metric(
         "headgate_config_reloads_total",
         MetricKind.COUNTER,
         ("result",),
-        "SIGHUP reloads by result (applied, refused).",
+        "Configuration reloads by result (applied, refused).",
     ),
     Metric(
         "headgate_tls_reloads_total",
         MetricKind.COUNTER,
         ("result",),
-        "Certificates that had changed when SIGHUP came, by result (applied, refused).",
+        "Reloads of a changed certificate, by result (applied, refused).",
     ),
     Metric(
         "headgate_certificate_expiry_timestamp_seconds",
         MetricKind.MAX,
         (),
-        "When the certificate chain in force ends, in seconds since 1970; only with TLS.",
+        "Expiry of the active certificate chain, in seconds since 1970. Only with TLS.",
     ),
     Metric(
         "headgate_issuer_keys_fetches_total",
         MetricKind.COUNTER,
         ("result",),
-        "Fetches of the keys of signed tokens, of all processes, by result (fetched, failed).",
+        "Fetches of an issuer's token keys by all processes, by result (fetched, failed).",
     ),
     Metric(
         "headgate_trace_spans_total",
         MetricKind.COUNTER,
         ("result",),
-        "Spans by what became of them: exported; refused by the collector; dropped, because too "
-        "many waited for it or too many sampled requests were under way.",
+        "Spans by result: exported, refused (by the collector), or dropped (too many spans "
+        "waited, or too many sampled requests were open).",
     ),
     Metric(
         "headgate_build_info",
         MetricKind.MAX,
         ("version", "python"),
-        "Always 1; the labels say what runs.",
+        "Always 1. The labels name the running versions.",
     ),
     Metric(
         "headgate_native_info",
         MetricKind.MAX,
         ("native", "hot_path"),
-        "Always 1; native: c or python, hot_path: mypyc or python.",
+        "Always 1. native: c or python. hot_path: mypyc or python.",
     ),
 )

@@ -7,31 +7,31 @@ WAITING_METRICS = (
         "headgate_held_keys",
         MetricKind.SUM,
         ("topic",),
-        "Keys whose events are held, in the partitions that the workers own.",
+        "Keys with a held event, in the partitions that the workers own.",
     ),
     Metric(
         "headgate_held_bytes",
         MetricKind.SUM,
         ("topic",),
-        "Memory that held events take, within 20 %.",
+        "Memory of held events, within 20 %.",
     ),
     Metric(
         "headgate_held_oldest_seconds",
         MetricKind.MAX,
         ("topic",),
-        "Age of the oldest event that is held.",
+        "Age of the oldest held event.",
     ),
     Metric(
         "headgate_held_lag",
         MetricKind.MAX,
         ("topic",),
-        "Records of the held topic that the coalescer's group has not covered yet.",
+        "Records of the held topic that the coalescer's group has not processed yet.",
     ),
     Metric(
         "headgate_coalescer_restarts_total",
         MetricKind.COUNTER,
         ("topic", "reason"),
-        "Owners of held partitions that began again because Kafka refused or did not answer.",
+        "Restarts of a held partition's owner after Kafka refused a request or did not answer.",
     ),
     Metric(
         "headgate_spool_events",
@@ -55,20 +55,20 @@ WAITING_METRICS = (
         "headgate_spool_drained_total",
         MetricKind.COUNTER,
         ("topic",),
-        "Spooled events that Kafka has acknowledged since.",
+        "Spooled events that Kafka acknowledged later.",
     ),
     Metric(
         "headgate_spool_repeated_total",
         MetricKind.COUNTER,
         ("topic",),
-        "Spooled events that were handed over once more, because the end of the first time is not "
-        "known: they may be in Kafka twice, with the same event id.",
+        "Spooled events that were sent again after an unknown outcome. They may be in Kafka "
+        "twice, with the same event id.",
     ),
     Metric(
         "headgate_spool_aside_total",
         MetricKind.COUNTER,
         ("topic",),
-        "Spooled events that nobody publishes any more, because Kafka refuses them for good or "
-        "they are damaged on disk: see `headgate spool list`.",
+        "Spooled events that are no longer published because Kafka refuses them for good or they "
+        "are damaged on disk. `headgate spool list` shows them.",
     ),
 )
