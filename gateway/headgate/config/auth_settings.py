@@ -17,64 +17,69 @@ CertificateName = Literal["cn", "uri", "dns", "email"]
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Who may call, and how callers prove who they are."""
+    """Authentication of callers."""
 
     mode: Annotated[
         tuple[AuthMode, ...],
         about(
-            "How callers are known, one way or several: by nothing (none, alone), by a token of "
-            "the configuration (token), by a signed token of an issuer (jwt), by the certificate "
-            "of their TLS connection (mtls)."
+            "Ways to authenticate callers, one or several: no authentication (none, only alone), "
+            "a token from the configuration (token), a signed token of an issuer (jwt), a TLS "
+            "client certificate (mtls)."
         ),
     ] = ("none",)
     failed_attempts_per_minute: Annotated[
         int,
         about(
-            "Wrong tokens that an address may send to a process; more are answered 429 unseen, "
-            "except tokens that were right before from there.",
+            "Wrong tokens that an address may send to a process. Above this, tokens are answered "
+            "429 without a check, except tokens that were valid before from this address.",
             minimum=1,
             maximum=1_000_000,
         ),
     ] = 30
     jwt_issuer: Annotated[
         str | None,
-        about("The `iss` of signed tokens; needed by jwt.", example='"https://id.example"'),
+        about("The `iss` of signed tokens. Required by jwt.", example='"https://id.example"'),
     ] = None
     jwt_audience: Annotated[
         tuple[str, ...],
-        about("The `aud` of signed tokens, any of these; needed by jwt.", example='["headgate"]'),
+        about("The `aud` of signed tokens, any of these. Required by jwt.", example='["headgate"]'),
     ] = ()
     jwt_jwks_url: Annotated[
         str | None,
         about(
-            "Where the issuer's keys are (a JWK Set): https://, file://, or http:// on this "
-            "machine; needed by jwt.",
+            "URL of the issuer's keys (a JWK Set): https://, file://, or http:// on this machine. "
+            "Required by jwt.",
             example='"https://id.example/.well-known/jwks.json"',
         ),
     ] = None
     jwt_jwks_ca_file: Annotated[
         str | None,
         about(
-            "Certificate authorities (PEM) of that https:// URL; none = the system's.",
+            "Certificate authorities (PEM) for that https:// URL. Default: the system's.",
             example='"/etc/headgate/issuer-ca.pem"',
         ),
     ] = None
-    jwt_algorithms: Annotated[
-        tuple[JwtAlgorithm, ...], about("Algorithms that a token may be signed with.")
-    ] = ("RS256", "PS256", "ES256", "EdDSA")
+    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], about("Accepted signature algorithms.")] = (
+        "RS256",
+        "PS256",
+        "ES256",
+        "EdDSA",
+    )
     jwt_leeway_s: Annotated[
         int,
         about(
-            "How far the issuer's clock may be off, for `exp` and `nbf`.", minimum=0, maximum=600
+            "Tolerated difference from the issuer's clock, for `exp` and `nbf`.",
+            minimum=0,
+            maximum=600,
         ),
     ] = 30
     jwt_refresh_ms: Annotated[
-        int, about("How often the keys are fetched again.", minimum=1_000, maximum=_DAY_MS)
+        int, about("Interval between two fetches of the keys.", minimum=1_000, maximum=_DAY_MS)
     ] = 300_000
     jwt_unknown_key_ms: Annotated[
         int,
         about(
-            "The least time between two fetches, when tokens name a key that is not known.",
+            "Shortest time between two fetches when tokens name an unknown key.",
             minimum=100,
             maximum=_DAY_MS,
         ),
@@ -82,45 +87,45 @@ class AuthSettings:
     jwt_keys_max_age_ms: Annotated[
         int,
         about(
-            "How long keys are trusted that cannot be fetched again; then signed tokens are "
-            "answered 503.",
+            "Time for which keys stay valid when they cannot be fetched again. After it, signed "
+            "tokens are answered 503.",
             minimum=1_000,
             maximum=30 * _DAY_MS,
         ),
     ] = _DAY_MS
     jwt_producer_claim: Annotated[
-        str, about("The claim that names the producer. A dot leads into an object.")
+        str, about("Claim with the producer's name. A dot selects a member of an object.")
     ] = "sub"
     jwt_topics_claim: Annotated[
         str | None,
         about(
-            "The claim with the globs of the topics it may post to, a list or text with blanks; "
-            "none = `topics` of [producers.NAME].",
+            "Claim with globs of the topics that the producer may post to: a list, or text "
+            "separated by blanks. Default: `topics` of [producers.NAME].",
             example='"event_topics"',
         ),
     ] = None
     jwt_roles_claim: Annotated[
         str | None,
         about(
-            "The claim with its roles, a list or text with blanks; none = `roles` of "
+            "Claim with the roles: a list, or text separated by blanks. Default: `roles` of "
             "[producers.NAME].",
             example='"realm_access.roles"',
         ),
     ] = None
     jwt_produce_values: Annotated[
-        tuple[str, ...], about("Values of the roles claim that mean the role produce.")
+        tuple[str, ...], about("Values of the roles claim that grant the role produce.")
     ] = ("produce",)
     jwt_view_values: Annotated[
-        tuple[str, ...], about("Values of the roles claim that mean the role view.")
+        tuple[str, ...], about("Values of the roles claim that grant the role view.")
     ] = ("view",)
     jwt_operate_values: Annotated[
-        tuple[str, ...], about("Values of the roles claim that mean the role operate.")
+        tuple[str, ...], about("Values of the roles claim that grant the role operate.")
     ] = ("operate",)
     mtls_name: Annotated[
         CertificateName,
         about(
-            "Which name of a client certificate is the producer's: the subject's common name, or "
-            "a URI, DNS or e-mail name of its subjectAltName."
+            "Name in a client certificate that identifies the producer: the subject's common "
+            "name, or a URI, DNS or e-mail name in subjectAltName."
         ),
     ] = "cn"
 

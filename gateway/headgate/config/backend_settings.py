@@ -21,10 +21,11 @@ class ClusterSettings:
     """One Kafka cluster: how to reach it and how its lanes behave."""
 
     bootstrap_servers: Annotated[
-        tuple[str, ...], about("Brokers to ask first, as host:port.", example='["127.0.0.1:9092"]')
+        tuple[str, ...],
+        about("Brokers for the first connection, as host:port.", example='["127.0.0.1:9092"]'),
     ]
     tier: Annotated[
-        Tier, about("Whether it takes events (ingest) or holds the mirror for replays (backfill).")
+        Tier, about("ingest: takes events. backfill: holds the mirror for replays.")
     ] = "ingest"
     backfill: Annotated[
         str | None, about("The backfill cluster of this ingest cluster.", example='"main-backfill"')
@@ -32,8 +33,8 @@ class ClusterSettings:
     delivery_timeout_ms: Annotated[
         int,
         about(
-            "When a lane without acknowledgement gives up: its records end as `unknown`, those "
-            "of which no connection has got anything as `kafka_unavailable`.",
+            "Time without an acknowledgement after which a lane gives up. Its records end as "
+            "`unknown`, or as `kafka_unavailable` if no part of them was sent.",
             minimum=1000,
             maximum=_DAY_MS,
         ),
@@ -41,8 +42,9 @@ class ClusterSettings:
     linger_ms: Annotated[
         int,
         about(
-            "How long records gather for the next request to a broker; four times as long behind "
-            "one that carried 100 records or more, and not at all while there is little traffic.",
+            "Time for which records are collected for the next request to a broker. It is four "
+            "times as long after a request with 100 records or more, and zero under little "
+            "traffic.",
             minimum=0,
             maximum=1000,
         ),
@@ -50,9 +52,9 @@ class ClusterSettings:
     compression: Annotated[
         Compression,
         about(
-            "Codec of the batches. Every consumer must be able to read it "
-            "(docs/operate/configure.md); zstd costs least, lz4 and gzip 2-5 times more, none "
-            "the most bytes."
+            "Compression of batches. Every consumer must be able to read it "
+            "(docs/operate/configure.md). zstd costs least, lz4 and gzip 2-5 times more, none the "
+            "most bytes."
         ),
     ] = "zstd"
     security_protocol: Annotated[SecurityProtocol, about("Kafka's security.protocol.")] = (
@@ -60,41 +62,45 @@ class ClusterSettings:
     )
     sasl_mechanism: Annotated[
         SaslMechanism | None,
-        about("Kafka's sasl.mechanism, needed by SASL_*.", example='"SCRAM-SHA-512"'),
+        about("Kafka's sasl.mechanism. Required by SASL_*.", example='"SCRAM-SHA-512"'),
     ] = None
     sasl_username: Annotated[str | None, about("The SASL user.", example='"headgate"')] = None
     sasl_password: Annotated[
         str | None,
-        about("The SASL password; better by environment or file.", example='"..."', secret=True),
+        about("The SASL password. Prefer the environment or a file.", example='"..."', secret=True),
     ] = field(default=None, repr=False)
     sasl_oauth_token_url: Annotated[
         str | None,
         about(
-            "Where OAUTHBEARER gets its tokens, by the client credentials grant: https://, or "
+            "URL that issues tokens for OAUTHBEARER by the client credentials grant: https://, or "
             "http:// on this machine.",
             example='"https://id.example/token"',
         ),
     ] = None
     sasl_oauth_client_id: Annotated[
-        str | None, about("The client that asks for a token.", example='"headgate"')
+        str | None, about("Id of the client that requests a token.", example='"headgate"')
     ] = None
     sasl_oauth_client_secret: Annotated[
         str | None,
-        about("Its secret; better by environment or file.", example='"..."', secret=True),
+        about(
+            "Secret of that client. Prefer the environment or a file.", example='"..."', secret=True
+        ),
     ] = field(default=None, repr=False)
     sasl_oauth_scope: Annotated[
-        str | None, about("The scope that is asked for, if any.", example='"kafka"')
+        str | None, about("Requested scope, if any.", example='"kafka"')
     ] = None
     sasl_oauth_ca_file: Annotated[
         str | None,
         about(
-            "Certificate authorities (PEM) of that https:// URL; none = the system's.",
+            "Certificate authorities (PEM) for that https:// URL. Default: the system's.",
             example='"/etc/headgate/issuer-ca.pem"',
         ),
     ] = None
     ssl_cafile: Annotated[
         str | None,
-        about("Certificate authorities (PEM); none = the system's.", example='"/etc/kafka/ca.pem"'),
+        about(
+            "Certificate authorities (PEM). Default: the system's.", example='"/etc/kafka/ca.pem"'
+        ),
     ] = None
     ssl_certfile: Annotated[
         str | None, about("Client certificate (PEM).", example='"/etc/kafka/client.pem"')
@@ -106,7 +112,7 @@ class ClusterSettings:
     lane_max_bytes: Annotated[
         int,
         about(
-            "Record bytes that may wait in one lane; a full lane answers 503.",
+            "Most record bytes that wait in one lane. A full lane answers 503.",
             minimum=1024,
             maximum=16 * _GIBIBYTE,
         ),
@@ -114,8 +120,8 @@ class ClusterSettings:
     lane_stall_ms: Annotated[
         int,
         about(
-            "A lane without acknowledgement for so long answers 503 at once; "
-            "5 s are enough where the whole cluster is silent.",
+            "Time without an acknowledgement after which a lane answers 503 at once. If the whole "
+            "cluster is silent, 5 s are enough.",
             minimum=100,
             maximum=_DAY_MS,
         ),
@@ -123,26 +129,30 @@ class ClusterSettings:
     metrics_urls: Annotated[
         tuple[str, ...],
         about(
-            "Pages of the brokers' JMX exporters, one a broker, for `headgate monitor`: bytes out "
-            "that no group explains have a reader that Kafka does not list.",
+            "URLs of the brokers' JMX exporters, one for each broker, for `headgate monitor`. It "
+            "reports bytes that were read by no listed consumer group.",
             example='["http://kafka-1:7071/metrics"]',
         ),
     ] = ()
     metadata_refresh_ms: Annotated[
         int,
-        about("How often topics and their limits are read again.", minimum=100, maximum=_DAY_MS),
+        about(
+            "Interval between two reads of the topics and their limits.",
+            minimum=100,
+            maximum=_DAY_MS,
+        ),
     ] = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class RedisSettings:
-    """The state of suppression and of request identity; nothing in it is worth keeping."""
+    """Redis, which holds the state of suppression and of idempotency. It needs no backup."""
 
     url: Annotated[
         str | None,
         about(
-            "redis://, rediss:// or unix:// URL; needed by topics that suppress or de-duplicate. "
-            "Behind Sentinel: redis+sentinel://HOST[:26379],HOST/SERVICE.",
+            "redis://, rediss:// or unix:// URL. Required by topics that suppress or "
+            "de-duplicate. With Sentinel: redis+sentinel://HOST[:26379],HOST/SERVICE.",
             example='"redis://127.0.0.1:6379/0"',
             secret=True,
         ),
@@ -150,8 +160,8 @@ class RedisSettings:
     urls: Annotated[
         tuple[str, ...],
         about(
-            "Several servers instead of one `url`, each a URL as that: keys are spread over them. "
-            "All gateways need the same ones (docs/operate/redis-servers.md).",
+            "Several servers instead of one `url`, each with such a URL. Keys are spread over "
+            "them. All gateways need the same list (docs/operate/redis-servers.md).",
             example='["redis://redis-1:6379/0", "redis://redis-2:6379/0", "redis://redis-3:6379/0"]',
             secret=True,
         ),
@@ -159,15 +169,15 @@ class RedisSettings:
     ssl_cafile: Annotated[
         str | None,
         about(
-            "Certificate authorities (PEM) of a rediss:// URL; none = the system's.",
+            "Certificate authorities (PEM) for a rediss:// URL. Default: the system's.",
             example='"/etc/redis/ca.pem"',
         ),
     ] = None
     timeout_ms: Annotated[
         int,
         about(
-            "How long an event waits for Redis, the queue included, before it goes past it; and "
-            "how long one call may take before the breaker counts a failure.",
+            "Longest wait of an event for Redis, queue included, before it continues without "
+            "Redis. Also the time after which the circuit breaker counts a call as failed.",
             minimum=1,
             maximum=60_000,
         ),
@@ -176,7 +186,7 @@ class RedisSettings:
     max_suppress_age_ms: Annotated[
         int,
         about(
-            "An unchanged event is published again when its record is this old.",
+            "Age of a record at which an unchanged event is published again.",
             minimum=1000,
             maximum=30 * _DAY_MS,
         ),
@@ -184,7 +194,7 @@ class RedisSettings:
     quarantine_ms: Annotated[
         int,
         about(
-            "How long nothing is suppressed after Redis lost its state.",
+            "Time after a loss of Redis' state in which nothing is suppressed.",
             minimum=1,
             maximum=_DAY_MS,
             derived="2 x the largest delivery_timeout_ms",
@@ -193,7 +203,7 @@ class RedisSettings:
     idempotency_ttl_ms: Annotated[
         int,
         about(
-            "How long what was done under an Idempotency-Key is remembered.",
+            "Lifetime of the stored result of an Idempotency-Key.",
             minimum=1000,
             maximum=30 * _DAY_MS,
         ),
@@ -201,8 +211,8 @@ class RedisSettings:
     claim_ms: Annotated[
         int,
         about(
-            "How long an Idempotency-Key or event id stays claimed by a process that died "
-            "(`idempotency_conflict`); living ones renew their claims.",
+            "Time for which a crashed process still claims an Idempotency-Key or event id "
+            "(`idempotency_conflict`). Running processes renew their claims.",
             minimum=100,
             maximum=_DAY_MS,
         ),
@@ -234,19 +244,20 @@ class RedisSettings:
 
 @dataclass(frozen=True, slots=True)
 class SpoolSettings:
-    """The disk for events of topics with `spool = true`, while Kafka does not take them."""
+    """The disk for events of topics with `spool = true` while Kafka is unavailable."""
 
     path: Annotated[
         str | None,
         about(
-            "A folder of this gateway alone, made if need be, on a disk that outlives the process.",
+            "A directory for this gateway only, on a disk that outlives the process. The gateway "
+            "creates it if it is missing.",
             example='"/var/lib/headgate/spool"',
         ),
     ] = None
     max_bytes: Annotated[
         int,
         about(
-            "With so much on disk it takes no more, and events are answered 503.",
+            "Most bytes on disk. A full spool takes no events, and they are answered 503.",
             minimum=1_048_576,
             maximum=1024 * _GIBIBYTE,
         ),
@@ -254,7 +265,8 @@ class SpoolSettings:
     max_age_ms: Annotated[
         int,
         about(
-            "With an older event on disk it takes no more; nothing is ever dropped by age.",
+            "Age of the oldest event at which the spool takes no more events. No event is dropped "
+            "by age.",
             minimum=1000,
             maximum=365 * _DAY_MS,
         ),
@@ -262,8 +274,8 @@ class SpoolSettings:
     drain_events_per_s: Annotated[
         int,
         about(
-            "How many more events a second go back to Kafka than new ones come to disk, so that "
-            "fresh traffic keeps its latency.",
+            "Events per second by which the drain to Kafka exceeds new events on disk. The limit "
+            "keeps the latency of fresh traffic low.",
             minimum=1,
             maximum=1_000_000,
         ),
@@ -272,24 +284,25 @@ class SpoolSettings:
 
 @dataclass(frozen=True, slots=True)
 class BlobSettings:
-    """Where values are kept that are too large for Kafka (the oversize strategy claim-check)."""
+    """The store for values that are too large for Kafka (the oversize strategy claim-check)."""
 
     url: Annotated[
         str | None,
         about(
-            "A folder or a bucket's prefix; needed by topics with claim-check. s3:// takes the "
-            "extra headgate[s3], and credentials and endpoint as AWS' own tools do.",
+            "A directory, or a bucket with a prefix. Required by topics with claim-check. s3:// "
+            "needs the extra headgate[s3] and reads credentials and endpoint as the AWS tools do.",
             example='"file:///var/lib/headgate/blobs"',
         ),
     ] = None
     uploads: Annotated[
-        int, about("Values that a worker stores at a time; others wait.", minimum=1, maximum=64)
+        int,
+        about("Values that a worker uploads at the same time. Others wait.", minimum=1, maximum=64),
     ] = 4
     max_bytes: Annotated[
         int,
         about(
-            "The largest body that goes straight to the store on topics with claim-check: those "
-            "over http.body_max_bytes do, and memory holds a few megabytes of each.",
+            "Largest body that is streamed to the store on topics with claim-check. Bodies over "
+            "http.body_max_bytes are streamed, with a few megabytes of each in memory.",
             minimum=1024,
             maximum=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
         ),

@@ -8,13 +8,13 @@ from headgate.core.option import about
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """The operator's pages: where their figures over time are from."""
+    """The console."""
 
     prometheus_url: Annotated[
         str | None,
         about(
-            "A Prometheus that scrapes all gateways, whose figures the console's plots show; none, "
-            "or while it does not answer = what this gateway has kept in memory.",
+            "URL of a Prometheus that scrapes all gateways, for the console's charts. Without it, "
+            "or while it does not answer, the charts show the figures in this gateway's memory.",
             example='"http://prometheus.internal:9090"',
         ),
     ] = None

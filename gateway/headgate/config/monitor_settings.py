@@ -10,13 +10,13 @@ _DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class MonitorSettings:
-    """`headgate monitor`: how it judges consumer groups, and where its pages are."""
+    """`headgate monitor`: its port, and the thresholds for consumer groups."""
 
     port: Annotated[
         int,
         about(
-            "Where `headgate monitor` answers /v1/groups, /metrics, /live and /ready, at "
-            "http.host.",
+            "Port on http.host where `headgate monitor` serves /v1/groups, /metrics, /live and "
+            "/ready.",
             minimum=1,
             maximum=65_535,
         ),
@@ -24,18 +24,19 @@ class MonitorSettings:
     url: Annotated[
         str | None,
         about(
-            "Where gateways find the monitor, for their own /v1/groups; none = on the same host, "
-            "at monitor.port.",
+            "URL of the monitor, which gateways need for their own /v1/groups. Default: the same "
+            "host, at monitor.port.",
             example='"http://monitor.internal:9096"',
         ),
     ] = None
     interval_ms: Annotated[
-        int, about("The time between two polls of all groups.", minimum=100, maximum=3_600_000)
+        int, about("Interval between two polls of all groups.", minimum=100, maximum=3_600_000)
     ] = 10_000
     window_looks: Annotated[
         int,
         about(
-            "Polls that found a new commit and no less lag, in a row, until a group is in WARN.",
+            "Number of consecutive polls with a new commit and no decrease in lag after which a "
+            "group is in WARN.",
             minimum=3,
             maximum=1_000,
         ),
@@ -43,21 +44,22 @@ class MonitorSettings:
     patience_ms: Annotated[
         int,
         about(
-            "How long there may be work and no new commit until a group is in STALL or STOP; "
-            "twice what it usually takes, where that is longer, up to ten times this.",
+            "Time with lag and without a new commit after which a group is in STALL or STOP. A "
+            "group that usually takes longer gets twice its usual time, up to ten times this "
+            "value.",
             minimum=100,
             maximum=_DAY_MS,
         ),
     ] = 60_000
     allowed_lag: Annotated[
         int,
-        about("Records that may wait in a partition without being lag.", minimum=0, maximum=10**12),
+        about("Records in a partition that do not count as lag.", minimum=0, maximum=10**12),
     ] = 0
     horizon_ms: Annotated[
         int,
         about(
-            "How old a record is that is about to leave the brokers' page cache: memory for it, "
-            "divided by bytes written a millisecond.",
+            "Age at which a record leaves the brokers' page cache: memory for the cache divided "
+            "by bytes written per millisecond.",
             minimum=1_000,
             maximum=30 * _DAY_MS,
         ),
@@ -65,19 +67,19 @@ class MonitorSettings:
     probation_ms: Annotated[
         int,
         about(
-            "How long a new group must keep up without a break until it is admitted.",
+            "Time for which a new group must keep up without interruption before it is admitted.",
             minimum=1_000,
             maximum=30 * _DAY_MS,
         ),
     ] = _DAY_MS
     probation_lag: Annotated[
-        int, about("Records of lag with which a group still keeps up.", minimum=0, maximum=10**12)
+        int, about("Largest lag, in records, of a group that keeps up.", minimum=0, maximum=10**12)
     ] = 10_000
     rogue_bytes_per_s: Annotated[
         int,
         about(
-            "Bytes a second of a topic that may leave the brokers without a group that explains "
-            "them; needs clusters.NAME.metrics_urls.",
+            "Bytes per second of a topic that may be read without a consumer group that explains "
+            "them. Needs clusters.NAME.metrics_urls.",
             minimum=1,
             maximum=10**15,
         ),
@@ -85,7 +87,7 @@ class MonitorSettings:
     state_file: Annotated[
         str | None,
         about(
-            "Where probation is kept over a restart; without it every group that is there at the "
+            "File that keeps probation over a restart. Without it, every group that exists at the "
             "start counts as admitted.",
             example='"/var/lib/headgate/monitor.json"',
         ),

@@ -10,13 +10,13 @@ _YEAR_S = 365 * 86_400
 
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
-    """Quotas of replays, and how long results are kept."""
+    """Quotas of replays, and the lifetime of their results."""
 
     active_max: Annotated[
         int,
         about(
-            "Replays to a topic of their own that one producer may have at a time, from asking "
-            "until their topic is deleted; more is answered 429.",
+            "Replays to a separate topic that one producer may have at a time, from the request "
+            "until the topic is deleted. More are answered 429.",
             minimum=1,
             maximum=10_000,
         ),
@@ -24,8 +24,8 @@ class ReplaySettings:
     mirror_wait_ms: Annotated[
         int,
         about(
-            "How long a new replay waits for the mirror to copy the end of what is asked for, in "
-            "ms, before it is refused; 0 refuses at once.",
+            "Longest wait of a new replay, in ms, until the mirror has copied the end of the "
+            "requested range. After it the replay is refused. 0 refuses at once.",
             minimum=0,
             maximum=20_000,
         ),
@@ -33,7 +33,7 @@ class ReplaySettings:
     records_max: Annotated[
         int,
         about(
-            "The most records (before the filter) that one replay may copy.",
+            "Most records (before the filter) that one replay may copy.",
             minimum=1,
             maximum=1_000_000_000_000,
         ),
@@ -41,7 +41,7 @@ class ReplaySettings:
     ttl_s: Annotated[
         int,
         about(
-            "How long a replay's result is kept once it is ready, unless it asks for less.",
+            "Lifetime of a replay's finished result, unless the replay asks for less.",
             minimum=1,
             maximum=_YEAR_S,
         ),
@@ -49,7 +49,7 @@ class ReplaySettings:
     keep_s: Annotated[
         int,
         about(
-            "How long a finished replay is still listed.",
+            "Time for which a finished replay is listed.",
             minimum=1,
             maximum=_YEAR_S,
         ),
@@ -57,8 +57,8 @@ class ReplaySettings:
     bytes_per_s: Annotated[
         int | None,
         about(
-            "The most that a replay reads a second from a broker, compressed as it is there, "
-            "unless it asks for less.",
+            "Most bytes per second, as compressed on the broker, that a replay reads from a "
+            "broker, unless it asks for less.",
             minimum=1,
             maximum=1_099_511_627_776,
             example="52428800",
@@ -67,7 +67,7 @@ class ReplaySettings:
     cold_bytes_per_s: Annotated[
         int,
         about(
-            "The most that is read a second from an ingest tier for allow_cold.",
+            "Most bytes per second read from an ingest tier for allow_cold.",
             minimum=1,
             maximum=1_099_511_627_776,
         ),

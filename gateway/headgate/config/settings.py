@@ -35,16 +35,14 @@ LogFormat = Literal["json", "text"]
 
 @dataclass(frozen=True, slots=True)
 class HttpSettings:
-    """The HTTP side: where it listens, and the limits of one request."""
+    """HTTP ports, and the limits of one request."""
 
-    host: Annotated[str, about("The address to listen on; 0.0.0.0 = every interface.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, about("The data plane's port.", minimum=1, maximum=65535)] = 8080
+    host: Annotated[str, about("Address to listen on. 0.0.0.0 = every interface.")] = "127.0.0.1"
+    port: Annotated[int, about("Port of the data plane (events).", minimum=1, maximum=65535)] = 8080
     management_port: Annotated[
         int,
         about(
-            "The port of metrics and control plane; equal to `port` = one port for both.",
+            "Port of metrics, control plane and console. Equal to `port` = one port for both.",
             minimum=1,
             maximum=65535,
         ),
@@ -76,19 +74,19 @@ class HttpSettings:
     request_timeout_ms: Annotated[
         int,
         about(
-            "How long a request may wait for Kafka before it is answered `unknown` or 503.",
+            "Longest wait for Kafka before a request is answered `unknown` or 503.",
             minimum=100,
             maximum=_DAY_MS,
         ),
     ] = 30_000
     body_timeout_ms: Annotated[
-        int, about("How long a request body may take to arrive.", minimum=100, maximum=_DAY_MS)
+        int, about("Longest time for a request's body to arrive.", minimum=100, maximum=_DAY_MS)
     ] = 30_000
     idle_timeout_ms: Annotated[
         int,
         about(
-            "How long a connection may be idle, or take to send the head of a request, or take "
-            "nothing of its answers.",
+            "Longest time for which a connection may be idle, take to send a request's headers, "
+            "or not read its responses.",
             minimum=100,
             maximum=_DAY_MS,
         ),
@@ -96,8 +94,8 @@ class HttpSettings:
     shutdown_delay_ms: Annotated[
         int,
         about(
-            "How long a stopping gateway goes on serving while `/ready` answers 503, so that load "
-            "balancers stop sending before it drains.",
+            "Time for which a stopping gateway keeps serving while `/ready` answers 503. Load "
+            "balancers stop sending in this time, before the gateway drains.",
             minimum=0,
             maximum=_LONGEST_DELAY_MS,
         ),
@@ -105,14 +103,17 @@ class HttpSettings:
     drain_timeout_ms: Annotated[
         int,
         about(
-            "How long a stopping gateway waits for what is under way.", minimum=0, maximum=_DAY_MS
+            "Longest time for which a stopping gateway waits for requests in progress.",
+            minimum=0,
+            maximum=_DAY_MS,
         ),
     ] = 25_000
     reload_poll_ms: Annotated[
         int,
         about(
-            "How often the configuration and the certificates are looked at: replaced files are "
-            "reloaded as by SIGHUP, with the second look that finds them. 0 = by SIGHUP only.",
+            "Interval between two checks of the configuration and certificate files. A changed "
+            "file is reloaded as by SIGHUP when a second check finds the same change. 0 = reload "
+            "by SIGHUP only.",
             minimum=0,
             maximum=_DAY_MS,
         ),
@@ -127,48 +128,51 @@ class HttpSettings:
     hosts: Annotated[
         tuple[str, ...],
         about(
-            'Names in its URL, for auth.mode = "none": requests of browsers, and all of the '
-            "control plane, may name no other; `*` = any. Empty = any, but from the same machine. "
-            "Addresses, names without a dot, .localhost, .local and .internal always may.",
+            'Allowed host names, for auth.mode = "none". Requests of browsers, and all requests to '
+            "the control plane, may name no other host. `*` = any. Empty = any, but only from the "
+            "same machine. IP addresses, names without a dot, .localhost, .local and .internal "
+            "are always allowed.",
             example='["events.example"]',
         ),
     ] = ()
     tls_cert_file: Annotated[
         str | None,
-        about("Certificate chain (PEM); set = HTTPS on both ports.", example='"/etc/tls/tls.crt"'),
+        about(
+            "Certificate chain (PEM). If set, both ports speak HTTPS.", example='"/etc/tls/tls.crt"'
+        ),
     ] = None
     tls_key_file: Annotated[
         str | None, about("Private key (PEM) of the certificate.", example='"/etc/tls/tls.key"')
     ] = None
-    tls_min_version: Annotated[
-        TlsVersion, about("The oldest version of TLS that clients may speak.")
-    ] = "1.2"
+    tls_min_version: Annotated[TlsVersion, about("Oldest TLS version that clients may use.")] = (
+        "1.2"
+    )
     tls_client_ca_file: Annotated[
         str | None,
         about(
-            "Authorities (PEM) of clients' certificates; set = clients are asked for one. Needed "
-            "by auth.mode mtls.",
+            "Authorities (PEM) of client certificates. If set, clients are asked for a "
+            "certificate. Required by auth.mode mtls.",
             example='"/etc/tls/clients-ca.pem"',
         ),
     ] = None
     tls_client_auth: Annotated[
         ClientCertificates,
         about(
-            "Whether a client may come without a certificate, also to /live, /ready and /metrics."
+            "Whether clients must present a certificate, including for /live, /ready and /metrics."
         ),
     ] = "optional"
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
-    """The in-flight budget of an instance, split evenly over its workers; beyond it 503."""
+    """The in-flight budget of an instance, split evenly over its workers. Above it: 503."""
 
     in_flight_max_bytes: Annotated[
         int,
-        about("Event bytes that may be under way at a time.", minimum=1024, maximum=64 * _GIBIBYTE),
+        about("Most event bytes in flight.", minimum=1024, maximum=64 * _GIBIBYTE),
     ] = 268_435_456
     in_flight_max_events: Annotated[
-        int, about("Events that may be under way at a time.", minimum=1, maximum=100_000_000)
+        int, about("Most events in flight.", minimum=1, maximum=100_000_000)
     ] = 100_000
 
 
@@ -179,22 +183,25 @@ class ProducerSettings:
     token_sha256: Annotated[
         tuple[str, ...],
         about(
-            "SHA-256 (hex) of its tokens, two while one replaces the other: `headgate token NAME`."
+            "SHA-256 (hex) of the producer's tokens: `headgate token NAME` makes one. Two during "
+            "a rotation."
         ),
     ] = ()
-    topics: Annotated[tuple[str, ...], about("Globs of the topics it may post to.")] = ()
+    topics: Annotated[
+        tuple[str, ...], about("Globs of the topics that the producer may post to.")
+    ] = ()
     certificate_names: Annotated[
         tuple[str, ...],
         about(
-            "Names in client certificates (auth.mtls_name) that are this producer's; empty = the "
-            "producer's own name.",
+            "Names in client certificates (auth.mtls_name) that identify this producer. Empty = "
+            "the producer's name.",
             example='["spiffe://prod/checkout"]',
         ),
     ] = ()
     quota_events_per_s: Annotated[
         int | None,
         about(
-            "Events a second, per instance; more is answered 429.",
+            "Most events per second and instance. More are answered 429.",
             minimum=1,
             maximum=100_000_000,
             example="1000",
@@ -203,7 +210,7 @@ class ProducerSettings:
     quota_bytes_per_s: Annotated[
         int | None,
         about(
-            "Event bytes a second, per instance; more is answered 429.",
+            "Most event bytes per second and instance. More are answered 429.",
             minimum=1,
             maximum=64 * _GIBIBYTE,
             example="10485760",
@@ -212,8 +219,8 @@ class ProducerSettings:
     max_in_flight_events: Annotated[
         int | None,
         about(
-            "Its events that may be under way at a time, per instance; more is answered 503. "
-            "Without it, its share of admission.in_flight_max_events.",
+            "Most events of the producer in flight, per instance. More are answered 503. Default: "
+            "a share of admission.in_flight_max_events.",
             minimum=1,
             maximum=100_000_000,
             example="5000",
@@ -222,8 +229,8 @@ class ProducerSettings:
     max_in_flight_bytes: Annotated[
         int | None,
         about(
-            "Its event bytes that may be under way at a time, per instance; more is answered 503. "
-            "Without it, its share of admission.in_flight_max_bytes.",
+            "Most event bytes of the producer in flight, per instance. More are answered 503. "
+            "Default: a share of admission.in_flight_max_bytes.",
             minimum=1,
             maximum=64 * _GIBIBYTE,
             example="16777216",
@@ -231,22 +238,28 @@ class ProducerSettings:
     ] = None
     roles: Annotated[
         tuple[Role, ...],
-        about("What it may do: post events, read the control plane (view), change it (operate)."),
+        about(
+            "Rights of the producer: post events (produce), read the control plane (view), "
+            "change it (operate)."
+        ),
     ] = ("produce",)
 
 
 @dataclass(frozen=True, slots=True)
 class CoalescerSettings:
-    """Who publishes what coalescing topics hold: every gateway process, unless told otherwise."""
+    """The processes that publish held events: by default every gateway process."""
 
     in_gateway: Annotated[
         bool,
-        about("Whether `headgate serve` coalesces; false where `headgate coalesce` runs apart."),
+        about(
+            "Whether `headgate serve` coalesces. Set false if `headgate coalesce` runs as its own "
+            "process."
+        ),
     ] = True
     session_timeout_ms: Annotated[
         int,
         about(
-            "How long a process that died keeps its partitions of held topics.",
+            "Time after which the held partitions of a crashed process are reassigned.",
             minimum=1000,
             maximum=1_800_000,
         ),
@@ -254,7 +267,7 @@ class CoalescerSettings:
     port: Annotated[
         int | None,
         about(
-            "Where `headgate coalesce` answers /live, /ready and /metrics, at http.host.",
+            "Port on http.host where `headgate coalesce` serves /live, /ready and /metrics.",
             minimum=1,
             maximum=65_535,
             example="9091",
@@ -266,23 +279,23 @@ class CoalescerSettings:
 class LogSettings:
     """The log on standard error, and the installation log (`GET /v1/log`)."""
 
-    level: Annotated[LogLevel, about("The least severe level that is written.")] = "INFO"
+    level: Annotated[LogLevel, about("Lowest level that is written.")] = "INFO"
     access: Annotated[
-        bool, about("A line at INFO for every request as well, which costs some 60 us of each.")
+        bool, about("Whether every request gets a line at INFO. This costs some 60 us per request.")
     ] = False
-    format: Annotated[LogFormat, about("One JSON object a line, or text for people.")] = "json"
+    format: Annotated[LogFormat, about("json (one object per line), or text for people.")] = "json"
     installation_file: Annotated[
         str | None,
         about(
-            "Where the installation log is kept over restarts; each gateway has its own. Without "
-            "it, it is kept in memory.",
+            "File that keeps the installation log over restarts, one for each gateway. Without it "
+            "the log is kept in memory.",
             example='"/var/lib/headgate/installation.log"',
         ),
     ] = None
     installation_max_bytes: Annotated[
         int,
         about(
-            "Of that file and the one before it (`.1`) together.",
+            "Most bytes of that file and its predecessor (`.1`) together.",
             minimum=65_536,
             maximum=_GIBIBYTE,
         ),

@@ -8,37 +8,38 @@ from headgate.core.option import about
 
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
-    """OpenTelemetry spans of requests, over OTLP/HTTP. Off where there is no endpoint."""
+    """OpenTelemetry spans of requests, over OTLP/HTTP. Off without an endpoint."""
 
     endpoint: Annotated[
         str | None,
         about(
-            "The collector's OTLP/HTTP URL, to which /v1/traces is added; none = tracing is off.",
+            "OTLP/HTTP URL of the collector, to which /v1/traces is added. Without it tracing is "
+            "off.",
             example='"http://otel-collector:4318"',
         ),
     ] = None
     sample_one_in: Annotated[
         int,
         about(
-            "Of one in so many requests that come without a traceparent, spans are made; 0 = of "
-            "none. With a traceparent, the caller has decided.",
+            "Of requests without a traceparent, one in this many is traced. 0 = none. With a "
+            "traceparent, the caller decides.",
             minimum=0,
             maximum=1_000_000_000,
         ),
     ] = 100
-    service_name: Annotated[str, about("The spans' service.name.")] = "headgate"
+    service_name: Annotated[str, about("service.name of the spans.")] = "headgate"
     headers: Annotated[
         tuple[str, ...],
         about(
-            "Headers of the requests to the collector, for its authentication; better by "
-            "environment or file.",
+            "Headers of the requests to the collector, such as its authentication. Prefer the "
+            "environment or a file.",
             example='["authorization: Bearer ..."]',
             secret=True,
         ),
     ] = field(default=(), repr=False)
     timeout_ms: Annotated[
         int,
-        about("How long a request to the collector may take.", minimum=100, maximum=600_000),
+        about("Longest time for a request to the collector.", minimum=100, maximum=600_000),
     ] = 10_000
 
     @property

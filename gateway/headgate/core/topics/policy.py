@@ -44,42 +44,50 @@ class TopicPolicy:
     key: Annotated[
         tuple[str, ...],
         about(
-            "JSON Pointers whose values, joined with `:`, are the key of an event that brings none."
+            "JSON Pointers whose values, joined with `:`, become the key of an event without one."
         ),
     ] = ()
     keyless: Annotated[
-        Keyless, about("What an event without a key gets: a refusal, or any partition (no order).")
+        Keyless,
+        about(
+            "Events without a key: refuse them, or spread them over the partitions without order."
+        ),
     ] = "reject"
     kind: Annotated[
         Kind,
-        about("Whether each record is something that happened, or the newest state of its key."),
+        about(
+            "event: each record is something that happened. state: each record is the newest "
+            "state of its key."
+        ),
     ] = "event"
     suppress: Annotated[
         Suppress,
         about(
-            "Whether an event is left out whose bytes (raw) or whose JSON value (canonical) equal "
-            "those of its key's newest record."
+            "Whether to drop events that equal the newest record of their key: by their bytes "
+            "(raw) or by their JSON value (canonical)."
         ),
     ] = "off"
     ignore: Annotated[
         tuple[str, ...],
-        about("JSON Pointers to what canonical comparison leaves out, such as a time of update."),
+        about("JSON Pointers that canonical comparison ignores, such as a time of update."),
     ] = ()
     canonical_max_bytes: Annotated[
         int,
         about(
-            "Larger values are compared by their bytes, in bytes.",
+            "Largest value, in bytes, that is compared by its JSON value. Larger values are "
+            "compared by their bytes.",
             minimum=1024,
             maximum=1_073_741_824,
         ),
     ] = 4_000_000
     redis_loss: Annotated[
-        RedisLoss, about("While Redis is away: publish without asking it, or refuse (503).")
+        RedisLoss,
+        about("While Redis is unavailable: publish without a comparison, or refuse (503)."),
     ] = "publish"
     dedupe_ttl_s: Annotated[
         int | None,
         about(
-            "How long an event id is remembered, so that a repeat is answered `duplicate`.",
+            "Seconds for which an event id is remembered. A repeated id is answered `duplicate`.",
             minimum=1,
             maximum=2_592_000,
             example="86400",
@@ -88,7 +96,7 @@ class TopicPolicy:
     max_bytes: Annotated[
         int | None,
         about(
-            "The largest value taken, in bytes; the topic's own limit in Kafka holds as well.",
+            "Largest accepted value, in bytes. The topic's limit in Kafka applies as well.",
             minimum=1,
             maximum=1_073_741_824,
             example="1048576",
@@ -97,41 +105,45 @@ class TopicPolicy:
     oversize: Annotated[
         tuple[Strategy, ...],
         about(
-            "What is tried, in this order, with an event that is too large; behind the last "
-            "stands reject."
+            "Strategies for events that are too large, tried in this order. If none succeeds, the "
+            "event is rejected."
         ),
     ] = ("reject",)
     split: Annotated[
         SplitRule | None,
         about(
-            "For the strategy split: JSON Pointers of an array and of the key within each element.",
+            "For the strategy split: JSON Pointers to an array and to the key in each element.",
             example='{pointer = "/options", key = "/id"}',
         ),
     ] = None
     timestamp: Annotated[
-        Timestamp, about("The record's timestamp: arrival at the gateway, or what the event says.")
+        Timestamp,
+        about("Timestamp of the record: arrival at the gateway, or the event's own time."),
     ] = "arrival"
     compat_json_keys: Annotated[
         CompatJsonKeys,
         about(
-            "JSON keys of Confluent's REST: their JSON text, as there (quoted), or the text itself."
+            "JSON keys in Confluent's REST API: their JSON text with quotes, as the REST Proxy "
+            "writes it, or the plain text."
         ),
     ] = "quoted"
     compat_timestamps: Annotated[
         CompatTimestamps,
         about(
-            "Timestamps of records over Confluent's REST: taken, as there, or a record that has "
-            "one is refused (422)."
+            "Timestamps in Confluent's REST API: use them, as the REST Proxy does, or refuse "
+            "records that have one (422)."
         ),
     ] = "take"
     cloudevents: Annotated[
         CloudEvents,
-        about("How CloudEvents are written: headers and the data's bytes, or the whole JSON."),
+        about(
+            "Form of CloudEvents in Kafka: headers with the bytes of the data, or the whole JSON."
+        ),
     ] = "binary"
     schema_file: Annotated[
         str | None,
         about(
-            "The path of a JSON Schema (2020-12); events that it does not take are refused (422).",
+            "Path of a JSON Schema (2020-12). Events that violate it are refused (422).",
             example='"schemas/deals.json"',
         ),
     ] = None
@@ -139,14 +151,15 @@ class TopicPolicy:
     spool: Annotated[
         bool,
         about(
-            "Whether events go to disk ([spool] path) and are answered `spooled` (202) when Kafka "
-            "does not take them in time."
+            "Whether events are stored on disk ([spool] path) and answered `spooled` (202) if "
+            "Kafka does not acknowledge them in time."
         ),
     ] = False
     spool_after_ms: Annotated[
         int,
         about(
-            "How long Kafka may take before an event is spooled (unless it is known to be away).",
+            "Longest wait for Kafka before an event is spooled. If Kafka is known to be "
+            "unavailable, the event is spooled at once.",
             minimum=50,
             maximum=_HOUR_MS,
         ),
@@ -154,14 +167,14 @@ class TopicPolicy:
     facts: Annotated[
         bool,
         about(
-            "Whether events that get no record of their own (unchanged, superseded, duplicate, "
-            "rejected) are told in the topic headgate.facts, for the skew audit."
+            "Whether events without a record of their own (unchanged, superseded, duplicate, "
+            "rejected) are reported to the topic headgate.facts, for the skew audit."
         ),
     ] = False
     facts_one_in: Annotated[
         int,
         about(
-            "Tell of one in so many of them, chosen by chance; the audit scales its counts up.",
+            "Report one in this many of them, chosen at random. The audit scales its counts up.",
             minimum=1,
             maximum=1_000_000,
         ),
@@ -169,8 +182,9 @@ class TopicPolicy:
     coalesce_quiet_ms: Annotated[
         int | None,
         about(
-            "State topics: hold a key's events until none came for so long, and publish the last; "
-            "they are answered `held`, and `headgate init` must have made the held topic.",
+            "For state topics: hold the events of a key until none has arrived for this long, "
+            "then publish the last one. Held events are answered `held`. `headgate init` must "
+            "have created the held topic.",
             minimum=1,
             maximum=_HOUR_MS,
             example="2000",
@@ -179,7 +193,7 @@ class TopicPolicy:
     coalesce_max_delay_ms: Annotated[
         int | None,
         about(
-            "How long a key is held at most, however often it changes.",
+            "Longest time for which a key is held, however often it changes.",
             minimum=1,
             maximum=_HOUR_MS,
             derived="5 x coalesce_quiet_ms",
@@ -187,12 +201,16 @@ class TopicPolicy:
         ),
     ] = None
     coalesce_leading: Annotated[
-        bool, about("Publish the first event of a quiet key at once, and hold those behind it.")
+        bool,
+        about(
+            "Whether the first event of a quiet key is published at once. The events after it are "
+            "held."
+        ),
     ] = False
     coalesce_burst_max_ms: Annotated[
         int,
         about(
-            "How long a burst (`Headgate-Burst`) may hold a key that nobody commits.",
+            "Longest time for which a burst (`Headgate-Burst`) holds a key without a commit.",
             minimum=1,
             maximum=_DAY_MS,
         ),
@@ -200,7 +218,7 @@ class TopicPolicy:
     coalesce_max_keys: Annotated[
         int,
         about(
-            "Keys held at most, for each partition of the held topic; beyond it the oldest are "
+            "Most held keys in each partition of the held topic. Above it the oldest are "
             "published early.",
             minimum=1,
             maximum=10_000_000,
@@ -209,8 +227,8 @@ class TopicPolicy:
     coalesce_max_bytes: Annotated[
         int,
         about(
-            "Memory of held events at most, in bytes, for each partition of the held topic; beyond "
-            "it the oldest are published early.",
+            "Most memory of held events, in bytes, in each partition of the held topic. Above it "
+            "the oldest are published early.",
             minimum=1024,
             maximum=17_179_869_184,
         ),
@@ -218,7 +236,8 @@ class TopicPolicy:
     coalesce_partitions: Annotated[
         int,
         about(
-            "Partitions that `headgate init` gives the held topic; they can never be changed.",
+            "Number of partitions of the held topic that `headgate init` creates. It can never be "
+            "changed.",
             minimum=1,
             maximum=1000,
         ),
