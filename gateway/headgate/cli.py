@@ -10,7 +10,7 @@ from headgate.commands import USAGE, CommandError
 from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.config.errors import ConfigError
 from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import indented
 from headgate.telemetry.build import VERSION
 
 COMMANDS = (
@@ -95,4 +95,4 @@ def _fail(text: str, code: int) -> int:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"headgate: {escaped(text)}\n")
+    sys.stderr.write(f"headgate: {indented(text)}\n")

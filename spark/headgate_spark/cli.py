@@ -12,11 +12,12 @@ from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
 from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
 from headgate.core.command_tree.tree import command_of
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import indented
 from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
 from headgate_spark.commands.replay_command import add_replay
 from headgate_spark.job.errors import OK, USAGE, JobError
+from headgate_spark.job.task_log import format_task_log
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     chosen = parser().parse_args(with_times_joined(given))
+    format_task_log()
     try:
         find_config(chosen, os.environ, _say)
         exit_code: int = chosen.run(chosen)
@@ -100,5 +102,5 @@ def _complete(chosen: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stderr.write(f"headgate-spark: {escaped(line)}\n")
+    sys.stderr.write(f"headgate-spark: {indented(line)}\n")
     sys.stderr.flush()

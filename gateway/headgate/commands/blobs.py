@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.config_file import add_config
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import one_line
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -76,5 +76,5 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _say(line: str) -> None:
-    sys.stdout.write(f"{escaped(line)}\n")
+    sys.stdout.write(f"{one_line(line)}\n")
     sys.stdout.flush()

@@ -76,9 +76,11 @@ def show(it: Compared) -> None:
     show_table(titles, _found(it.found.items()))
     if any(it.keyless):
         first_only, second_only = it.keyless
-        say(f"\nwithout a key: {first_only} only in the first, {second_only} only in the second")
+        say("")
+        say(f"without a key: {first_only} only in the first, {second_only} only in the second")
     if it.later is not None and it.differs:
-        say(f"\nOne topic begins later: --from {_time(it.later)} compares from there on.")
+        say("")
+        say(f"One topic begins later: --from {_time(it.later)} compares from there on.")
     write(f"\n{_verdict(it)}")
 
 

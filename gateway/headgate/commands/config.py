@@ -12,6 +12,7 @@ from headgate.config import Loaded, load_with_origins
 from headgate.config.effective import effective
 from headgate.config.errors import toml_text
 from headgate.config.reference import reference_toml
+from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         sys.stdout.write(reference_toml())
         return OK
     loaded = load_with_origins(args.config, os.environ)
-    sys.stdout.write(_as_json(loaded) if args.json else _as_toml(loaded))
+    sys.stdout.write(escaped(_as_json(loaded) if args.json else _as_toml(loaded)))
     return OK
 
 

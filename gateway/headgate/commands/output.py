@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Column, Row, facts, table
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import escaped, one_line
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def show_facts(pairs: Iterable[tuple[str, str]]) -> None:
 
 def show_json(page: Any) -> None:
     """Print JSON."""
-    say(json.dumps(page, indent=2))
+    write(escaped(json.dumps(page, indent=2)))
 
 
 def painted(text: str, ink: Ink) -> str:
@@ -56,9 +56,10 @@ def painted(text: str, ink: Ink) -> str:
 
 
 def say(line: str, ink: Ink = Ink.PLAIN, mark: str = "") -> None:
-    """Print one line at once, without control characters. ink: of the mark before it."""
+    """Print one line at once, without control characters and line ends. ink: of the mark before
+    it."""
     start = f"{painted(mark, ink)} " if mark else ""
-    write(f"{start}{escaped(line)}")
+    write(f"{start}{one_line(line)}")
 
 
 def write(line: str) -> None:

@@ -13,7 +13,7 @@ from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.config_file import add_config
 from headgate.commands.output import add_json, say
 from headgate.core.terminal.figures import counted
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -184,4 +184,4 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
 
 
 def _warn(line: str) -> None:
-    sys.stderr.write(f"headgate: {escaped(line)}\n")
+    sys.stderr.write(f"headgate: {one_line(line)}\n")

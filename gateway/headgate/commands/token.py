@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.commands import OK, USAGE, add_command
 from headgate.config.names import dotted
+from headgate.core.terminal.text import one_line
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
@@ -29,8 +30,8 @@ def run(args: argparse.Namespace) -> int:
     """Print a token and its hash."""
     if not re.fullmatch(_NAME, args.name):
         sys.stderr.write(
-            f'"{args.name}" is not a producer\'s name: letters, digits, ".", "-" and "_", '
-            "at most 100\n"
+            f'"{one_line(args.name)}" is not a producer\'s name: '
+            'letters, digits, ".", "-" and "_", at most 100\n'
         )
         return USAGE
     token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from headgate.core.terminal.text import indented
 from headgate.devstack.cache import cache_directory
 from headgate.devstack.child import Child, StartError
 from headgate.devstack.demo import POSTS_PER_S, post_until_cancelled
@@ -61,15 +62,22 @@ class Options:
     has_jmx: bool = False
 
 
+def sayer(out: TextIO) -> Say:
+    """Write what it is given at once, without control characters: logs of children hold names that
+    clients chose."""
+
+    def say(text: str) -> None:
+        out.write(f"{indented(text)}\n")
+        out.flush()
+
+    return say
+
+
 def run_session(
     options: Options, environment: Mapping[str, str], out: TextIO, progress: TextIO
 ) -> int:
     """Start everything, wait for a signal, stop everything. Returns the exit code."""
-
-    def say(line: str) -> None:
-        progress.write(f"{line}\n")
-        progress.flush()
-
+    say = sayer(progress)
     with _only_session(options.state):
         for name in Ledger(options.state / "children.json").end_leftovers():
             say(f"ended a leftover of an earlier run: {name}")

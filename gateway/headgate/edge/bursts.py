@@ -3,12 +3,11 @@
 import asyncio
 from collections.abc import Mapping
 
-import orjson
 from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import DRAINING
-from headgate.core.http.reply import JSON, Reply, problem
+from headgate.core.http.reply import JSON, Reply, json_text, problem
 from headgate.core.http.request import read_burst
 from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
@@ -41,7 +40,7 @@ class BurstsFront:
             assert marker is not None
             topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)
             page = {"outcome": "committed", "burst": burst, "topics": topics}
-            reply = Reply(200, JSON, (), orjson.dumps(page))
+            reply = Reply(200, JSON, (), json_text(page).encode())
         except Refused as refused:
             reply = problem(refused.failure, request_id)
             path = request.rel_url.raw_path

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import Sample, TierView, view_of
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
+from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.replays.plan import INGEST, PartitionPlan, missing, plan_partition, totals
 from headgate.core.replays.replay import Registry
 from headgate.core.replays.spec import Bound, ReplayMode, Spec
@@ -136,7 +136,7 @@ def _is_behind(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) 
 
 
 def _recreated(spec: Spec) -> str:
-    return f"topic {spec.topic!r} was deleted and recreated just now: ask again"
+    return f"topic {brief(spec.topic)} was deleted and recreated just now: ask again"
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
@@ -145,7 +145,7 @@ def _chosen(spec: Spec, count: int) -> Sequence[int]:
         wanted = sorted(spec.start.offsets)
     for one in wanted:
         if one >= count:
-            detail = f"topic {spec.topic!r} has {count} partitions, from 0: there is no {one}"
+            detail = f"topic {brief(spec.topic)} has {count} partitions, from 0: there is no {one}"
             raise Refused(malformed(detail))
     return wanted
 
@@ -260,17 +260,20 @@ class _Resolver:
             every = await self._ingest.committed(bound.name)
             found = {one: at for (topic, one), at in every.items() if topic == self._topic}
             if not found:
-                detail = f"{field}: group {bound.value!r} has committed nothing of {self._topic!r}"
+                group = f"group {brief(bound.name)}"
+                detail = f"{field}: {group} has committed nothing of {brief(self._topic)}"
                 raise Refused(malformed(detail))
             return found
         snapshot: Mapping[str, Any] = self._registry.snapshots.get(bound.name, {})
         vector = snapshot.get("topics", {}).get(self._topic)
         if vector is None:
-            detail = f"{field}: there is no snapshot {bound.value!r} of topic {self._topic!r}"
+            detail = (
+                f"{field}: there is no snapshot {brief(bound.name)} of topic {brief(self._topic)}"
+            )
             raise Refused(malformed(detail))
         why = self._seen.older_topic(snapshot)
         if why is not None:
-            raise Refused(malformed(f"{field}: snapshot {bound.value!r} {why}"))
+            raise Refused(malformed(f"{field}: snapshot {brief(bound.name)} {why}"))
         return {int(one): int(offset) for one, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:

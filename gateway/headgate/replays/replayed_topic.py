@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from headgate.backends.kafka.tier_view import Extent, TierView, view_of
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.replays.offset_map import PartitionMap
 from headgate.core.replays.plan import BACKFILL, INGEST, Logs
 from headgate.core.replays.segments import SegmentTable
@@ -80,8 +80,8 @@ class ReplayedTopic:
 
     def _was(self, tier: str, what: str) -> str:
         return (
-            f"topic {self.topic!r} {what} on the {tier} tier, and the map is of the topic that was "
-            "there: run the mirror, and ask again"
+            f"topic {brief(self.topic)} {what} on the {tier} tier, and the map is of the topic "
+            "that was there: run the mirror, and ask again"
         )
 
     def empty_reason(self) -> str | None:
@@ -99,7 +99,7 @@ class ReplayedTopic:
         now = self.topic_ids().get(INGEST)
         if known is not None:
             same = now in (None, known)
-            return None if same else f"is of the topic {self.topic!r} that was deleted since"
+            return None if same else f"is of the topic {brief(self.topic)} that was deleted since"
         opened = [
             layout.at_ms
             for one in self.maps.values()
@@ -108,7 +108,9 @@ class ReplayedTopic:
         ]
         if opened and min(opened) <= int(snapshot.get("at_ms", 0)):
             return None
-        return f"does not say of which topic {self.topic!r} it is, and may be older: take another"
+        return (
+            f"does not say of which topic {brief(self.topic)} it is, and may be older: take another"
+        )
 
     def check(self) -> None:
         """Raises Refused where a map is of topics that are no more."""
@@ -169,4 +171,4 @@ async def partitions_of(topic: str, *views: TierView) -> int:
         count = await view.partitions(topic)
         if count is not None:
             return count
-    raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"topic {topic!r} is on neither tier"))
+    raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"topic {brief(topic)} is on neither tier"))

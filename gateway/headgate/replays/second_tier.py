@@ -6,6 +6,7 @@ from typing import Any
 
 from headgate.backends.kafka.tier_view import TierView, view_of
 from headgate.config.settings import Settings
+from headgate.core.refusal import SHOWN
 from headgate.core.replays.fields import FieldError, known, number
 from headgate.core.replays.plan import INGEST, Logs
 from headgate.core.replays.spec import partition_number, read_topic
@@ -99,7 +100,7 @@ class Offsets:
         with reading():
             for partition in partitions:
                 if partition >= count:
-                    what = f"{topic} has no such partition; it has {count}, from 0"
+                    what = f"{topic[:SHOWN]} has no such partition; it has {count}, from 0"
                     raise FieldError(f"offsets.{partition}", what)
 
     async def coverage(self, topic: str) -> dict[str, Any]:

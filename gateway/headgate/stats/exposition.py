@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
+from headgate.core.terminal.text import escaped
 from headgate.stats import sketched as sketches
 from headgate.stats.snapshot import Buckets, Snapshot, recent
 from headgate.telemetry.catalogue import METRICS
@@ -90,14 +91,14 @@ def _from_details(snapshot: Snapshot, now: float) -> dict[str, dict[tuple[str, .
 def _counter(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
     family = CounterMetricFamily(metric.name, metric.text, labels=metric.labels)
     for labels, value in sorted(values.items()):
-        family.add_metric(labels, value)
+        family.add_metric(_shown(labels), value)
     return family
 
 
 def _gauge(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
     family = GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
     for labels, value in sorted(values.items()):
-        family.add_metric(labels, value)
+        family.add_metric(_shown(labels), value)
     return family
 
 
@@ -118,8 +119,13 @@ def _histogram(
             else:
                 example = Exemplar({"trace_id": found.trace_id}, found.value, found.at)
                 cumulative.append((bounds[index], float(reached), example))
-        family.add_metric(labels, buckets=cumulative, sum_value=buckets.sum)
+        family.add_metric(_shown(labels), buckets=cumulative, sum_value=buckets.sum)
     return family
+
+
+def _shown(labels: tuple[str, ...]) -> list[str]:
+    """Names of groups, for example, come from any client of Kafka."""
+    return [escaped(label) for label in labels]
 
 
 def _plain_bound(bound: float) -> str:

@@ -20,6 +20,7 @@ from typing import Protocol
 import orjson
 
 from headgate.config.settings import LogSettings
+from headgate.core.http.reply import json_text
 from headgate.core.installation.entry import (
     Happening,
     LogEntry,
@@ -158,7 +159,7 @@ class LogFile:
 
     def append(self, entries: Iterable[LogEntry]) -> bool:
         """Write them behind what is there; False: not now, and why is in the log."""
-        lines = b"".join(orjson.dumps(as_document(entry)) + b"\n" for entry in entries)
+        lines = "".join(f"{json_text(as_document(entry))}\n" for entry in entries).encode()
         try:
             self._rotate(len(lines))
             self._append(lines)

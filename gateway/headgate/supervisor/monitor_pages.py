@@ -4,6 +4,7 @@ from aiohttp import web
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
+from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.edge.management.json_page import json_page
@@ -72,7 +73,7 @@ class MonitorPages:
                 for name, status in rows
             },
         }
-        return web.json_response(page, status=200 if is_ready else 503)
+        return web.json_response(page, status=200 if is_ready else 503, dumps=json_text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         found = self._monitor.figures()

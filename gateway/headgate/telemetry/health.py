@@ -2,9 +2,7 @@
 
 from typing import NamedTuple
 
-import orjson
-
-from headgate.core.http.reply import JSON, Reply
+from headgate.core.http.reply import JSON, Reply, json_text
 
 
 class Dependency(NamedTuple):
@@ -48,5 +46,5 @@ class Readiness(NamedTuple):
             each.name: {"ok": each.ok, "required": each.required, "detail": each.detail}
             for each in self.dependencies
         }
-        body = orjson.dumps({"status": status, "dependencies": shown})
+        body = json_text({"status": status, "dependencies": shown}).encode()
         return Reply(200 if self.is_ready else 503, JSON, (), body)

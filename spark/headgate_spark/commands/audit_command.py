@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headgate.commands.config_file import add_config
 from headgate.commands.progress import add_quiet
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import one_line
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
@@ -117,7 +117,7 @@ def run_audit(chosen: argparse.Namespace) -> int:
         read = topic["partitions_read"]
         part = "" if read is None else f" (partition {', '.join(map(str, read))} alone)"
         line = f"{topic['topic']}{part}: {found or 'nothing wrong'}"
-        sys.stdout.write(f"{escaped(line)}\n")
+        sys.stdout.write(f"{one_line(line)}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
 

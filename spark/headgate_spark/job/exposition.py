@@ -6,6 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.core.terminal.text import escaped
+
 
 class Metric(NamedTuple):
     """One metric with what is known of it. kind: gauge or counter.  samples: labels and value."""
@@ -71,4 +73,4 @@ def _shown(labels: Mapping[str, str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return escaped(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

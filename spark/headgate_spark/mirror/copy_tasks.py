@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.copying.transactions import Connections
+from headgate_spark.job.task_log import format_task_log
 from headgate_spark.mirror.copier import Copier
 from headgate_spark.mirror.waiters import Waiter, watch
 
@@ -24,6 +25,7 @@ def run_on_spark(
     dealt = context.parallelize(list(tasks), max(1, len(tasks)))
 
     def copy(units: Iterable[Sequence[Unit]]) -> Iterator[Copied]:
+        format_task_log()
         for some in units:
             yield from asyncio.run(copy_all(some, options))
 

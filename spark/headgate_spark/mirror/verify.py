@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 from headgate.core.terminal.figures import counted, short
 from headgate.core.terminal.progress import ProgressLine, Step
+from headgate.core.terminal.text import escaped
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import FAILED, OK, USAGE, JobError
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.job.progress import watched
+from headgate_spark.job.task_log import format_task_log
 from headgate_spark.kafka.cluster_admin import cluster_admin
 from headgate_spark.mirror.comparer import Verified, compare
 from headgate_spark.mirror.copy_tasks import cause_of
@@ -51,7 +53,7 @@ def verify(
 
 def _write(file: Path, text: str) -> None:
     try:
-        file.write_text(text, encoding="utf-8")
+        file.write_text(escaped(text), encoding="utf-8")
     except OSError as error:
         raise JobError(f"--out {file}: {error.strerror}") from error
 
@@ -87,6 +89,7 @@ def _compare(
     records, partitions = context.accumulator(0), context.accumulator(0)
 
     def run(some: Iterable[TopicPartition]) -> Iterator[Verified]:
+        format_task_log()
         for tp in some:
             verified = asyncio.run(compare(tp, options))
             records.add(verified.compared)

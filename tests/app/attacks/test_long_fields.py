@@ -18,11 +18,18 @@ import pytest
 
 from headgate.config.settings import HttpSettings, LogSettings
 from headgate.core.formats.envelope import read_envelope
+from headgate.core.http.reply import problem
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure
 from headgate.core.record import EVENT_ID
+from headgate.core.refusal import Refused
+from headgate.core.replays.spec import read_spec
 from headgate.edge.request_log import RequestLog
+from headgate.replays.refusing import reading
 from headgate.telemetry import logs
+from support.console import world
+from support.console.pages import opened
+from support.console.replays import some_replays
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 
 SHOWN = 200  # characters that an answer or a line of the log may repeat
@@ -146,11 +153,15 @@ def log() -> Iterator[io.StringIO]:
 
 
 LONG = "q" * 5000
+LONGEST = "q" * 249  # of a name of a topic
 VERY_LONG = "q" * 100_000
 NAMED: dict[str, Request] = {
     "a topic": (f"/v1/topics/{LONG}/events", {}, b"x"),
     "a topic of v2": typed("v2 json", '{"records":[{"value":1}]}', f"/topics/{LONG}"),
     "a topic of v3": typed("json", "{}", f"/v3/clusters/c-1/topics/{LONG}/records"),
+    "a topic with the longest name": (f"/v1/topics/{LONGEST}/events", {}, b"x"),
+    "the longest topic of v2": typed("v2 json", '{"records":[{"value":1}]}', f"/topics/{LONGEST}"),
+    "the longest topic of v3": typed("json", "{}", f"/v3/clusters/c-1/topics/{LONGEST}/records"),
     "a cluster": typed("json", "{}", f"/v3/clusters/{LONG}/topics/orders/records"),
     "a partition": typed("v2 json", '{"records":[{"value":1}]}', f"{V2}/partitions/{LONG}"),
     "a path": (f"/{LONG}", {}, b""),
@@ -213,6 +224,78 @@ async def test_no_long_text_is_repeated(what: str, log: io.StringIO) -> None:
             assert not_repeated(value, "q"), name
     assert log.getvalue().count("\n") >= 2
     assert not_repeated(log.getvalue(), "q"), log.getvalue()[:2000]
+
+
+def replay(**members: object) -> dict[str, object]:
+    whole = {"from": {"timestamp": 0}, "deliver": {"mode": "topic"}}
+    return {"name": "again", "topic": "orders", **whole, **members}
+
+
+REPLAYS: dict[str, dict[str, object]] = {
+    "a member": replay(**{VERY_LONG: 1}),
+    "a member of from": replay(**{"from": {VERY_LONG: 1}}),
+    "a member of deliver": replay(deliver={"mode": "topic", VERY_LONG: 1}),
+    "a member of filter": replay(filter={VERY_LONG: 1}),
+    "a member of rate": replay(rate={VERY_LONG: 1}),
+    "a name": replay(name=VERY_LONG),
+    "a topic": replay(topic=VERY_LONG),
+    "a partition": replay(**{"from": {"offsets": {VERY_LONG: 1}}}),
+    "a time": replay(**{"from": {"timestamp": VERY_LONG}}),
+    "a span": replay(**{"from": {"relative": VERY_LONG}}),
+    "a snapshot": replay(**{"from": {"snapshot": VERY_LONG}}),
+    "a mode": replay(deliver={"mode": VERY_LONG}),
+    "a group": replay(deliver={"mode": "group", "group": VERY_LONG}),
+    "a key": replay(filter={"keys_base64": [f"*{VERY_LONG[:9000]}"]}),
+    "a header": replay(filter={"headers": {VERY_LONG: 1}}),
+    "a pointer": replay(filter={"equals": {VERY_LONG: 1}}),
+    "a pointer with a tilde": replay(filter={"equals": {f"/~{VERY_LONG}": 1}}),
+}
+
+
+@pytest.mark.parametrize("what", REPLAYS)
+def test_no_long_text_of_a_replay_is_repeated(what: str) -> None:
+    with pytest.raises(Refused) as refused, reading():
+        read_spec(REPLAYS[what], 1_000)
+    answer = problem(refused.value.failure, "r").body
+    assert not_repeated(answer, "q"), answer[:2000]
+    assert len(answer) < 1500
+
+
+LONG_NAMES: dict[str, tuple[str, str, object]] = {
+    "a replay": ("GET", f"/v1/replays/{LONG}", None),
+    "events of a replay": ("GET", f"/v1/replays/{LONG}/events", None),
+    "what to do with a replay": ("POST", f"/v1/replays/{LONG}/cancel", {}),
+    "a topic": ("GET", f"/v1/topics/{LONG}", None),
+    "the longest topic": ("GET", f"/v1/topics/{LONGEST}", None),
+    "an audit": ("GET", f"/v1/audits/{LONGEST}", None),
+    "a comparison": ("GET", f"/v1/audits/{LONGEST}/compare", None),
+    "a topic that forgets": ("DELETE", f"/v1/suppression/{LONGEST}", None),
+    "a producer": ("GET", f"/v1/producers/{LONG}", None),
+    "a group": ("GET", f"/v1/groups/{LONG}", None),
+    "a pause": ("PUT", f"/v1/pauses/{LONG}", {}),
+    "a pause's member": ("PUT", "/v1/pauses/g", {VERY_LONG: 1}),
+    "a pause's topic": ("PUT", "/v1/pauses/g", {"topic": VERY_LONG, "reason": "r"}),
+    "a pause's reason": ("PUT", "/v1/pauses/g", {"reason": VERY_LONG}),
+    "a replay's text": ("POST", "/v1/replays", VERY_LONG),
+    "a filter of the log": ("GET", f"/v1/log?kind={LONG}", None),
+    "a page": ("GET", f"/v1/producers?after={LONG}", None),
+    "a limit": ("GET", f"/v1/producers?limit={LONG}", None),
+    "a flag": ("GET", f"/v1/producers?pretty={LONG}", None),
+    "a reason": ("GET", f"/problems/{LONG}", None),
+    "a document": ("GET", f"/docs/{LONG}", None),
+    "a path": ("GET", f"/{LONG}", None),
+    "a method": ("q" * 500, "/v1/topics", None),
+}
+
+
+@pytest.mark.parametrize("what", LONG_NAMES)
+async def test_no_long_text_is_repeated_by_the_control_plane(what: str) -> None:
+    method, path, body = LONG_NAMES[what]
+    services = (await some_replays()).services()
+    async with opened(world.empty(), services) as client:
+        answer = await client.request(method, path, json=body)
+        text = await answer.text()
+    assert not_repeated(text, "q"), text[:2000]
 
 
 async def test_what_ends_well_shows_the_beginning_of_a_long_key(port: DataPort) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.replays.fields import FieldError
 from headgate.core.replays.replay import Control, Registry, new_id, record
 from headgate.core.replays.spec import read_spec
@@ -63,7 +63,7 @@ class ReplaysInMemory(NoSecondTier):
     async def show(self, replay_id: str) -> dict[str, Any]:
         found = self.registry.get(replay_id)
         if found is None:
-            raise Refused(Failure(Reason.NOT_FOUND, f"no replay {replay_id!r}"))
+            raise Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
         return replay_page(found, SERVERS, {})
 
     async def control(self, replay_id: str, wanted: Control) -> dict[str, Any]:

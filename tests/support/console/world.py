@@ -152,24 +152,24 @@ async def small() -> ConsoleInstance:
     return instance
 
 
-async def hostile() -> ConsoleInstance:
-    """Every name and text that others choose is a script."""
+async def hostile(name: str = HOSTILE) -> ConsoleInstance:
+    """Every name and text that others choose is this one, by default a script."""
     policies = (TopicPolicy("orders", "main", key=("/id",)),)
-    settings = Settings(producers={HOSTILE: ProducerSettings()}, topics=policies)
+    settings = Settings(producers={name: ProducerSettings()}, topics=policies)
     instance = ConsoleInstance(settings)
 
     def post(step: int) -> None:
-        key = HOSTILE.encode()
-        failure = Failure(Reason.MALFORMED, HOSTILE)
+        key = name.encode()
+        failure = Failure(Reason.MALFORMED, name)
         refused = Outcome(Name.REJECTED, key=key, failure=failure)
-        instance.meter.account(HOSTILE, "orders", [refused], [10])
-        instance.meter.account(HOSTILE, "orders", [Outcome(Name.PUBLISHED, 0, 0, key)], [10])
+        instance.meter.account(name, "orders", [refused], [10])
+        instance.meter.account(name, "orders", [Outcome(Name.PUBLISHED, 0, 0, key)], [10])
 
     await instance.pass_time(1, post)
     text = json.dumps(monitored(2))
-    spoilt = json.dumps(HOSTILE)[1:-1]
+    spoilt = json.dumps(name)[1:-1]
     instance.groups = json.loads(text.replace("billing", spoilt).replace("c1-app", spoilt))
-    instance.audited = {"orders": audit(HOSTILE)}
+    instance.audited = {"orders": audit("orders", name)}
     return instance
 
 
@@ -228,14 +228,12 @@ def _cluster() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def audit(topic: str) -> bytes:
-    """A result of `headgate-spark audit`, of a topic with incident A."""
+def audit(topic: str, producer: str = "deal-admin") -> bytes:
+    """A result of `headgate-spark audit`, of a topic with incident A. producer: who is named."""
     from headgate_spark.audit.report.result import document
     from support.scenarios import skew_world
 
     found = document([skew_world.figures_of(skew_world.data_bomb())], 1_769_860_800_000)
-    if topic == HOSTILE:
-        spoilt = json.dumps(HOSTILE)[1:-1]
-        found = json.loads(json.dumps(found).replace("deal-admin", spoilt))
+    found = json.loads(json.dumps(found).replace("deal-admin", json.dumps(producer)[1:-1]))
     at = found["generated_at"]
     return orjson.dumps({**found["topics"][0], "topic": topic, "generated_at": at})

@@ -12,6 +12,7 @@ from headgate.backends.kafka.compacted import SILENCE_S, consumer_of, ends_of
 from headgate.backends.kafka.group_requests import describe_consumer
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import Described
+from headgate.core.refusal import brief
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
 from headgate.kafka.metadata import any_node, read_metadata
@@ -174,10 +175,12 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
         if state == "Dead" and group in {name for name, _ in await admin.list_consumer_groups()}:
             found = await _described(admin, group)
             if found is None:
-                return f"group {group!r} is there, but Kafka does not say who is in it: ask again"
+                return (
+                    f"group {brief(group)} is there, but Kafka does not say who is in it: ask again"
+                )
             state, members = found.status, found.members
     if members:
-        return f"group {group!r} has {len(members)} members ({state}): stop them first"
+        return f"group {brief(group)} has {len(members)} members ({state}): stop them first"
     return None
 
 

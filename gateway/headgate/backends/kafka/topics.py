@@ -13,7 +13,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.owned import OwnedTasks
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
+from headgate.core.refusal import Refused, brief
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import PartitionState, TopicState
 
@@ -83,7 +83,7 @@ class KafkaTopics:
         if cluster in self._readings and not self._readings[cluster].was_read:
             detail = f"cluster {cluster} has not answered since the start"
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
-        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
 
     def cluster_ids(self) -> dict[str, str]:
         """Return Kafka's own ids of the clusters, by our names, as far as they have answered."""

@@ -15,6 +15,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import refused_by_kafka
 from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.core.refusal import brief
 from headgate.core.topics.topic import TopicState
 
 Change = Callable[[TopicState | None, TopicState | None], None]
@@ -41,7 +42,7 @@ class MemoryTopics:
 
     def missing_reason(self, topic: str) -> Failure:
         """Say why `get` knows no such topic."""
-        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
 
     def healthy(self, cluster: str) -> bool:
         """Memory always answers."""

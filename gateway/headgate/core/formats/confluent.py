@@ -11,11 +11,10 @@ import re
 from collections.abc import Sequence
 
 import msgspec
-import orjson
 
 from headgate.core.event import SPREAD
 from headgate.core.formats.headers import HeaderCount, is_own
-from headgate.core.http.reply import Reply, advice_headers
+from headgate.core.http.reply import Reply, advice_headers, json_text
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.record import CONTENT_TYPE, Header
 from headgate.core.refusal import Refused, brief, long_key, malformed
@@ -77,7 +76,7 @@ def error(
     headers: Sequence[tuple[str, str]] = (),
 ) -> Reply:
     """An answer in Confluent's error shape."""
-    body = orjson.dumps({"error_code": code, "message": message})
+    body = json_text({"error_code": code, "message": message}).encode()
     return Reply(status, content_type, tuple(headers), body)
 
 

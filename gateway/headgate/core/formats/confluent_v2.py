@@ -11,7 +11,6 @@ from enum import Enum
 from typing import Annotated
 
 import msgspec
-import orjson
 
 from headgate.core.event import RawEvent
 from headgate.core.formats.confluent import (
@@ -27,7 +26,7 @@ from headgate.core.formats.confluent import (
 from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
-from headgate.core.http.reply import Reply, retry_after
+from headgate.core.http.reply import Reply, json_text, retry_after
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.refusal import Refused, malformed
@@ -155,7 +154,7 @@ def produced(outcomes: Sequence[Outcome]) -> Reply:
     entries = [_entry(outcome) for outcome in outcomes]
     page = {"offsets": entries, "key_schema_id": None, "value_schema_id": None}
     failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]
-    return Reply(200, TYPE, retry_after(failures), orjson.dumps(page))
+    return Reply(200, TYPE, retry_after(failures), json_text(page).encode())
 
 
 def _entry(outcome: Outcome) -> dict[str, int | str | None]:

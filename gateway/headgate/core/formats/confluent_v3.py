@@ -7,7 +7,6 @@ Source: confluentinc/kafka-rest, `api/v3/openapi.yaml` (ProduceRequest, ProduceR
 from typing import Annotated, NamedTuple
 
 import msgspec
-import orjson
 
 from headgate.core.event import RawEvent
 from headgate.core.formats.cloudevents import time_ms
@@ -23,6 +22,7 @@ from headgate.core.formats.confluent import (
 )
 from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.structs import ABSENT, StructReader
+from headgate.core.http.reply import json_text
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.refusal import Refused, brief, malformed
@@ -162,9 +162,10 @@ def report(cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None) -> 
     for name, datum in sent._asdict().items() if sent is not None else ():
         if datum is not None:
             page[name] = {"type": datum[0], "size": datum[1]}
-    return orjson.dumps(page)
+    return json_text(page).encode()
 
 
 def failure_report(failure: Failure) -> bytes:
     """The report of a record that was not published."""
-    return orjson.dumps({"error_code": codes_of(failure)[1], "message": failure.detail})
+    page = {"error_code": codes_of(failure)[1], "message": failure.detail}
+    return json_text(page).encode()

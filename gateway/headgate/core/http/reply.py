@@ -83,11 +83,11 @@ def problem(failure: Failure, request_id: str, extra: dict[str, object] | None =
         **(failure.figures or {}),
         **(extra or {}),
     }
-    return Reply(traits.status, PROBLEM, advice_headers(failure), _json(document).encode())
+    return Reply(traits.status, PROBLEM, advice_headers(failure), json_text(document).encode())
 
 
-def _json(document: dict[str, object]) -> str:
-    """Without control characters, as a terminal may show it."""
+def json_text(document: object) -> str:
+    """JSON without control characters, as a terminal may show it: each answer is made with this."""
     return escaped(orjson.dumps(document).decode())
 
 
@@ -188,7 +188,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
         if outcome.failure is not None:
             failures.append(outcome.failure)
             one = _failed(outcome, outcome.failure)
-            texts.append(_json({"index": index, **one} if minimal else one))
+            texts.append(json_text({"index": index, **one} if minimal else one))
         elif not minimal:
             texts.append(_shown(head, outcome))
     if name is not None:

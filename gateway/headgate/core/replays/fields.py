@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Mapping
 
+from headgate.native.plain_answers import shortened
+
 
 class FieldError(ValueError):
-    """A field is missing, unknown or wrong. field: dotted; empty for the whole document."""
+    """A field is missing, unknown or wrong. field: dotted; empty for the whole document. It may be
+    the client's own text, so a long one is cut."""
 
     def __init__(self, field: str, what: str) -> None:
-        super().__init__(f"{field}: {what}" if field else what)
-        self.field = field
+        shown = shortened(field)
+        super().__init__(f"{shown}: {what}" if field else what)
+        self.field = shown
 
 
 def known(field: str, value: object, names: Collection[str], *needed: str) -> Mapping[str, object]:

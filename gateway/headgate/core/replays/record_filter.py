@@ -103,8 +103,9 @@ def _equals(raw: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
     for pointer, value in raw.items():
         try:
             found.append((parse_pointer(str(pointer)), _canonical(value)))
-        except BadPointer as error:
-            raise FieldError("filter.equals", str(error)) from error
+        except BadPointer as error:  # it quotes the pointer, which may be long
+            detail = f"{brief(str(pointer))} is no JSON Pointer, such as /status"
+            raise FieldError("filter.equals", detail) from error
     return tuple(found)
 
 

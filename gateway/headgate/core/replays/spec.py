@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from headgate.core.refusal import brief
 from headgate.core.replays.fields import FieldError, known, number, text
 from headgate.core.replays.record_filter import RecordFilter, read_filter
 
@@ -208,7 +209,7 @@ def read_offsets(field: str, raw: object) -> dict[int, int]:
 def partition_number(field: str, raw: object) -> int:
     """A partition as JSON has it for a name: digits. Raises FieldError."""
     if not re.fullmatch(r"0|[1-9]\d{0,4}", str(raw), re.ASCII):
-        raise FieldError(field, f"{raw!r} is no partition number")
+        raise FieldError(field, f"{brief(str(raw))} is no partition number")
     return int(str(raw))
 
 

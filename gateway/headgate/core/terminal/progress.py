@@ -8,7 +8,7 @@ from typing import NamedTuple, TextIO
 from headgate.core.terminal.figures import duration, share, short
 from headgate.core.terminal.style import Style
 from headgate.core.terminal.table import cut
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal.text import one_line
 
 _SPAN_S = 30.0  # of the rate: long enough for polls that are seconds apart
 _LOG_EVERY_S = 10.0
@@ -151,7 +151,7 @@ class ProgressLine:
     def say(self, line: str) -> None:
         """Write a line that stays."""
         with self._lock:
-            self._write(f"{self._erased()}{self._prefix}{escaped(line)}\n{self._drawn}")
+            self._write(f"{self._erased()}{self._prefix}{one_line(line)}\n{self._drawn}")
 
     def note(self, line: str) -> None:
         """The same, of what is only good to know."""
@@ -193,7 +193,7 @@ class ProgressLine:
 
     def _show(self, what: str, text: str, now_s: float) -> None:
         if not self.is_terminal:
-            self._write(f"{self._prefix}{escaped(text)}\n")
+            self._write(f"{self._prefix}{one_line(text)}\n")
             return
         if what != self._what:
             self._what, self._since_s = what, now_s

@@ -13,6 +13,8 @@ _MAX_MARKS = 2  # on one character: more would cover the lines above and below
 # C0 without tab and newline, DEL, C1, ends of lines, and what turns the direction of text.
 _ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
+_FURTHER_LINE = re.compile(r"\n(?=[^ \n])")
+
 
 def escaped(text: str) -> str:
     r"""A whole output without control characters: each becomes `\u001b`, which JSON reads back.
@@ -22,6 +24,17 @@ def escaped(text: str) -> str:
     if text.isprintable():
         return text
     return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    r"""The same of a text that is one line: it begins no other. An end of a line becomes `\n`."""
+    return escaped(text).replace("\n", "\\n")
+
+
+def indented(text: str) -> str:
+    """The same of a text that may have more lines: none of those after the first looks like a line
+    of its own."""
+    return _FURTHER_LINE.sub("\n  ", escaped(text))
 
 
 def shown(text: str) -> str:

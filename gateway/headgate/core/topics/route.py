@@ -23,7 +23,7 @@ from headgate.core.record import (
     bytes_of,
     size_of,
 )
-from headgate.core.refusal import Refused, long_key, malformed
+from headgate.core.refusal import Refused, brief, long_key, malformed
 from headgate.core.scanning import Scanner
 from headgate.core.suppression.examination import Orders
 from headgate.core.suppression.protocol import Scope
@@ -223,7 +223,7 @@ class Route:
         Such clients choose the timestamp, too, whatever the topic says of other events.
         """
         if not SPREAD <= partition < self.state.partitions:
-            detail = f"topic {self.topic!r} has no partition {partition}"
+            detail = f"topic {brief(self.topic)} has no partition {partition}"
             raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
         timestamp = common.now_ms
         if event.timestamp_ms is not None:

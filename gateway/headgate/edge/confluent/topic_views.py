@@ -5,12 +5,11 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote
 
-import orjson
 from aiohttp import web
 
 from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, error
-from headgate.core.http.reply import Reply
+from headgate.core.http.reply import Reply, json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.core.topics.policy import INTERNAL_PREFIXES
@@ -176,4 +175,4 @@ def _rows(partitions: Sequence[PartitionState]) -> list[dict[str, Any]]:
 
 
 def _json(page: object, content_type: str) -> Reply:
-    return Reply(200, content_type, (), orjson.dumps(page))
+    return Reply(200, content_type, (), json_text(page).encode())

@@ -8,7 +8,7 @@ import orjson
 from aiohttp import web
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.refusal import SHOWN, Refused, brief, malformed
 from headgate.core.skew_audits.changes import change, chosen
 from headgate.core.skew_audits.comparison import Row, compare
 from headgate.core.skew_audits.summary import AuditSummary, kept, summaries
@@ -70,7 +70,7 @@ class PublishedAudits:
         pair = chosen(audits, before, after)
         if pair is None:
             made = ", ".join(one.generated_at for one in audits)
-            detail = f"{topic} has no two such audits to compare; kept are those of: {made}"
+            detail = f"{topic[:SHOWN]} has no two such audits to compare; kept are those of: {made}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         return pair
 

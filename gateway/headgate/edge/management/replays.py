@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-import orjson
 from aiohttp import web
 
+from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.replay import FINISHED, Control
@@ -140,7 +140,7 @@ class ReplayPages:
         sent, silent = None, 0
         while True:
             if page != sent:
-                data = orjson.dumps(page).decode()
+                data = json_text(page)
                 await answer.write(f"event: replay\ndata: {data}\n\n".encode())
                 sent, silent = page, 0
             if page["state"] in _ENDS:

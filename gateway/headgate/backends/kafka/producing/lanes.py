@@ -15,6 +15,7 @@ from headgate.backends.owned import OwnedTasks
 from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
+from headgate.core.refusal import brief
 from headgate.core.topics.topic import TopicState
 
 __all__ = ["ClusterOptions", "KafkaLanes", "LaneLimits", "LaneMeter"]
@@ -182,4 +183,4 @@ def _full(lane: Lane) -> Failure:
 
 
 def _gone(topic: str) -> Failure:
-    return Failure(Reason.UNKNOWN_TOPIC, f"topic {topic!r} does not exist in Kafka any more")
+    return Failure(Reason.UNKNOWN_TOPIC, f"topic {brief(topic)} does not exist in Kafka any more")
