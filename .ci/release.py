@@ -27,6 +27,12 @@ PLACES = {
 }
 DOCKERFILE = "deploy/image/Dockerfile"
 _BASE = re.compile(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", re.MULTILINE)
+# References to images of others, by file; group 1. Ours get their digest when they are pushed.
+IMAGES = {
+    "deploy/compose/compose.yml": r"^ +image: ([^\s:@]+/?[^\s]*[:@]\S+)$",
+    "deploy/helm/headgate/values.yaml": r'^textfileExporter: \{image: "([^"]+)"',
+}
+_BY_DIGEST = re.compile(r"@sha256:[0-9a-f]{64}$")
 UNRELEASED = "## [Unreleased]\n"
 # Of those that PyPI, npm and Helm all take.
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
@@ -52,6 +58,13 @@ def problems(root: Path) -> Iterator[str]:
             f"{DOCKERFILE} has a base by tag, which may be another one tomorrow: write "
             "ARG BASE=debian:bookworm-slim@sha256:... (docs/operate/deploy.md#container)"
         )
+    for name, pattern in IMAGES.items():
+        for image in dict.fromkeys(re.findall(pattern, (root / name).read_text(), re.MULTILINE)):
+            if not _BY_DIGEST.search(image):
+                yield (
+                    f"{name} has {image} by tag: write {image}@sha256:... with the digest that "
+                    f"`docker buildx imagetools inspect {image}` shows"
+                )
     if _git(root, "status", "--porcelain"):
         yield "there are changes that are not committed: commit them, or take them back"
     if f"v{version}" not in _git(root, "tag", "--points-at", "HEAD").split():

@@ -26,6 +26,8 @@ SAYING = (
     ".ci/release.py",
 )
 
+WITH_IMAGES = ("deploy/compose/compose.yml", "deploy/helm/headgate/values.yaml")
+
 
 def run(root: Path, *words: str) -> list[str]:
     """By the copy of the check in that folder."""
@@ -43,7 +45,7 @@ def git(root: Path, *words: str) -> None:
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """What of the project says a version, in a repository without a tag."""
-    for name in SAYING:
+    for name in (*SAYING, *WITH_IMAGES):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / name, tmp_path / name)
     git(tmp_path, "init", "-q")
@@ -68,7 +70,7 @@ def test_no_place_of_a_version_is_forgotten() -> None:
 
 
 def test_everything_has_one_version(copy: Path) -> None:
-    assert [one for one in run(copy) if not re.search("CHANGELOG|no tag|a base by", one)] == []
+    assert [one for one in run(copy) if not re.search("CHANGELOG|no tag|by tag", one)] == []
 
 
 def test_a_version_is_written_everywhere(copy: Path) -> None:
@@ -92,12 +94,15 @@ def test_what_is_fit_for_a_release(copy: Path) -> None:
     run(copy, "1.2.0")
     chart.write_text(chart.read_text().replace("appVersion: 1.2.0", "appVersion: 1.1.0"))
     wrong = run(copy)
-    assert len(wrong) == 4
+    assert len(wrong) == 9
     for word in (
         "Chart.yaml has 1.1.0 and 1.2.0",
         "not committed",
         "git tag -s v1.2.0",
         "a base by tag",
+        "values.yaml has quay.io/prometheus/node-exporter:v1.9.1 by tag",
+        *(f"compose.yml has {name}:" for name in ("apache/kafka", "redis", "prom/prometheus")),
+        "compose.yml has grafana/grafana:",
     ):
         assert any(word in one for one in wrong), wrong
 
@@ -105,6 +110,10 @@ def test_what_is_fit_for_a_release(copy: Path) -> None:
     image = copy / "deploy/image/Dockerfile"
     tag = "ARG BASE=debian:bookworm-slim"
     image.write_text(image.read_text().replace(tag, f"{tag}@sha256:{'0a' * 32}"))
+    for name in WITH_IMAGES:
+        text = (copy / name).read_text()
+        image_by_tag = r"(apache/kafka|redis|prom/prometheus|grafana/grafana|node-exporter):[\w.-]+"
+        (copy / name).write_text(re.sub(image_by_tag, rf"\g<0>@sha256:{'0b' * 32}", text))
     git(copy, "commit", "-q", "-a", "-m", "release")
     git(copy, "tag", "v1.2.0")
     assert run(copy) == []
