@@ -127,7 +127,11 @@ class Bursts:
             if not may_post(topic):
                 detail = f"this producer may not post to topic {brief(topic)}"
                 raise Refused(Failure(Reason.FORBIDDEN, detail))
-            held = self._gate.rules(topic).held
+            try:
+                held = self._gate.rules(topic).held
+            except Refused as refused:
+                failure = self._gate.with_suggestion(refused.failure, topic, may_post)
+                raise Refused(failure) from refused
             if held is None:
                 raise Refused(
                     malformed(f"topic {brief(topic)} does not coalesce: it has no bursts")

@@ -16,7 +16,7 @@ from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
 from headgate.edge.answer import answered, on_the_wire
-from headgate.edge.auth import ANONYMOUS
+from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body, waits_for_leave
 from headgate.edge.once import EVENTS
 from headgate.edge.peer import Peer, peer_of
@@ -74,11 +74,13 @@ class EventsFront:
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, producer = self.request_id(headers), ""
+        caller: Identity | None = None
         try:
-            producer = self.producer(headers, peer_of(request), topic, request_id)
+            caller = self.caller(headers, peer_of(request), topic, request_id)
+            producer = caller.name
             headers = with_query_key(headers, request.rel_url.raw_query_string)
             self.look_first(request, headers, producer, topic, request_id)
-            inbound = await self._inbound(request, headers, producer, topic, request_id)
+            inbound = await self._inbound(request, headers, caller, topic, request_id)
             ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
             if not ticket.done:
                 await self.ended(ticket)
@@ -88,8 +90,11 @@ class EventsFront:
             if reply.status >= _NOT_ALL_WELL:
                 self.request_log.ended(ticket, reply.status)
         except Refused as refused:
-            reply = problem(refused.failure, request_id)
-            self.request_log.refused(refused.failure, request_id, producer=producer, topic=topic)
+            failure = refused.failure
+            if caller is not None:
+                failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
+            reply = problem(failure, request_id)
+            self.request_log.refused(failure, request_id, producer=producer, topic=topic)
         if self._logs_every_request:
             request[REPORTED] = {"request_id": request_id, "producer": producer}
         self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
@@ -128,7 +133,8 @@ class EventsFront:
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
         try:
-            producer = self.producer(headers, peer, topic, request_id)
+            caller = self.caller(headers, peer, topic, request_id)
+            producer = caller.name
             self._take(producer, topic, len(body), request_id)
         except Refused as refused:
             status = TRAITS[refused.failure.reason].status
@@ -138,7 +144,9 @@ class EventsFront:
                 self._served(topic, status, len(body), 0.0, request_id, producer)
             respond(on_the_wire(problem(refused.failure, request_id), request_id))
             return None
-        inbound = Inbound(topic, producer, headers, body, request_id, arrived)
+        inbound = Inbound(
+            topic, producer, headers, body, request_id, arrived, None, caller.may_post
+        )
         ticket = self._starting.begin(inbound, ended)
         if ticket.done and IDEMPOTENCY_KEY not in headers:
             respond(self.finish(ticket))
@@ -184,11 +192,12 @@ class EventsFront:
         self,
         request: web.BaseRequest,
         headers: Mapping[bytes, bytes],
-        producer: str,
+        caller: Identity,
         topic: str,
         request_id: str,
     ) -> Inbound:
         """The request as the pipeline takes it, its body in memory or in the blob store."""
+        producer = caller.name
         body, value, budget = b"", None, self.budget.of(producer)
         try:
             try:
@@ -198,7 +207,8 @@ class EventsFront:
         except Refused as refused:
             self._count(producer, topic, refused.failure, request_id)
             raise
-        return Inbound(topic, producer, headers, body, request_id, self._loop.time(), value)
+        arrived = self._loop.time()
+        return Inbound(topic, producer, headers, body, request_id, arrived, value, caller.may_post)
 
     async def body(
         self,
@@ -258,18 +268,18 @@ class EventsFront:
         self.requests.account(producer, topic, [rejected(failure)], [0], request_id)
         self.pipeline.report_refused(producer, topic, failure)
 
-    def producer(
+    def caller(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
-    ) -> str:
-        """The name of who asks, if it may post to the topic. Raises Refused."""
+    ) -> Identity:
+        """Return the caller, if it may post to the topic. Raises Refused."""
         if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
         return self.may_post(headers, peer, topic, request_id)
 
     def may_post(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
-    ) -> str:
-        """The same, also while the gateway drains."""
+    ) -> Identity:
+        """Return the same, also while the gateway drains. Raises Refused."""
         caller = self.callers.identify(headers, peer)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller, request_id)
@@ -279,7 +289,7 @@ class EventsFront:
             failure = Failure(Reason.FORBIDDEN, detail)
             self._count(caller.name, topic, failure, request_id)
             raise Refused(failure)
-        return caller.name
+        return caller
 
     async def _weigh(self, ticket: Ticket) -> None:
         """Tell the producer where the bytes of its oversize events are."""

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from headgate.core.coalescing.holding import refusal_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.core.spelling import did_you_mean
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.route import Route
+from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Routes
 
@@ -35,6 +37,7 @@ class Gate:
     """See the module. full: why a held topic takes nothing more now, else None.
 
     is_spooled: whether anything of a topic lies in the spool, or goes there. None: no spool.
+    similar: finds the topic that a wrong name may mean. None: answers contain no suggestion.
     """
 
     def __init__(
@@ -42,10 +45,12 @@ class Gate:
         routes: Routes,
         full: Callable[[str], Failure | None] = lambda held: None,
         is_spooled: Callable[[str], bool] | None = None,
+        similar: SimilarTopics | None = None,
     ) -> None:
         self._routes = routes
         self._full = full
         self._is_spooled = is_spooled
+        self._similar = similar
 
     def open(self, topic: str, *, needs_offset: bool = False) -> Route:
         """The rules by which the topic takes an event now. Raises Refused: why it takes none.
@@ -78,6 +83,23 @@ class Gate:
         Raises Refused (unknown_topic, kafka_unavailable).
         """
         return self._routes.find(topic)
+
+    def with_suggestion(
+        self, failure: Failure, topic: str, may_post: Callable[[str], bool]
+    ) -> Failure:
+        """Return the failure; if the topic is unknown, with a similar topic that exists.
+
+        Args:
+            failure: Why the topic takes no event.
+            topic: The name that the client sent.
+            may_post: Tells whether the caller may write to a topic. No other topic is named.
+        """
+        if failure.reason is not Reason.UNKNOWN_TOPIC or self._similar is None:
+            return failure
+        meant = self._similar.find(topic, may_post)
+        if meant is None:
+            return failure
+        return failure._replace(detail=f"{failure.detail}. {did_you_mean(meant)}")
 
     def scope_of(self, topic: str) -> Scope | None:
         """The topic's suppression scope in force, if it has one."""

@@ -15,9 +15,12 @@ class Inbound:
     headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
     arrived: monotonic seconds when it was there as a whole.
     streamed: its one event, whose value went to the blob store; then the body is empty.
+    may_post: tells whether the caller may write to a topic, for suggestions. None: no suggestions.
     """
 
-    __slots__ = ("arrived", "body", "headers", "producer", "request_id", "streamed", "topic")
+    __slots__ = (
+        "arrived", "body", "headers", "may_post", "producer", "request_id", "streamed", "topic",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -28,6 +31,7 @@ class Inbound:
         request_id: str,
         arrived: float,
         streamed: Streamed | None = None,
+        may_post: Callable[[str], bool] | None = None,
     ) -> None:
         self.topic: Final = topic
         self.producer: Final = producer
@@ -36,6 +40,7 @@ class Inbound:
         self.request_id: Final = request_id
         self.arrived: Final = arrived
         self.streamed: Final = streamed
+        self.may_post: Final = may_post
 
 
 Decode = Callable[[Inbound, Route], Decoded]

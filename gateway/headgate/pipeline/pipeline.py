@@ -96,6 +96,8 @@ class Pipeline:
                 answer_known(ticket, attempt)
         except Refused as refused:
             failure = refused.failure
+            if inbound.may_post is not None:
+                failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
             ticket.facts = ticket.facts or self.gate.facts_of(inbound.topic)
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)

@@ -8,6 +8,8 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
+from headgate.core.spelling import closest
+from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable
 
 
@@ -57,7 +59,9 @@ class TierTable:
         settings = self._settings()
         policy = PolicyTable(settings.topics).match(topic)
         if policy is None:
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {brief(topic)} is served here"))
+            named = (each.pattern for each in settings.topics if not is_glob(each.pattern))
+            detail = f"no topic {brief(topic)} is served here. {closest(topic, named)}"
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail.removesuffix(". ")))
         ingest = policy.cluster
         backfill = settings.clusters[ingest].backfill
         if backfill is None:

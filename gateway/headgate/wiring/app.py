@@ -22,6 +22,7 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression.examination import forget_received
 from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
@@ -104,7 +105,8 @@ class Worker:
         known = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
         self.spool = spool_of(settings, *known)
         is_spooled = None if self.spool is None else self.spool.backlogs.is_behind
-        self.gate = Gate(self.routes, self.held.refusal, is_spooled)
+        similar = SimilarTopics(self._served_topics, time.monotonic)
+        self.gate = Gate(self.routes, self.held.refusal, is_spooled, similar)
         limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
         self._preparing = Preparing(self.routes.prepare_in_turns)
         url = settings.blobs.url
@@ -115,6 +117,11 @@ class Worker:
         lanes = self._tracing.lanes(partial(self._open_lanes, options, limits))
         self.pipeline, self._oversize = build_pipeline(self._parts(clock_ms, lanes))
         self.topics.on_change(self._topic_changed)
+
+    def _served_topics(self) -> list[str]:
+        """Return the names of the topics that take events."""
+        names = (state.name for state in self.topics.states())
+        return [name for name in names if self.policies.match(name) is not None]
 
     def _parts(
         self, clock_ms: Callable[[], int], lanes: Callable[[Deliveries], Lanes]

@@ -20,6 +20,7 @@ from headgate.core.scanning import Scanner
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
+from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
@@ -83,7 +84,10 @@ class Room:
         self.helper, ids = HelperProcess(), EventIds(b"\1" * 6)
         self._parts = PipelineParts(
             schedule=lambda call: call(),  # each request is a turn of its own
-            gate=Gate(Routes(PolicyTable(policies), self.topics, compile_route)),
+            gate=Gate(
+                Routes(PolicyTable(policies), self.topics, compile_route),
+                similar=SimilarTopics(lambda: list(self.topics.states), lambda: 0.0),
+            ),
             admission=self.admission,
             quotas=self.quotas,
             ids=ids,

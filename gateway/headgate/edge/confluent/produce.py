@@ -40,11 +40,12 @@ class ProduceEndpoint:
 
     async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
         events = self._events
-        producer = events.producer(call.headers, peer_of(call.request), topic, call.request_id)
+        caller = events.caller(call.headers, peer_of(call.request), topic, call.request_id)
+        producer = caller.name
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
-        self._service.policy(topic)
+        self._service.policy(topic, caller)
         number = None if partition is None else _number(topic, partition)
         body = await events.body(call.request, call.headers, producer, topic, call.request_id)
         inbound = Inbound(topic, producer, call.headers, body, call.request_id, events.now())

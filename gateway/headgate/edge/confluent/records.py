@@ -59,11 +59,12 @@ class RecordStreams:
         self, cluster_id: str, topic: str, call: ServiceRequest
     ) -> Reply | web.StreamResponse:
         events = self._service.events
-        producer = events.producer(call.headers, peer_of(call.request), topic, call.request_id)
+        caller = events.caller(call.headers, peer_of(call.request), topic, call.request_id)
+        producer = caller.name
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
-        if self._service.cluster_id(self._service.policy(topic)) != cluster_id:
+        if self._service.cluster_id(self._service.policy(topic, caller)) != cluster_id:
             return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         target = ProduceTarget(events, topic, producer, call.headers, call.request_id, cluster_id)
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()

@@ -17,6 +17,7 @@ from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused
 from headgate.core.topics.policy import TopicPolicy
+from headgate.core.topics.route import Route
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.auth import Identity
 from headgate.edge.body import BREAKS
@@ -121,9 +122,18 @@ class ProduceService:
         found = self.events.callers.identify(call.headers, peer_of(call.request))
         return "" if isinstance(found, Failure) else found.name
 
-    def policy(self, topic: str) -> TopicPolicy:
+    def policy(self, topic: str, caller: Identity) -> TopicPolicy:
         """The policy of a topic that events may be produced to from here. Raises Refused."""
-        return self.events.pipeline.gate.rules(topic).policy
+        return self.rules(topic, caller).policy
+
+    def rules(self, topic: str, caller: Identity) -> Route:
+        """Return the rules of a topic. Raises Refused, with a topic that the caller may mean."""
+        gate = self.events.pipeline.gate
+        try:
+            return gate.rules(topic)
+        except Refused as refused:
+            failure = gate.with_suggestion(refused.failure, topic, caller.may_post)
+            raise Refused(failure) from refused
 
     def cluster_id(self, policy: TopicPolicy) -> str:
         """Kafka's id of a topic's cluster. Raises Refused."""

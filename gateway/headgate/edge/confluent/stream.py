@@ -120,8 +120,8 @@ class RecordStream:
             return
         self._callers, self._identified_s = events.callers, now
         peer = peer_of(self._request)
-        producer = events.may_post(target.headers, peer, target.topic, target.request_id)
-        if producer != target.producer:
+        caller = events.may_post(target.headers, peer, target.topic, target.request_id)
+        if caller.name != target.producer:
             detail = f"these credentials are no longer those of producer {target.producer!r}"
             raise Refused(Failure(Reason.UNAUTHENTICATED, detail))
 

@@ -104,7 +104,7 @@ class TopicViews:
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         try:
-            return self._service.events.pipeline.gate.rules(topic).state
+            return self._service.rules(topic, caller).state
         except Refused as refused:
             if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                 raise

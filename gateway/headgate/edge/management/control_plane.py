@@ -15,7 +15,9 @@ from headgate.core.consuming.pauses import Intent
 from headgate.core.http.reply import shown_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.spelling import did_you_mean
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
@@ -71,6 +73,7 @@ class Admin:
         self.instance = instance
         self.callers = callers
         self._table: PolicyTable | None = None
+        self._similar = SimilarTopics(self._served_topics, time.monotonic)
         self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
 
     # ---- health and metrics: for probes and scrapers, without credentials
@@ -239,6 +242,21 @@ class Admin:
             self._table = PolicyTable(topics)
         return self._table
 
+    def unknown_topic(self, name: str) -> Failure:
+        """Return why a name is refused, with the topic that it may mean.
+
+        Callers of these pages may see all topics.
+        """
+        detail = f"no topic {brief(name)} is served here"
+        meant = self._similar.find(name, lambda _: True)
+        return Failure(
+            Reason.UNKNOWN_TOPIC, f"{detail}. {did_you_mean(meant)}" if meant else detail
+        )
+
+    def _served_topics(self) -> list[str]:
+        table = self.policies()
+        return [name for name in self.instance.topics() if table.match(name) is not None]
+
     async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
         """A topic that Kafka has and a policy matches. Raises Refused."""
         if name not in self.instance.topics():
@@ -246,7 +264,7 @@ class Admin:
         state = self.instance.topics().get(name)
         policy = self.policies().match(name)
         if state is None or policy is None:
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, f"no topic {brief(name)} is served here"))
+            raise Refused(self.unknown_topic(name))
         return state, policy
 
     def identify(self, request: web.Request, *roles: str) -> Identity:
