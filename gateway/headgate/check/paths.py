@@ -3,17 +3,19 @@
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from headgate.check.finding import Finding, error, warn
+from headgate.check.finding import Finding, error, ok, warn
 from headgate.config.names import dotted
 from headgate.config.settings import Settings
-from headgate.errors_in_words import user
+from headgate.core.terminal.figures import counted
+from headgate.errors_in_words import file_error, user
 
 _FILE_URL = "file://"
+_SPOOL_FILES = ("lock", "spool.db", "spool.db-wal", "spool.db-shm")
 
 
 class _Identity(NamedTuple):
@@ -26,8 +28,25 @@ class _Identity(NamedTuple):
 
 
 def judge_paths(settings: Settings) -> Iterator[Finding]:
-    """Errors where something cannot work, warnings where the gateway goes on without it."""
+    """Yield errors if something cannot work, warnings if the gateway goes on without it.
+
+    One finding says which user was tried: it has to be the user that the gateway runs as.
+    """
+    findings = list(_findings(settings))
+    yield from findings
+    tried = _tried(settings)
+    if tried and not findings:
+        text = f"{counted(tried, 'file or folder', 'files and folders')} can be used by {user()}"
+        if os.geteuid() == 0:
+            text += "; root may use everything, so run the check as the gateway's user"
+        yield ok("paths", text)
+
+
+def _findings(settings: Settings) -> Iterator[Finding]:
     yield from _folder("spool.path", settings.spool.path)
+    if settings.spool.path is not None:
+        for name in _SPOOL_FILES:
+            yield from _existing("spool.path", Path(settings.spool.path) / name, error)
     url = settings.blobs.url or ""
     if url.startswith(_FILE_URL):
         yield from _folder("blobs.url", url.removeprefix(_FILE_URL))
@@ -42,6 +61,28 @@ def judge_paths(settings: Settings) -> Iterator[Finding]:
     parts = urlsplit(settings.auth.jwt_jwks_url or "")
     if parts.scheme == "file":
         yield from _readable("auth.jwt_jwks_url", unquote(parts.path))
+
+
+def _tried(settings: Settings) -> int:
+    """Return how many options name a path."""
+    url, keys = settings.blobs.url or "", settings.auth.jwt_jwks_url or ""
+    written = (settings.spool.path, settings.logs.installation_file, settings.monitor.state_file)
+    read = [path for _, path in _authorities(settings)]
+    pairs = [path for each in _identities(settings) for path in (each.certificate, each.key)]
+    named = sum(path is not None for path in (*written, *read, *pairs))
+    return named + url.startswith(_FILE_URL) + keys.startswith(_FILE_URL)
+
+
+def _existing(
+    option: str, file: Path, finding: Callable[[str, str, str], Finding]
+) -> Iterator[Finding]:
+    """Yield a finding if a file exists that the user may not write: one of another user.
+
+    It is not opened: SQLite loses its locks if its own process closes a second handle.
+    """
+    if file.is_file() and not os.access(file, os.W_OK, effective_ids=True):
+        fix = f"Give it to the gateway's user: chown USER {file}"
+        yield finding(option, f"{file} cannot be written by the user {user()}", fix)
 
 
 def _folder(option: str, path: str | None) -> Iterator[Finding]:
@@ -68,6 +109,8 @@ def _file(option: str, path: str | None) -> Iterator[Finding]:
     if why:
         fix = "Make its folder, and let the gateway's user write there."
         yield warn(option, f"{path} cannot be written: {why}", fix)
+    else:
+        yield from _existing(option, file, warn)
 
 
 def _why_not(folder: Path) -> str:
@@ -78,7 +121,7 @@ def _why_not(folder: Path) -> str:
     try:
         Path(tempfile.mkdtemp(prefix=".headgate-check-", dir=folder)).rmdir()
     except OSError as wrong:
-        return f"{user()} may not write in {folder} ({wrong.strerror})"
+        return f"{user()} may not write in {folder} ({file_error(wrong)})"
     return ""
 
 
@@ -87,7 +130,8 @@ def _readable(option: str, path: str) -> Iterator[Finding]:
         with Path(path).open("rb"):
             pass
     except OSError as wrong:
-        yield error(option, f"{path} cannot be read: {wrong.strerror}", "Let its user read it.")
+        fix = "Correct the path, or let the gateway's user read the file."
+        yield error(option, f"{path} cannot be read: {file_error(wrong)}", fix)
 
 
 def _authorities(settings: Settings) -> Iterator[tuple[str, str | None]]:
@@ -141,4 +185,4 @@ def _certificate(identity: _Identity) -> Iterator[Finding]:
 def _words(wrong: OSError) -> str:
     if isinstance(wrong, ssl.SSLError):
         return (wrong.reason or str(wrong)).lower().replace("_", " ")
-    return wrong.strerror or str(wrong)
+    return file_error(wrong)

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pwd
 import ssl
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,10 +18,13 @@ from headgate.check.paths import judge_paths
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, SpoolSettings
 from headgate.config.monitor_settings import MonitorSettings
 from headgate.config.settings import HttpSettings, LogSettings, Settings
+from support.root import ROOT
 
 
 def judged(settings: Settings) -> dict[str, Finding]:
-    return {finding.subject: finding for finding in judge_paths(settings)}
+    """What is wrong, by the option."""
+    findings = judge_paths(settings)
+    return {one.subject: one for one in findings if one.level is not Level.OK}
 
 
 def paths(root: Path) -> Settings:
@@ -36,6 +43,67 @@ WRITTEN = {"spool.path": Level.ERROR, "blobs.url": Level.ERROR,
 def test_what_can_be_made_is_no_finding_and_is_not_made(tmp_path: Path) -> None:
     assert judged(paths(tmp_path)) == {}
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_user_that_was_tried_is_named(tmp_path: Path) -> None:
+    (finding,) = judge_paths(paths(tmp_path))
+    user = pwd.getpwuid(os.geteuid()).pw_name
+    assert (finding.level, finding.subject) == (Level.OK, "paths")
+    assert f"4 files and folders can be used by {user}" in finding.text
+    assert ("run the check as the gateway's user" in finding.text) == (os.geteuid() == 0)
+    assert list(judge_paths(Settings())) == []
+
+
+def _check_as(user: int, config: Path) -> str:
+    """What `headgate check` prints when a user without rights runs it."""
+    command = f"main(['check', '-c', {str(config)!r}])"
+    code = (
+        "import contextlib, io, os, sys; from headgate.cli import main\n"
+        f"with contextlib.redirect_stdout(io.StringIO()): {command}\n"  # imports while it may
+        f"os.setgroups([]); os.setgid({user}); os.setuid({user}); sys.exit({command})"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "gateway"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_each_path_is_tried_as_the_user_that_runs_the_check() -> None:
+    """Files of an earlier start as root, and folders that only root may write."""
+    nobody = pwd.getpwnam("nobody").pw_uid
+    with tempfile.TemporaryDirectory() as made:  # pytest's own folders are closed to others
+        folder = Path(made)
+        folder.chmod(0o755)
+        (folder / "spool").mkdir()
+        (folder / "logs").mkdir()
+        for name in ("spool/spool.db", "logs/installation.log"):
+            (folder / name).write_text("")
+        for name in ("spool", "logs"):
+            os.chown(folder / name, nobody, nobody)
+        (folder / "key.pem").write_text("")
+        (folder / "key.pem").chmod(0o600)
+        config = folder / "headgate.toml"
+        config.write_text(
+            f'[clusters.main]\nbootstrap_servers = "k:9092"\n[topics.orders]\n'
+            f'[spool]\npath = "{folder}/spool"\n[blobs]\nurl = "file://{folder}/blobs"\n'
+            f'[logs]\ninstallation_file = "{folder}/logs/installation.log"\n'
+            f'[http]\ntls_cert_file = "{folder}/key.pem"\ntls_key_file = "{folder}/key.pem"\n'
+        )
+        shown = _check_as(nobody, config)
+    for option, path in (
+        ("spool.path", "spool/spool.db cannot be written by the user nobody"),
+        ("logs.installation_file", "logs/installation.log cannot be written by the user nobody"),
+        ("blobs.url", "nobody may not write in"),
+        ("http.tls_key_file", "key.pem cannot be read: the user nobody has no permission"),
+    ):
+        assert any(option in line and path in line for line in shown.splitlines()), shown
 
 
 def test_nothing_can_be_made_below_a_file(tmp_path: Path) -> None:
