@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import tomllib
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ _EXAMPLES = """\
   headgate dev --fresh --state /tmp/headgate
                                      empty, data and logs in a folder of your choice
   headgate dev --config mine.toml    your sections over the sample configuration
+  headgate dev --port 8081 --management-port 9091
+                                     the gateway's ports
   headgate dev --json > ready.json    one line for programs when all is ready
 """
 
@@ -52,6 +55,19 @@ def register(subparsers: Subparsers) -> None:
         help="TOML sections to add or override; topics named there are created",
     )
     parser.add_argument(
+        "--port",
+        type=_port,
+        metavar="N",
+        help="the gateway's data port; default: http.port of --config, else 8080 or a free one",
+    )
+    parser.add_argument(
+        "--management-port",
+        type=_port,
+        metavar="N",
+        help="its management port; default: http.management_port of --config, else 9090 or a free "
+        "one",
+    )
+    parser.add_argument(
         "--jmx", action="store_true", help="brokers serve their metrics, for `headgate monitor`"
     )
     parser.add_argument(
@@ -69,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
     options = Options(
         state=args.state.absolute(),
-        overlay=_read_overlay(args.config),
+        overlay=_with_ports(_read_overlay(args.config), args, os.environ),
         is_fresh=args.fresh,
         is_demo=args.demo,
         is_json=args.json,
@@ -80,6 +96,36 @@ def run(args: argparse.Namespace) -> int:
         return run_session(options, os.environ, sys.stdout, sys.stderr)
     except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:
         raise CommandError(str(error), FAILED) from error
+
+
+def _port(text: str) -> int:
+    port = int(text) if text.isascii() and text.isdigit() else 0
+    if not 0 < port < 65_536:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: give a number from 1 to 65535")
+    return port
+
+
+def _with_ports(
+    overlay: dict[str, Any], args: argparse.Namespace, environ: MutableMapping[str, str]
+) -> dict[str, Any]:
+    """Return the sections with the ports of the command line, else of the environment.
+
+    The variables are taken out of the environment: the gateway's process would put them over the
+    ports that were chosen.
+    """
+    http = overlay.get("http", {})
+    if not isinstance(http, dict):
+        return overlay  # the check of the configuration reports it
+    for option, given in (("port", args.port), ("management_port", args.management_port)):
+        variable = environ.pop(f"HEADGATE_HTTP__{option.upper()}", None)
+        if given is not None:
+            http = {**http, option: given}
+        elif variable is not None:
+            try:
+                http = {**http, option: _port(variable)}
+            except argparse.ArgumentTypeError as error:
+                raise CommandError(f"HEADGATE_HTTP__{option.upper()}: {error}", USAGE) from error
+    return {**overlay, "http": http} if http else overlay
 
 
 def _read_overlay(file: Path | None) -> dict[str, Any]:

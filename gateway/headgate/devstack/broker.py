@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.core.topics.internal_topics import replicas_on
-from headgate.devstack.child import Child
+from headgate.devstack.child import IDLE_S, Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.probe import brokers_in_metadata
 
-_START_S = 180.0  # a busy machine; progress is shown
 STOP_GRACE_S = 15.0
 # C1 only and the serial collector: half the start time and a third of the memory of the defaults
 # (measured: 2.3-3.5 s and 150 MB against 7 s).
@@ -92,7 +91,9 @@ def wait_for_node(
 ) -> None:
     """Wait until this node answers with all brokers of its cluster. Raises StartError."""
     child.wait_until(
-        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size, _START_S, say
+        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size,
+        say=say,
+        idle_s=IDLE_S,
     )
 
 

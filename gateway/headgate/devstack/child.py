@@ -1,5 +1,6 @@
 """One child process in its own session, with its output in a file."""
 
+import math
 import os
 import signal
 import subprocess
@@ -9,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from headgate.devstack.processes import kill_session
+from headgate.devstack.processes import kill_session, session_ticks
 
 _STILL_S = 10.0  # between two notes that something is waited for
+_LOOK_S = 0.5  # between two looks for progress
+_SHOWN = 200  # characters of a log's line
+IDLE_S = 120.0  # without any progress; a starved process gets some processor time in that
 _LAUNCHER = Path(__file__).with_name("launch.py")
 
 
@@ -84,31 +88,52 @@ class Child:
     def wait_until(
         self,
         ready: Callable[[], bool],
-        deadline_s: float,
+        deadline_s: float = math.inf,
         say: Callable[[str], None] = lambda line: None,
+        idle_s: float = math.inf,
     ) -> None:
         """Poll `ready` until it returns true.
 
         Args:
             ready: Tells whether the child is up.
             deadline_s: How long to wait, in seconds.
-            say: Takes a line of progress every 10 s.
+            say: Takes a line every 10 s, with the last line of the child's log.
+            idle_s: How long the child may make no progress, in seconds: it neither uses processor
+                time nor writes to its log.
 
         Raises:
-            StartError: The child has ended, or the time is over.
+            StartError: The child has ended, has made no progress, or the time is over.
         """
         start = time.monotonic()
-        noted = start
+        noted = moved = looked = start
+        work = self._work()
         while not ready():
             now = time.monotonic()
             if self.exit_code is not None:
                 raise StartError(f"{self.name} ended with {self.exit_code}\n{self.log_tail()}")
             if now > start + deadline_s:
                 raise StartError(f"{self.name} not ready in {deadline_s} s\n{self.log_tail()}")
+            if now > looked + _LOOK_S:
+                looked, before, work = now, work, self._work()
+                moved = now if work != before else moved
+            if now > moved + idle_s:
+                text = f"{self.name} is not ready, and has done nothing for {idle_s:g} s"
+                raise StartError(f"{text}\n{self.log_tail()}")
             if now > noted + _STILL_S:
                 noted = now
-                say(f"  waiting for {self.name} ({now - start:.0f} s; log: {self.log})")
+                say(f"  waiting for {self.name} ({now - start:.0f} s){self._last_words()}")
             time.sleep(0.02)
+
+    def _work(self) -> tuple[int, int]:
+        """Return figures that grow while the child makes progress."""
+        return session_ticks(self.pid), self.log.stat().st_size
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return (
+            f"; its log, {self.log}, ends with: {last[:_SHOWN]}" if last else f"; log: {self.log}"
+        )
 
     def log_tail(self, lines: int = 30) -> str:
         """Return the log's path and its last lines."""

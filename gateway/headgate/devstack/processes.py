@@ -7,7 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
-_SESSION, _START_TIME = 3, 19  # fields of /proc/PID/stat, counted after the command's name
+_SESSION, _USER_TICKS, _SYSTEM_TICKS, _START_TIME = (
+    3,
+    11,
+    12,
+    19,
+)  # fields of /proc/PID/stat, counted after the command's name
 _POLL_S = 0.02
 
 
@@ -27,6 +32,12 @@ def session_members(session: int) -> list[int]:
     pids = (int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit())
     stats = ((pid, _stat(pid)) for pid in pids)
     return [pid for pid, fields in stats if fields and int(fields[_SESSION]) == session]
+
+
+def session_ticks(session: int) -> int:
+    """Return the processor time that the live processes of a session have used, in clock ticks."""
+    stats = (_stat(pid) for pid in session_members(session))
+    return sum(int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS]) for stat in stats if stat)
 
 
 def signal_session(session: int, number: signal.Signals) -> None:

@@ -8,10 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.devstack.child import Child
+from headgate.devstack.child import IDLE_S, Child
 from headgate.devstack.ports import LOOPBACK
-
-_START_S = 120.0  # a busy machine; progress is shown
 
 
 class RedisMissingError(Exception):
@@ -73,7 +71,7 @@ def wait_for_redis(
     child: Child, plan: RedisPlan, say: Callable[[str], None] = lambda line: None
 ) -> None:
     """Wait until it answers PING (it refuses while it loads a snapshot). Raises StartError."""
-    child.wait_until(lambda: answers_ping(plan.port), _START_S, say)
+    child.wait_until(lambda: answers_ping(plan.port), say=say, idle_s=IDLE_S)
 
 
 def answers_ping(port: int) -> bool:

@@ -216,7 +216,8 @@ def _choose_ports(overlay: Table, say: Say) -> Ports:
         if prefer(port) != port:
             option = ".".join(CHOSEN_PORTS[name])
             raise StartError(
-                f"{option}: port {port} is taken: end what uses it, or change {option}"
+                f"{option}: port {port} is taken: end the program that uses it, or choose another "
+                "port"
             )
         chosen[name] = port
     for name, port in PREFERRED._asdict().items():

@@ -1,16 +1,17 @@
 """The whole local stack of `headgate dev`: two Kafka tiers, Redis and the gateway."""
 
-import asyncio
 import json
 import signal
+import ssl
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from headgate.config import load
 from headgate.devstack.broker import (
@@ -20,16 +21,15 @@ from headgate.devstack.broker import (
     start_node,
     wait_for_node,
 )
-from headgate.devstack.child import Child
+from headgate.devstack.child import IDLE_S, Child
 from headgate.devstack.installation import single_node
 from headgate.devstack.jmx import JmxAgent
 from headgate.devstack.ledger import Ledger
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
 from headgate.devstack.sample import Table, effective_config, merge, to_toml, topics_to_create
-from headgate.devstack.topics import create_internal, create_missing
+from headgate.devstack.topics import create_internal, create_topics
 
-GATEWAY_DEADLINE_S = 180.0  # a busy machine; progress is shown
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
 OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
@@ -109,12 +109,17 @@ class DevStack:
     @property
     def gateway_url(self) -> str:
         """The data plane."""
-        return f"http://{LOOPBACK}:{self.ports.gateway}"
+        return f"{self._scheme}://{LOOPBACK}:{self.ports.gateway}"
 
     @property
     def management_url(self) -> str:
         """Metrics and the control plane."""
-        return f"http://{LOOPBACK}:{self.ports.management}"
+        return f"{self._scheme}://{LOOPBACK}:{self.ports.management}"
+
+    @property
+    def _scheme(self) -> str:
+        """https if the user's configuration has a certificate."""
+        return "http" if option_of(self.config, ("http", "tls_cert_file")) is None else "https"
 
     def write_config(
         self, overlay: Table, environment: Mapping[str, str], say: Callable[[str], None]
@@ -158,7 +163,7 @@ class DevStack:
         Those that hold the events of coalescing ones, too. Raises StartError.
         """
         topics = topics_to_create(self.config)
-        created = asyncio.run(create_missing(self.ingest.bootstrap, topics))
+        created = create_topics(self.ingest.bootstrap, topics, self.children["ingest"], say)
         if any("coalesce_quiet_ms" in policy for policy in self.config["topics"].values()):
             created += create_internal(self.config_file, say)
         return created
@@ -169,7 +174,7 @@ class DevStack:
         child = Child("gateway", command, self.state / "gateway.log")
         # Started again only after it is ended: it must not publish beside its successor.
         self._keep("gateway", child, 0.0)
-        child.wait_until(lambda: _is_ready(self.ports.gateway), GATEWAY_DEADLINE_S, say)
+        child.wait_until(lambda: _is_ready(self.gateway_url), say=say, idle_s=IDLE_S)
         # Redis is new, so quarantine has just begun for every topic. Nobody waits for a long one.
         quarantine_s = self.config["redis"]["quarantine_ms"] / 1000
         if quarantine_s <= LONGEST_QUARANTINE_S:
@@ -248,8 +253,14 @@ def _signals_ignored() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _is_ready(port: int) -> bool:
-    connection = HTTPConnection(LOOPBACK, port, timeout=2.0)
+def _is_ready(url: str) -> bool:
+    parts = urlsplit(url)
+    if parts.scheme == "https":  # our own child on loopback: its certificate has other names
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        connection: HTTPConnection = HTTPSConnection(parts.netloc, timeout=2.0, context=context)
+    else:
+        connection = HTTPConnection(parts.netloc, timeout=2.0)
     try:
         connection.request("GET", "/ready")
         answer = connection.getresponse()

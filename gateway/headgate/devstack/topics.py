@@ -1,18 +1,51 @@
 """Creates the topics of the sample configuration, and has `headgate init` create internal ones."""
 
+import asyncio
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from headgate.devstack.child import StartError
+from headgate.devstack.child import Child, StartError
 from headgate.devstack.sample import SampleTopic
+from headgate.errors_in_words import connection_error
 from headgate.kafka.client_metadata import use_own_metadata
 
-_INIT_S = 60.0
+_STILL_S = 10.0  # between two notes that something is waited for
+_PAUSE_S = 1.0
+
+
+def create_topics(
+    bootstrap: str, topics: Sequence[SampleTopic], broker: Child, say: Callable[[str], None]
+) -> list[str]:
+    """Create the topics that do not exist yet, and try again while the broker is too busy.
+
+    Args:
+        bootstrap: The broker's address.
+        topics: The topics to create.
+        broker: The broker's process.
+        say: Takes a line for each attempt that failed.
+
+    Returns:
+        The names of the created topics.
+
+    Raises:
+        StartError: The broker has ended, or refuses a topic.
+    """
+    while True:
+        try:
+            return asyncio.run(create_missing(bootstrap, topics))
+        except (KafkaError, TimeoutError, OSError) as error:
+            is_final = isinstance(error, KafkaError) and not error.retriable
+            if is_final or broker.exit_code is not None:
+                text = f"the topics cannot be created: {connection_error(error)}"
+                raise StartError(f"{text}\n{broker.log_tail()}") from error
+            say(f"  waiting for {broker.name} to create topics: {connection_error(error)}")
+            time.sleep(_PAUSE_S)
 
 
 async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
@@ -37,22 +70,30 @@ def create_internal(config: Path, say: Callable[[str], None]) -> list[str]:
     not be there yet.
     """
     command = [sys.executable, "-m", "headgate", "init", "--config", str(config)]
-    try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_INIT_S
-        )
-    except subprocess.TimeoutExpired as error:
-        raise StartError(f"`headgate init` did not end within {_INIT_S:g} s") from error
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+    ) as done:
+        start = time.monotonic()
+        while True:  # it ends by itself: each of its requests has a deadline
+            try:
+                shown, errors = done.communicate(timeout=_STILL_S)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"  waiting for headgate init ({time.monotonic() - start:.0f} s)")
+            except BaseException:
+                done.kill()
+                raise
     created = []
-    for line in done.stdout.splitlines():
+    for line in shown.splitlines():
         word, _, rest = line.partition(" ")
         name = rest.strip().partition(":")[0]
         if word == "created":
             created.append(name)
         elif word != "ok":
             say(f"  headgate init: {line}")
-    if done.returncode and not done.stdout:
-        raise StartError(f"`headgate init` failed:\n{done.stderr}")
+    if done.returncode and not shown:
+        raise StartError(f"`headgate init` failed:\n{errors}")
     return created
 
 

@@ -81,8 +81,11 @@ async def test_the_life_of_a_state_folder(start_dev: Callable[..., Dev]) -> None
     second_run_is_refused(start_dev)
     killed.end(signal.SIGKILL)
 
-    second = start_dev()
+    port, management = free_port(), free_port()
+    second = start_dev("--port", str(port), "--management-port", str(management))
     after_kill = second.ready()
+    assert after_kill["gateway"] == f"http://{LOOPBACK}:{port}"
+    assert after_kill["management"] == f"http://{LOOPBACK}:{management}"
     assert not alive(ready), "the next start ends what a kill -9 left"
     assert read_log(after_kill["ingest"], "deals") == log
     await its_backends_are_started_again(second, after_kill, "redis")
