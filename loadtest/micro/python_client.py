@@ -59,9 +59,9 @@ def in_batches(documents: Documents) -> Iterator[Documents]:
         yield documents[first : first + BATCH]
 
 
-def lane_of(topic: str, event: object) -> str:
-    assert isinstance(event, dict)
-    return str(event["id"])
+def ordering_key(topic: str, value: object) -> str:
+    assert isinstance(value, dict)
+    return str(value["id"])
 
 
 def written(outcomes: Iterable[Outcome]) -> int:
@@ -94,7 +94,7 @@ def client_batches(url: str, documents: Documents) -> int:
 
 
 def producer(url: str, documents: Documents) -> int:
-    with Client(url) as client, BufferedProducer(client, lane_of=lane_of) as sender:
+    with Client(url) as client, BufferedProducer(client, ordering_key=ordering_key) as sender:
         pending = [sender.send(TOPIC, one) for one in documents]
         return written(one.result() for one in pending)
 
@@ -102,7 +102,7 @@ def producer(url: str, documents: Documents) -> int:
 def producer_with_orjson(url: str, documents: Documents) -> int:
     with (
         Client(url, dumps=orjson.dumps) as client,
-        BufferedProducer(client, lane_of=lane_of) as sender,
+        BufferedProducer(client, ordering_key=ordering_key) as sender,
     ):
         pending = [sender.send(TOPIC, one) for one in documents]
         return written(one.result() for one in pending)
@@ -110,7 +110,10 @@ def producer_with_orjson(url: str, documents: Documents) -> int:
 
 def async_producer(url: str, documents: Documents) -> int:
     async def send() -> int:
-        async with AsyncClient(url) as client, AsyncBufferedProducer(client, lane_of=lane_of) as it:
+        async with (
+            AsyncClient(url) as client,
+            AsyncBufferedProducer(client, ordering_key=ordering_key) as it,
+        ):
             pending = [await it.send(TOPIC, one) for one in documents]
             return written([await one for one in pending])
 

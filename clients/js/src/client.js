@@ -1,45 +1,50 @@
-/** The client: sends events and says how each ended, when it has. */
+/** The client: sends events and returns the outcome of each. */
 
 import { Delivery } from "./core/delivery.js";
-import { checkTopic, encodeAlone, encodePart } from "./core/encode.js";
+import { checkTopic, encodeAlone, encodePart, eventOf } from "./core/encode.js";
 import { uuid7 } from "./core/ids.js";
 import { checkNames } from "./core/names.js";
 import { ClosedError, InvalidEventError } from "./errors.js";
-import { tellEnded } from "./hooks.js";
+import { FIELDS } from "./events.js";
 import { limitsOf, retryOf } from "./settings.js";
 import { linked, pause } from "./waiting.js";
 import { Wire } from "./wire.js";
 
 /** @import {Part} from "./core/encode.js" */
 /** @import {Stringify} from "./core/json.js" */
+/** @import {EventFields} from "./events.js" */
 /** @import {Outcome} from "./outcomes.js" */
 /** @import {Limits, Retry} from "./settings.js" */
 /** @import {WireOptions} from "./wire.js" */
 
 /**
  * @typedef {object} OwnOptions
- * @property {Partial<Retry>} [retry]
- * @property {Partial<Limits>} [limits]
- * @property {boolean} [idempotency] False sends no Idempotency-Keys.
- * @property {boolean} [eventIds] Give an id to each event that has none; on topics with
- *   `dedupe_ttl_s` it is then written once, whatever request brings it.
- * @property {Stringify} [stringify] Makes JSON of values.
+ * @property {Partial<Retry>} [retry] Retries and their time limit.
+ * @property {Partial<Limits>} [limits] Size of one request.
+ * @property {boolean} [idempotency] False sends no Idempotency-Key. A retry may then write an event
+ *   twice.
+ * @property {boolean} [eventIds] Give each event without an id a new one. A topic with
+ *   `dedupe_ttl_s` then writes each event once, also if it arrives in several requests.
+ * @property {Stringify} [stringify] Function that encodes values as JSON.
  */
 
 /** @typedef {WireOptions & OwnOptions} ClientOptions */
 
 /**
- * @typedef {object} SendOptions
- * @property {string} [idempotencyKey] Yours, where the same request may come from elsewhere, too;
- *   there is one without it. All events are then in one request.
- * @property {Readonly<Record<string, string>>} [headers] Of this request, as `Headgate-Force`.
- * @property {AbortSignal} [signal] Gives up early: what is known by then is the outcome.
+ * @typedef {object} RequestOptions
+ * @property {string} [idempotencyKey] Idempotency-Key of the request, if other programs may send the
+ *   same request. The default is a new one. All events are then in one request.
+ * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of the request, such as
+ *   `Headgate-Force`.
+ * @property {AbortSignal} [signal] Gives up early, with the best knowledge of each event.
  */
+
+/** @typedef {EventFields & RequestOptions} SendOptions */
 
 const OPTIONS = [
   "producer",
   "token",
-  "headers",
+  "requestHeaders",
   "retry",
   "limits",
   "idempotency",
@@ -48,18 +53,22 @@ const OPTIONS = [
   "timeoutMs",
   "stringify",
   "observer",
+  "log",
   "fetch",
 ];
+const REQUEST_OPTIONS = ["idempotencyKey", "requestHeaders", "signal"];
 
-/** Sends events to a gateway, or to several that are alike. */
+/** Sends events and returns the outcome of each. */
 export class Client {
   #stringify;
   /** @type {(() => string) | null} */
   #newId;
 
   /**
-   * @param {string | readonly string[]} url Of the gateway, or of several: another one is asked when
-   *   one is away or drains.
+   * Throws InvalidOptionError.
+   *
+   * @param {string | readonly string[]} url URL of the gateway, or of several. If one is unavailable
+   *   or drains, the client uses the next one.
    * @param {ClientOptions} [options]
    */
   constructor(url, options = {}) {
@@ -78,46 +87,49 @@ export class Client {
   }
 
   /**
-   * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. Throws InvalidEventError, and
-   * then nothing was sent, and ClosedError.
+   * Send one event and return its outcome. Throws InvalidEventError, InvalidOptionError or
+   * ClosedError; then nothing was sent.
    *
    * @param {string} topic
-   * @param {unknown} event
+   * @param {unknown} value A JSON value, `RawJson`, bytes or `TOMBSTONE`; or a `HeadgateEvent` or
+   *   `CloudEvent`, which has its own key, id, headers and timestamp.
    * @param {SendOptions} [options]
    * @returns {Promise<Outcome>}
    */
-  async send(topic, event, options = {}) {
-    const part = encodeAlone(event, this.#stringify, this.#newId);
+  async send(topic, value, options = {}) {
+    checkNames("send", options, [...FIELDS, ...REQUEST_OPTIONS]);
+    const part = encodeAlone(eventOf(value, options), this.#stringify, this.#newId);
     const [outcome] = await this.#deliver(topic, [part], options);
     return /** @type {Outcome} */ (outcome);
   }
 
   /**
-   * Send events; return an outcome for each, in their order. Many are sent in parts. Throws what
-   * `send` throws.
+   * Send events and return an outcome for each, in their order. Many events are sent in several
+   * requests. Throws the errors of `send`.
    *
    * @param {string} topic
-   * @param {Iterable<unknown>} events
-   * @param {SendOptions} [options]
+   * @param {Iterable<unknown>} events Values, `HeadgateEvent` or `CloudEvent` objects.
+   * @param {RequestOptions} [options]
    * @returns {Promise<Outcome[]>}
    */
   async sendBatch(topic, events, options = {}) {
+    checkNames("sendBatch", options, REQUEST_OPTIONS);
     const parts = Array.from(events, (event) => this.part(event));
     if (options.idempotencyKey !== undefined && new Set(parts.map(({ form }) => form)).size > 1) {
       throw new InvalidEventError(
-        "idempotencyKey: CloudEvents and other events make two requests; send them apart",
+        "idempotencyKey: CloudEvents and other events need two requests; send them apart",
       );
     }
     return this.#deliver(topic, parts, options);
   }
 
-  /** End what is under way with what is known of it, also in producers; take no more events. */
+  /** Take no more events. Events under way end with the best knowledge, also in producers. */
   close() {
     this.wire.close();
   }
 
   /**
-   * Write an event as a member of a batch.
+   * Encode an event as a member of a batch.
    *
    * @internal
    * @param {unknown} event
@@ -129,12 +141,11 @@ export class Client {
   /**
    * @param {string} topic
    * @param {readonly Part[]} parts
-   * @param {SendOptions} options
+   * @param {RequestOptions} options
    */
   async #deliver(topic, parts, options) {
-    checkNames("options", options, ["idempotencyKey", "headers", "signal"]);
     if (this.wire.ending.aborted) throw new ClosedError("the client is closed");
-    const { idempotencyKey = null, headers = {} } = options;
+    const { idempotencyKey = null, requestHeaders } = options;
     const endMs = performance.now() + this.rules.retry.patienceMs;
     const delivery = new Delivery(checkTopic(topic), parts, this.rules, endMs, idempotencyKey);
     const { signal, end } = linked([options.signal, this.wire.ending]);
@@ -146,12 +157,12 @@ export class Client {
         delivery.giveUp(false);
         break;
       }
-      const answer = await this.wire.post(delivery.post(), { headers, signal });
+      const answer = await this.wire.post(delivery.post(), { requestHeaders, signal });
       waitMs = delivery.answered(answer, performance.now()).waitMs;
     }
     end();
     const outcomes = /** @type {Outcome[]} */ ([...delivery.outcomes]);
-    tellEnded(this.wire.observer, outcomes);
+    this.wire.reports.outcomes(outcomes);
     return outcomes;
   }
 }

@@ -1,21 +1,21 @@
-/** What can be sent: JSON values, bytes, tombstones, CloudEvents. */
+/** Kinds of events: JSON values, bytes, tombstones and CloudEvents. */
 
 import { asBytes, utf8Strict } from "./core/bytes.js";
 import { checkNames } from "./core/names.js";
 import { InvalidEventError } from "./errors.js";
 
-/** A null value: the key is gone. */
+/** A null value, which deletes the key. */
 export const TOMBSTONE = Symbol.for("headgate.tombstone");
 
-/** JSON text that is ready. Kafka gets these bytes as they are. */
+/** JSON text that is already encoded. Kafka gets these bytes unchanged. */
 export class RawJson {
   /** @param {string | Uint8Array} text */
   constructor(text) {
     try {
-      // It stands beside others in a request, and must not end early.
+      // It is placed among other events of a request and must be one document.
       JSON.parse(typeof text === "string" ? text : utf8Strict(text));
     } catch (error) {
-      throw new InvalidEventError(`RawJson: the text is no JSON document: ${error}`);
+      throw new InvalidEventError(`RawJson: the text is not a JSON document: ${error}`);
     }
     /** @readonly */
     this.text = typeof text === "string" ? new TextEncoder().encode(text) : asBytes(text);
@@ -23,54 +23,66 @@ export class RawJson {
 }
 
 /**
- * @typedef {object} HeadgateEventInit
- * @property {unknown} value What `JSON.stringify` makes JSON of, `RawJson`, bytes (an ArrayBuffer or
- *   a view, opaque to the gateway), or `TOMBSTONE`.
- * @property {string | Uint8Array | null} [key] Overrides the topic's key rule.
- * @property {string | null} [id] Yours; on topics with `dedupe_ttl_s` an event with a known id is
- *   not written again.
+ * @typedef {object} EventFields Fields of the Kafka record, beside its value.
+ * @property {string | Uint8Array | null} [key] Record key. It overrides the topic's key rule.
+ * @property {string | null} [id] Event id. A topic with `dedupe_ttl_s` writes each id once.
  * @property {Readonly<Record<string, string>>} [headers] Record headers.
- * @property {number | null} [timestampMs] Since 1970, for topics with `timestamp = "event"`.
- * @property {string | null} [contentType] Of the record.
+ * @property {number | Date | null} [timestamp] Milliseconds since 1970, or a date. Topics with
+ *   `timestamp = "event"` use it.
  */
 
-/** An event that has more than a value. (A class named `Event` is the browser's.) */
+/**
+ * @typedef {EventFields & {contentType?: string | null}} HeadgateEventFields contentType: content
+ *   type of the record.
+ */
+
+/** Names of `EventFields`. */
+export const FIELDS = ["key", "id", "headers", "timestamp"];
+
+/**
+ * A value with the fields of its Kafka record, for `sendBatch` and `send`. (A class named `Event` is
+ * the browser's.)
+ */
 export class HeadgateEvent {
-  /** @param {HeadgateEventInit} init */
-  constructor(init) {
-    checkNames("HeadgateEvent", init, HEADGATE_EVENT);
+  /**
+   * @param {unknown} value Anything that `JSON.stringify` encodes, `RawJson`, bytes (an ArrayBuffer
+   *   or a view), or `TOMBSTONE`.
+   * @param {HeadgateEventFields} [fields]
+   */
+  constructor(value, fields = {}) {
+    checkNames("HeadgateEvent", fields, [...FIELDS, "contentType"]);
     /** @readonly */
-    this.value = init.value;
+    this.value = value;
     /** @readonly */
-    this.key = init.key ?? null;
+    this.key = fields.key ?? null;
     /** @readonly */
-    this.id = init.id ?? null;
+    this.id = fields.id ?? null;
     /** @readonly */
-    this.headers = init.headers ?? {};
+    this.headers = fields.headers ?? {};
     /** @readonly */
-    this.timestampMs = init.timestampMs ?? null;
+    this.timestamp = fields.timestamp ?? null;
     /** @readonly */
-    this.contentType = init.contentType ?? null;
+    this.contentType = fields.contentType ?? null;
   }
 }
 
 /**
- * @typedef {object} CloudEventInit The attributes of CloudEvents 1.0, extensions among them.
+ * @typedef {object} CloudEventInit The attributes of CloudEvents 1.0, with extensions.
  * @property {string} id
  * @property {string} source
  * @property {string} type
  * @property {unknown} [data] A JSON value, or bytes.
  * @property {string} [data_base64]
  * @property {string | null} [subject]
- * @property {string | null} [time] RFC 3339.
+ * @property {string | null} [time] Timestamp as RFC 3339 text.
  * @property {string | null} [datacontenttype]
  * @property {string | null} [dataschema]
  */
 
 /**
- * A CloudEvent 1.0. Its key is the extension `partitionkey`, then `subject`.
+ * A CloudEvent 1.0. Its record key is the extension `partitionkey`, else `subject`.
  *
- * It takes attributes by their names, so an object of the `cloudevents` package will do, too.
+ * The attributes may be an object of the `cloudevents` package.
  */
 export class CloudEvent {
   /** @param {CloudEventInit & Record<string, unknown>} attributes */
@@ -85,7 +97,7 @@ export class CloudEvent {
     const { data, data_base64, specversion: _, ...rest } = attributes;
     const given = Object.entries(rest).filter(([, value]) => value !== undefined && value !== null);
     /**
-     * All but the data.
+     * All attributes except the data.
      *
      * @readonly
      * @type {Readonly<Record<string, unknown>>}
@@ -97,5 +109,3 @@ export class CloudEvent {
     this.dataBase64 = data === undefined ? data_base64 : undefined;
   }
 }
-
-const HEADGATE_EVENT = ["value", "key", "id", "headers", "timestampMs", "contentType"];

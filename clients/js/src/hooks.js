@@ -1,64 +1,90 @@
-/** What a client reports, for metrics and logs. */
+/** Reports of requests and outcomes: to the log, and to an observer. */
 
 /** @import {Outcome} from "./outcomes.js" */
 
 /**
- * @typedef {object} Attempt One request and its answer.
+ * @typedef {object} Attempt One request and its response.
  * @property {string} topic
- * @property {number} events
- * @property {number} contentBytes Before compression.
- * @property {number} number 1 for the first time that these bytes went.
- * @property {number} durationMs
- * @property {string} result `ended` if there is an outcome for each event, else the reason of the
- *   refusal or why there is no answer.
- * @property {string} detail
- * @property {number | null} status
- * @property {string | null} requestId Of the gateway's log.
- * @property {boolean} isBypassed The gateway could not look the Idempotency-Key up, because its
- *   Redis is away.
+ * @property {number} events Number of events in it.
+ * @property {number} contentBytes Size of the body before compression.
+ * @property {number} number 1 for the first request with these bytes, then 2, 3, ...
+ * @property {number} durationMs Time until the response.
+ * @property {string} result `ended` if each event has an outcome, else the reason of the failure.
+ * @property {string} detail Text that explains the failure.
+ * @property {number | null} status HTTP status, null without a response.
+ * @property {string | null} requestId Id of the request in the gateway's log.
+ * @property {boolean} isBypassed The gateway could not check the Idempotency-Key: its Redis is
+ *   unavailable.
  */
 
 /**
- * @typedef {object} Observer It is called by whoever posts: be quick.
- * @property {(attempt: Attempt) => void} [attempted] Hear of a request that has ended.
- * @property {(topic: string, outcomes: readonly Outcome[]) => void} [ended] Hear how events ended.
+ * @typedef {object} Observer Receives reports, for metrics. Its methods must be quick.
+ * @property {(attempt: Attempt) => void} [onAttempt] A request has its response, or failed.
+ * @property {(topic: string, outcomes: readonly Outcome[]) => void} [onOutcomes] Some events of a
+ *   topic have their outcomes.
  */
 
-/** The methods of `console` that are used. @typedef {Pick<Console, "warn" | "error">} Log */
+/** The part of `console` that is used. @typedef {Pick<Console, "warn" | "error">} Log */
 
-/** Writes what goes wrong to the console, or to a log like it; the default. */
-export class LogObserver {
+/** Writes failures to the log, and passes all reports to the observer. */
+export class Reports {
+  #observer;
   #log;
 
-  /** @param {Log} [log] */
-  constructor(log = console) {
+  /**
+   * @param {Observer} observer
+   * @param {Log | null} log
+   */
+  constructor(observer, log) {
+    this.#observer = observer;
     this.#log = log;
   }
 
   /**
-   * Log what is tried again or was refused.
+   * Report a request. One that may be sent again is logged; another failure is an outcome, and is
+   * logged as that.
    *
    * @param {Attempt} attempt
+   * @param {boolean} isRetryable
    */
-  attempted({ topic, events, number, result, detail }) {
-    if (result === "ended") return;
-    this.#log.warn(
-      `headgate: ${shown(topic)}: ${events} events, attempt ${number}: ${result} (${shown(detail)})`,
-    );
+  attempt(attempt, isRetryable) {
+    const { topic, events, number, result, detail } = attempt;
+    if (isRetryable) {
+      this.#log?.warn(
+        `headgate: ${topic}: ${events} events, attempt ${number} failed: ` +
+          `${result} (${printable(detail)})`,
+      );
+    }
+    this.#call("onAttempt", () => this.#observer.onAttempt?.(attempt));
   }
 
   /**
-   * Log how many failed, by reason, with the first detail of each.
+   * Report outcomes. Failures are logged once, by topic and reason.
    *
-   * @param {string} topic
    * @param {readonly Outcome[]} outcomes
    */
-  ended(topic, outcomes) {
-    const failures = outcomes.filter((outcome) => !outcome.succeeded);
-    const byReason = grouped(failures, ({ name, reason }) => `${name}: ${reason}`);
-    for (const [what, failed] of byReason) {
-      const detail = shown(String(failed[0]?.detail));
-      this.#log.error(`headgate: ${shown(topic)}: ${failed.length} events ${what} (${detail})`);
+  outcomes(outcomes) {
+    for (const [topic, ofTopic] of grouped(outcomes, (outcome) => outcome.topic)) {
+      const failures = ofTopic.filter((outcome) => !outcome.succeeded);
+      for (const [why, failed] of grouped(failures, ({ name, reason }) => `${name}: ${reason}`)) {
+        const detail = printable(String(failed[0]?.detail));
+        this.#log?.error(`headgate: ${topic}: ${failed.length} events ${why} (${detail})`);
+      }
+      this.#call("onOutcomes", () => this.#observer.onOutcomes?.(topic, ofTopic));
+    }
+  }
+
+  /**
+   * Call the observer. An error that it throws is logged and costs no event.
+   *
+   * @param {string} method
+   * @param {() => void} call
+   */
+  #call(method, call) {
+    try {
+      call();
+    } catch (error) {
+      this.#log?.error(`headgate: observer.${method} threw`, error);
     }
   }
 }
@@ -68,36 +94,11 @@ export class LogObserver {
  *
  * @param {string} text
  */
-function shown(text) {
+function printable(text) {
   return text.replace(
     /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
-    (one) => `\\u{${one.codePointAt(0)?.toString(16)}}`,
+    (char) => `\\u{${char.codePointAt(0)?.toString(16)}}`,
   );
-}
-
-/**
- * Report something; what an observer throws is its own affair, and no event is lost by it.
- *
- * @param {() => void} report
- */
-export function tell(report) {
-  try {
-    report();
-  } catch (error) {
-    console.error("headgate: the observer threw", error);
-  }
-}
-
-/**
- * Report how events of several topics ended.
- *
- * @param {Observer} observer
- * @param {readonly Outcome[]} outcomes
- */
-export function tellEnded(observer, outcomes) {
-  for (const [topic, ofTopic] of grouped(outcomes, (outcome) => outcome.topic)) {
-    tell(() => observer.ended?.(topic, ofTopic));
-  }
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Sends events to a Headgate gateway: batches, retries, order of each key, outcomes as types. */
+/** Client of the Headgate gateway: batches, retries, the order of each key, typed outcomes. */
 
 export { Client } from "./client.js";
 export {
@@ -6,12 +6,12 @@ export {
   ClosedError,
   HeadgateError,
   InvalidEventError,
+  InvalidOptionError,
   OutcomeError,
   RejectedError,
   UnknownOutcomeError,
 } from "./errors.js";
 export { CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "./events.js";
-export { LogObserver } from "./hooks.js";
 export {
   Duplicate,
   Held,
@@ -26,10 +26,13 @@ export { BufferedProducer } from "./producer.js";
 
 /**
  * @typedef {import("./client.js").ClientOptions} ClientOptions
+ * @typedef {import("./client.js").RequestOptions} RequestOptions
  * @typedef {import("./client.js").SendOptions} SendOptions
  * @typedef {import("./events.js").CloudEventInit} CloudEventInit
- * @typedef {import("./events.js").HeadgateEventInit} HeadgateEventInit
+ * @typedef {import("./events.js").EventFields} EventFields
+ * @typedef {import("./events.js").HeadgateEventFields} HeadgateEventFields
  * @typedef {import("./hooks.js").Attempt} Attempt
+ * @typedef {import("./hooks.js").Log} Log
  * @typedef {import("./hooks.js").Observer} Observer
  * @typedef {import("./outcomes.js").Failure} Failure
  * @typedef {import("./outcomes.js").Key} Key

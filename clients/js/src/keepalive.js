@@ -1,20 +1,20 @@
-/** What a page may still have under way when its reader leaves it. */
+/** Limits of requests that outlive a page. */
 
 /** @import {Limits} from "./settings.js" */
 
-// Browsers send no more than 64 KiB of requests with `keepalive` at a time, and refuse what is
-// beyond; headers count in some.
+// Browsers send at most 64 KiB of requests with `keepalive` at a time and refuse more. Some count
+// headers as well.
 export const KEEPALIVE_BYTES = 60_000;
-const FRAME_BYTES = 1000; // what is around the events of a request, at most
-const EVENTS = 500; // which FRAME_BYTES has room for
+const FRAME_BYTES = 1000; // around the events of a request, at most
+const EVENTS = 500; // FRAME_BYTES has room for their commas
 
-/** Whether this runs in a page that nobody sees, and that may be gone soon. */
+/** Whether this runs in a hidden page, which may be closed soon. */
 export function isHidden() {
   return globalThis.document?.visibilityState === "hidden";
 }
 
 /**
- * Return how large a request may be now: in a page that is left, it should outlive the page.
+ * Return the limits of a request now. In a hidden page the request must outlive the page.
  *
  * @param {Readonly<Limits>} limits
  * @returns {Readonly<Limits>}
@@ -27,7 +27,7 @@ export function limitsNow({ maxEvents, maxBytes }) {
   };
 }
 
-/** Counts what is under way. Outside of pages nothing is kept alive, and nothing needs to be. */
+/** Counts the bytes of such requests that are under way. Outside of pages there are none. */
 export class Keepalive {
   #underWay = 0;
   #isPage = globalThis.document !== undefined;

@@ -1,46 +1,75 @@
-/** What it means that `fetch` failed. */
+/** The meaning of an error of `fetch`. */
 
 import { lost, refused } from "./core/answer.js";
 
 /** @import {Answer} from "./core/answer.js" */
 
-// Node says these of a connection that was never there. Browsers tell nothing: there everything that
-// fails may have been sent.
+const UNKNOWN_HOST = "ENOTFOUND";
+// Node's codes of a connection that was never made. Browsers give no reason: there every request
+// that failed may have been sent.
 const UNCONNECTED = [
   "ECONNREFUSED",
   "EHOSTUNREACH",
   "ENETUNREACH",
-  "ENOTFOUND",
+  UNKNOWN_HOST,
   "EAI_AGAIN",
   "UND_ERR_CONNECT_TIMEOUT",
 ];
-// The other side is not who it should be, which waiting does not mend.
-const STRANGER = /CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/;
+// Handshakes that fail again however often they are tried.
+const NO_TLS = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG|RECORD_LAYER_FAILURE/;
+const REFUSED_BY_SERVER =
+  /ALERT_(?:BAD_CERT|CERT|UNSUPPORTED_CERT|UNKNOWN_CA|HANDSHAKE|PROTOCOL_VERSION|ACCESS_DENIED)|CERTIFICATE_REQUIRED|UNRECOGNIZED_NAME|UNSUPPORTED_PROTOCOL/;
+const UNTRUSTED = /CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/;
+const BAD_PORT = /^bad port$/; // the text of a port that `fetch` never connects to
 
 /**
- * Return what a failure of `fetch` means for the events of the request.
+ * Return the meaning of an error of `fetch` for the events of the request.
  *
  * @param {unknown} error
  * @returns {Answer}
  */
 export function classify(error) {
-  const codes = [...causes(error)];
+  const causes = [...causesOf(error)];
+  const codes = causes.flatMap((one) => ("code" in one ? [String(one.code)] : []));
   const detail = [String(error), ...codes.map((code) => `(${code})`)].join(" ");
-  if (codes.some((code) => STRANGER.test(code))) {
-    return refused("unreachable", detail, { retryable: false });
-  }
-  return lost(detail, { wasSent: !codes.some((code) => UNCONNECTED.includes(code)) });
+  const hint = hintOf(codes, causes);
+  if (hint !== null) return refused("unreachable", `${detail}; ${hint}`, { retryable: false });
+  return lost(detail, {
+    wasSent: !codes.some((code) => UNCONNECTED.includes(code)),
+    isUnknownHost: codes.includes(UNKNOWN_HOST),
+  });
 }
 
 /**
- * The codes of an error and of those that it comes from.
+ * Return the fix for a failure where waiting does not help, else null.
+ *
+ * @param {readonly string[]} codes
+ * @param {readonly Error[]} causes
+ */
+function hintOf(codes, causes) {
+  const has = (/** @type {RegExp} */ pattern) => codes.some((code) => pattern.test(code));
+  if (has(NO_TLS)) return "this port does not speak TLS: use http://, or the port that has TLS";
+  if (has(REFUSED_BY_SERVER)) {
+    return "the gateway refused the TLS handshake: give a fetch with a client certificate";
+  }
+  if (has(UNTRUSTED)) return "set NODE_EXTRA_CA_CERTS to the gateway's certificate authority";
+  if (causes.some(({ message }) => BAD_PORT.test(message))) {
+    return "fetch never connects to this port: use another one";
+  }
+  return null;
+}
+
+/**
+ * Yield an error and those that it comes from.
  *
  * @param {unknown} error
- * @returns {Generator<string>}
+ * @returns {Generator<Error>}
  */
-function* causes(error) {
-  for (let one = error; one instanceof Error; one = one.cause) {
-    if ("code" in one && typeof one.code === "string") yield one.code;
-    if (one instanceof AggregateError) yield* one.errors.flatMap((each) => [...causes(each)]);
+function* causesOf(error) {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    yield cause;
+    if (cause instanceof AggregateError) {
+      for (const each of cause.errors) yield* causesOf(each);
+    }
   }
 }

@@ -1,31 +1,31 @@
 /**
- * How an event ended: one class for each outcome of the gateway.
+ * Outcomes of events: one class for each outcome of the gateway.
  *
- * Every event ends in exactly one of them. What did not end well is returned like the rest, so that
- * a batch can be looked at as a whole; `throwIfFailed()` is there for who prefers exceptions.
+ * Every event has exactly one outcome. Failures are returned like the rest, so that a program can
+ * look at a batch as a whole. `throwIfFailed()` turns a failure into an error.
  */
 
 import { RejectedError, UnknownOutcomeError } from "./errors.js";
 
 /**
- * @typedef {string | Uint8Array | null} Key Text, or bytes that are no UTF-8.
+ * @typedef {string | Uint8Array | null} Key Text, or bytes that are not UTF-8.
  * @typedef {Published | Unchanged | Duplicate | Held | Superseded | Spooled} Success
  * @typedef {Rejected | Unknown} Failure
  * @typedef {Success | Failure} Outcome
  */
 
 /**
- * @typedef {object} Place Where an event went.
+ * @typedef {object} Place Fields of a successful outcome.
  * @property {string} topic
  * @property {Key} [key]
  * @property {string | null} [eventId]
- * @property {number | null} [partition] None where there is no record yet.
+ * @property {number | null} [partition] Null if there is no record yet.
  * @property {number | null} [offset]
- * @property {number} [records] How many records were written for this event.
- * @property {string | null} [oversize] What an event that was too large became.
+ * @property {number} [records] Number of records that were written for this event.
+ * @property {string | null} [oversize] Form of an event that was too large.
  */
 
-/** What all outcomes that ended well have. */
+/** Base class of successful outcomes. */
 class Succeeded {
   /** @readonly */
   succeeded = /** @type {const} */ (true);
@@ -58,36 +58,36 @@ class Succeeded {
     this.oversize = oversize;
   }
 
-  /** Whether the event, or one that is equal to it, is in the topic at a known place. */
+  /** Whether the event, or an equal one, is in the topic at a known offset. */
   get isWritten() {
     return this.offset !== null;
   }
 
-  /** Return this outcome: it ended well. */
+  /** Return this outcome: it is successful. */
   throwIfFailed() {
     return this;
   }
 }
 
-/** In Kafka, acknowledged by all in-sync replicas. */
+/** The record is in Kafka, acknowledged by all in-sync replicas. */
 export class Published extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("published");
 }
 
-/** Not written again: the newest record of the key has the same content. */
+/** The event was not written: the newest record of its key has the same content. */
 export class Unchanged extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("unchanged");
 }
 
-/** Done before, under the same event id or Idempotency-Key. */
+/** The event was written before, with the same event id or Idempotency-Key. */
 export class Duplicate extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("duplicate");
 }
 
-/** Durable, on a topic that coalesces: the newest event of the key is published later. */
+/** The event is durable on a topic that coalesces; the newest of its key is published later. */
 export class Held extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("held");
@@ -99,23 +99,23 @@ export class Superseded extends Succeeded {
   name = /** @type {const} */ ("superseded");
 }
 
-/** On the gateway's disk: it is published when Kafka is back. */
+/** The event is on the gateway's disk, and is published when Kafka recovers. */
 export class Spooled extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("spooled");
 }
 
 /**
- * @typedef {object} Why
+ * @typedef {object} Why Fields of a failure.
  * @property {string} topic
  * @property {string} reason
  * @property {string} detail
- * @property {number | null} [status] That of the answer, null where there was none.
+ * @property {number | null} [status] HTTP status of the response, null without one.
  * @property {Key} [key]
  * @property {string | null} [eventId]
  */
 
-/** What both failures have. */
+/** Base class of both failures. */
 class Failed {
   /** @readonly */
   succeeded = /** @type {const} */ (false);
@@ -138,10 +138,10 @@ class Failed {
 }
 
 /**
- * Certainly not written.
+ * The event was certainly not written.
  *
- * reason: a word of the gateway's table of reasons; `not_sent`, `unreachable`, `overtaken` and
- * `bad_answer` are this library's.  retryable: whether the same event may succeed later.
+ * `reason` is a reason of the gateway, or `not_sent`, `unreachable`, `overtaken` or `bad_answer` of
+ * this library. `retryable` says whether the same event may succeed later.
  */
 export class Rejected extends Failed {
   /** @readonly */
@@ -170,10 +170,10 @@ export class Rejected extends Failed {
 }
 
 /**
- * Nobody can tell: it may be written, or may still be written later.
+ * The event may or may not be written, now or later.
  *
- * reason: `unknown` if the gateway said so, `no_answer` if the last answer was lost, `out_of_order`
- * if it is written and an older event of its key may be behind it.
+ * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost, and
+ * `out_of_order` if the event is written and an older one of its key may be behind it.
  */
 export class Unknown extends Failed {
   /** @readonly */

@@ -1,29 +1,34 @@
-/** Sends in the background: events are taken at once and go in batches. */
+/** Background sending: the producer takes events at once and sends them in batches. */
 
-import { checkTopic } from "./core/encode.js";
+import { checkTopic, eventOf } from "./core/encode.js";
 import { checkedKey, laneOf } from "./core/keys.js";
 import { checkNames } from "./core/names.js";
 import { Outbox } from "./core/outbox.js";
 import { BufferFullError, ClosedError } from "./errors.js";
-import { tellEnded } from "./hooks.js";
+import { CloudEvent, FIELDS } from "./events.js";
 import { isHidden, limitsNow } from "./keepalive.js";
 import { bufferingOf } from "./settings.js";
 import { Line, after, follow } from "./waiting.js";
 
 /** @import {Client} from "./client.js" */
 /** @import {EndedEntry} from "./core/outbox.js" */
+/** @import {EventFields} from "./events.js" */
 /** @import {Outcome} from "./outcomes.js" */
 /** @import {Buffering} from "./settings.js" */
 /** @import {WaitOptions} from "./waiting.js" */
 
 /**
  * @typedef {object} ProducerOptions
- * @property {Partial<Buffering>} [buffering]
- * @property {(topic: string, event: unknown) => string | Uint8Array | null} [laneOf] For events
- *   without a key of their own: what their order hangs on, as the value at the topic's pointer.
- *   Without it all such events of a topic go one request after another.
- * @property {boolean} [flushWhenHidden] In a page: send what is there when its reader leaves it.
+ * @property {Partial<Buffering>} [buffering] Size of the buffer and of its requests.
+ * @property {(topic: string, value: any) => string | Uint8Array | null} [orderingKey] Function of
+ *   topic and value (the data of a CloudEvent) that returns the key of an event without `key`,
+ *   usually the value at the topic's key pointer. Events with equal ordering keys are sent in their
+ *   order. Without it, all events of a topic that have no `key` are sent one request after another.
+ * @property {boolean} [flushWhenHidden] In a page: send the waiting events when the page is hidden.
+ *   The default is true.
  */
+
+const WAITS = ["timeoutMs", "signal"];
 
 /** @typedef {{outcome: Promise<Outcome>}} Taken */
 
@@ -32,7 +37,7 @@ export class BufferedProducer {
   #client;
   #outbox;
   #inFlight;
-  #laneOf;
+  #orderingKey;
   /** @type {Line<Taken>} */
   #forRoom = new Line();
   /** @type {Line<true>} */
@@ -54,65 +59,71 @@ export class BufferedProducer {
    * @param {ProducerOptions} [options]
    */
   constructor(client, options = {}) {
-    checkNames("BufferedProducer", options, ["buffering", "laneOf", "flushWhenHidden"]);
+    checkNames("BufferedProducer", options, ["buffering", "orderingKey", "flushWhenHidden"]);
     if (client.wire.ending.aborted) throw new ClosedError("the client is closed");
     const buffering = bufferingOf(options.buffering);
     this.#client = client;
     this.#outbox = new Outbox(client.rules, buffering);
     this.#inFlight = buffering.inFlight;
-    this.#laneOf = options.laneOf;
+    this.#orderingKey = options.orderingKey;
     this.#page = options.flushWhenHidden === false ? undefined : globalThis.document;
     this.#page?.addEventListener("visibilitychange", this.#onVisibility);
     this.#forgetClient = follow(client.wire.ending, () => this.#end("the client was closed"));
   }
 
-  /** How many events have no outcome yet. */
+  /** Number of events that have no outcome yet. */
   get events() {
     return this.#outbox.events;
   }
 
-  /** About what they take in memory. */
+  /** Memory of these events, about. */
   get bytes() {
     return this.#outbox.bytes;
   }
 
   /**
-   * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
-   * and is never rejected. Throws BufferFullError, InvalidEventError or ClosedError, and then nothing
-   * was taken.
+   * Take one event and return a promise of its outcome. The promise is never rejected: a failure is
+   * an outcome, too, and is logged. Throws BufferFullError, InvalidEventError, InvalidOptionError or
+   * ClosedError; then the event was not taken.
    *
    * @param {string} topic
-   * @param {unknown} event
+   * @param {unknown} value A JSON value, `RawJson`, bytes or `TOMBSTONE`; or a `HeadgateEvent` or
+   *   `CloudEvent`, which has its own key, id, headers and timestamp.
+   * @param {EventFields} [fields]
    * @returns {Promise<Outcome>}
    */
-  send(topic, event) {
-    const attempt = this.#attempt(topic, event);
+  send(topic, value, fields = {}) {
+    checkNames("send", fields, FIELDS);
+    const attempt = this.#attempt(topic, value, fields);
     const taken = this.#forRoom.isEmpty ? attempt() : null;
     if (taken === null) throw this.#noRoom();
     return taken.outcome;
   }
 
   /**
-   * Wait for room, then take the event. Await it: what waits for room is in no buffer.
+   * Wait for room in the buffer, then take the event. Await it: an event that waits for room is not
+   * in the buffer. Throws BufferFullError after the time limit.
    *
    * @param {string} topic
-   * @param {unknown} event
-   * @param {WaitOptions} [options] How long to wait; then it throws BufferFullError.
+   * @param {unknown} value
+   * @param {EventFields & WaitOptions} [options]
    * @returns {Promise<Taken>}
    */
-  async sendWhenRoom(topic, event, options = {}) {
-    const taken = await this.#forRoom.wait(this.#attempt(topic, event), options);
+  async sendWhenRoom(topic, value, options = {}) {
+    checkNames("sendWhenRoom", options, [...FIELDS, ...WAITS]);
+    const taken = await this.#forRoom.wait(this.#attempt(topic, value, options), options);
     if (taken === null) throw this.#noRoom();
     return taken;
   }
 
   /**
-   * Send what is there without waiting for more; return whether all of it has ended in time.
+   * Send all events that were taken so far, and wait for their outcomes.
    *
-   * @param {WaitOptions} [options]
-   * @returns {Promise<boolean>}
+   * @param {WaitOptions} [options] Time limit; the default has none.
+   * @returns {Promise<boolean>} Whether all of them have their outcomes.
    */
   async flush(options = {}) {
+    checkNames("flush", options, WAITS);
     const number = this.#outbox.flush();
     this.#pump();
     const isFlushed = () => this.#outbox.isFlushed(number) || null;
@@ -120,12 +131,14 @@ export class BufferedProducer {
   }
 
   /**
-   * Take no more events, and flush. What has not ended then ends as `not_sent` or unknown.
+   * Take no more events, and send those that were taken. Events without an outcome at the time limit
+   * end as `Rejected` (`not_sent`), or as `Unknown` if their request is under way.
    *
    * @param {WaitOptions} [options]
-   * @returns {Promise<boolean>} Whether all events ended by themselves.
+   * @returns {Promise<boolean>} Whether all events had their outcomes in time.
    */
   async close(options = {}) {
+    checkNames("close", options, WAITS);
     this.#isClosed = true;
     this.#forRoom.dismiss();
     const isFlushed = await this.flush(options);
@@ -139,24 +152,27 @@ export class BufferedProducer {
     this.#forRoom.dismiss();
     this.#page?.removeEventListener("visibilitychange", this.#onVisibility);
     this.#forgetClient();
-    this.#forEnd.dismiss(); // what they wait for does not end by itself
+    this.#forEnd.dismiss(); // these events get no other outcome
     this.#settle(this.#outbox.abandon(why));
     clearTimeout(this.#timer);
     this.#over.abort(new Error(why));
   }
 
   /**
-   * Return what takes the event if there is room.
+   * Return a function that takes the event if there is room.
    *
    * @param {string} topic
-   * @param {unknown} event
+   * @param {unknown} value
+   * @param {EventFields} fields
    * @returns {() => Taken | null}
    */
-  #attempt(topic, event) {
+  #attempt(topic, value, fields) {
     if (this.#isClosed) throw this.#noRoom();
     checkTopic(topic);
+    const event = eventOf(value, fields);
     const part = this.#client.part(event);
-    const named = part.lane === null ? (this.#laneOf?.(topic, event) ?? null) : null;
+    const content = event instanceof CloudEvent ? event.data : event.value;
+    const named = part.lane === null ? (this.#orderingKey?.(topic, content) ?? null) : null;
     const lane = named === null ? part.lane : laneOf(checkedKey(named));
     this.#outbox.hasRoom(part); // throws if there never is
     return () => {
@@ -170,10 +186,10 @@ export class BufferedProducer {
 
   #noRoom() {
     if (this.#isClosed) return new ClosedError("the producer is closed");
-    return new BufferFullError(`${this.events} events wait; nothing was taken`);
+    return new BufferFullError(`${this.events} events wait; the event was not taken`);
   }
 
-  /** Post when the caller is done: what it sends now goes together. */
+  /** Post when the caller has finished: the events that it sends now go together. */
   #pumpSoon() {
     if (this.#isDue) return;
     this.#isDue = true;
@@ -183,7 +199,7 @@ export class BufferedProducer {
     });
   }
 
-  /** Post what is due, and come back when more is. */
+  /** Post the loads that are due, and set a timer for the next one. */
   #pump() {
     clearTimeout(this.#timer);
     const { limits } = this.#client.rules;
@@ -212,6 +228,6 @@ export class BufferedProducer {
     for (const [entry, outcome] of ended) entry.done(outcome);
     this.#forRoom.move();
     this.#forEnd.move();
-    tellEnded(this.#client.wire.observer, ended.map(([, outcome]) => outcome));
+    this.#client.wire.reports.outcomes(ended.map(([, outcome]) => outcome));
   }
 }

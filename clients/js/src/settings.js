@@ -1,41 +1,41 @@
-/** How patient a client is, and how much a producer keeps. */
+/** Options of retries, request sizes and buffers. */
 
 import { checkNames } from "./core/names.js";
-import { InvalidEventError } from "./errors.js";
+import { InvalidOptionError } from "./errors.js";
 
 /**
- * @typedef {object} Retry When an event is sent again, and when that ends.
- * @property {number} patienceMs After this time nothing is tried again. It counts from the call, in
- *   a producer from when the event was taken.
- * @property {number} firstWaitMs Before attempt n + 1 there is a random wait of up to
- *   `firstWaitMs * 2**n`, behind what Retry-After asks for.
- * @property {number} longestWaitMs The longest of these random waits.
- * @property {boolean} repeatUnknown False leaves alone what may be written already; right only where
- *   the gateway has no Redis and a repeat does harm.
- * @property {"send" | "leave_out"} overtaken What becomes of a failed event when a later one of its
- *   key has got through: "send" writes it behind that one, "leave_out" ends it as `overtaken` (right
- *   for states, of which the newest counts).
+ * @typedef {object} Retry When an event is sent again, and when the client gives up.
+ * @property {number} patienceMs Total time for an event. It begins with the call of `send`. After
+ *   it, the event is not sent again.
+ * @property {number} firstWaitMs Base of the random wait. The wait before attempt n + 1 is at most
+ *   `firstWaitMs * 2**n`, after the time that Retry-After asks for.
+ * @property {number} longestWaitMs Upper limit of the random wait.
+ * @property {boolean} repeatUnknown False does not send an event again if it may be written. Use it
+ *   only if the gateway has no Redis and a duplicate does harm.
+ * @property {"send" | "leave_out"} overtaken What happens to a failed event after a later event of
+ *   its key was written. "send" writes it behind the later one. "leave_out" drops it with the reason
+ *   `overtaken`. That is right for states, where only the newest counts.
  */
 
 /**
- * @typedef {object} Limits The largest request. The gateway's own limits are
- *   `http.batch_max_events` and `http.body_max_bytes`.
- * @property {number} maxEvents
- * @property {number} maxBytes Before compression; a larger event goes alone.
+ * @typedef {object} Limits Size of one request. The gateway has limits of its own
+ *   (`http.batch_max_events`, `http.body_max_bytes`).
+ * @property {number} maxEvents Events in one request.
+ * @property {number} maxBytes Bytes of one request before compression. A larger event is sent alone.
  */
 
 /**
- * @typedef {object} Buffering What a producer keeps, and for how long.
- * @property {number} lingerMs How long an event waits for others to go with.
- * @property {number} maxEvents Of all events that have not ended; there is no room beyond.
- * @property {number} maxBytes Of the same.
- * @property {number} inFlight Requests at the same time.
- * @property {boolean} onePerKey Never two events of a key in one request, so that none can be
- *   overtaken; each event of a key then costs a round trip.
+ * @typedef {object} Buffering Buffer of a producer.
+ * @property {number} lingerMs Time that an event waits for others, to be sent in one request.
+ * @property {number} maxEvents Events in the buffer that have no outcome yet.
+ * @property {number} maxBytes Memory of these events, about.
+ * @property {number} inFlight Concurrent requests.
+ * @property {boolean} onePerKey Never put two events of a key into one request. No event can then be
+ *   overtaken, and each event of a key costs a round trip.
  */
 
-// The gateway remembers an Idempotency-Key for a day (`redis.idempotency_ttl_ms`): who repeats later
-// may write twice.
+// The gateway remembers an Idempotency-Key for a day (`redis.idempotency_ttl_ms`). A later retry may
+// write the event twice.
 const LONGEST_PATIENCE_MS = 23 * 3_600_000;
 
 /** @type {Readonly<Retry>} */
@@ -58,7 +58,7 @@ const BUFFERING = {
 };
 
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Retry>} [given]
  * @returns {Readonly<Retry>}
@@ -66,17 +66,17 @@ const BUFFERING = {
 export function retryOf(given = {}) {
   const all = filled("retry", RETRY, given);
   if (!(all.patienceMs >= 0 && all.patienceMs <= LONGEST_PATIENCE_MS)) {
-    throw new InvalidEventError(`retry.patienceMs: 0 to ${LONGEST_PATIENCE_MS}`);
+    throw new InvalidOptionError(`retry.patienceMs: use 0 to ${LONGEST_PATIENCE_MS}`);
   }
   checkLeast("retry", all, { firstWaitMs: 0, longestWaitMs: 0 });
   if (all.overtaken !== "send" && all.overtaken !== "leave_out") {
-    throw new InvalidEventError('retry.overtaken: "send" or "leave_out"');
+    throw new InvalidOptionError('retry.overtaken: use "send" or "leave_out"');
   }
   return all;
 }
 
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Limits>} [given]
  * @returns {Readonly<Limits>}
@@ -88,7 +88,7 @@ export function limitsOf(given = {}) {
 }
 
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Buffering>} [given]
  * @returns {Readonly<Buffering>}
@@ -100,7 +100,7 @@ export function bufferingOf(given = {}) {
 }
 
 /**
- * Return how long to wait behind attempt 1, 2, ...
+ * Return the wait after attempt 1, 2, ...
  *
  * @param {Readonly<Retry>} retry
  * @param {number} attempt
@@ -114,28 +114,28 @@ export function waitMs(retry, attempt, retryAfterMs, share) {
 
 /**
  * @template {object} T
- * @param {string} what
+ * @param {string} owner
  * @param {T} usual
  * @param {Partial<T>} given
  * @returns {Readonly<T>}
  */
-function filled(what, usual, given) {
-  checkNames(what, given, Object.keys(usual));
+function filled(owner, usual, given) {
+  checkNames(owner, given, Object.keys(usual));
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
   return Object.freeze({ ...usual, ...Object.fromEntries(set) });
 }
 
 /**
  * @template {object} T
- * @param {string} what
+ * @param {string} owner
  * @param {T} options
  * @param {Partial<Record<keyof T, number>>} least
  */
-function checkLeast(what, options, least) {
+function checkLeast(owner, options, least) {
   for (const [name, bound] of Object.entries(least)) {
     const value = options[/** @type {keyof T} */ (name)];
     if (typeof value !== "number" || !(value >= bound)) {
-      throw new InvalidEventError(`${what}.${name}: ${bound} or more`);
+      throw new InvalidOptionError(`${owner}.${name}: use ${bound} or more`);
     }
   }
 }

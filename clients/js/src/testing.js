@@ -7,7 +7,7 @@
  *     await client.send("orders", { order_id: 1 });
  *     assert.deepEqual(gateway.records("orders").map(({ value }) => value), [{ order_id: 1 }]);
  *
- * It speaks HTTP, so that the client reads its answers with the code that reads those of a real one.
+ * The gateway speaks HTTP, so the client runs the code that it runs in production.
  */
 
 export { FailEvents, FakeGateway, Lose, Refuse } from "./testing/gateway.js";

@@ -1,6 +1,6 @@
-/** Waiting for time to pass, and for what others do. */
+/** Timers, signals and a queue of waiting callers. */
 
-const LONGEST_WAIT_MS = 3_600_000; // of one timer, which takes no infinity
+const LONGEST_WAIT_MS = 3_600_000; // of one timer: the platform takes no infinity
 
 /** @typedef {{timeoutMs?: number, signal?: AbortSignal}} WaitOptions */
 
@@ -14,12 +14,12 @@ export function after(then, ms) {
   return setTimeout(then, Math.min(ms, LONGEST_WAIT_MS));
 }
 
-// Each signal has one listener, however many follow it: Node warns of more than ten.
+// Each signal has one listener for all its followers: Node warns of more than ten.
 /** @type {WeakMap<AbortSignal, Set<() => void>>} */
 const followers = new WeakMap();
 
 /**
- * Have something called when the signal is aborted; return what forgets it.
+ * Call a function when the signal is aborted; return a function that cancels this.
  *
  * @param {AbortSignal} signal
  * @param {() => void} then
@@ -36,7 +36,7 @@ export function follow(signal, then) {
 }
 
 /**
- * Wait, or until the signal.
+ * Wait for a time, or until the signal is aborted.
  *
  * @param {number} ms
  * @param {AbortSignal} signal
@@ -56,8 +56,8 @@ export async function pause(ms, signal) {
 }
 
 /**
- * Return a signal that follows all of these, until `end` is called. (`AbortSignal.any` is missing in
- * the first versions of Node 20.)
+ * Return a signal that follows all of these, until `end` is called. (The first versions of Node 20
+ * have no `AbortSignal.any`.)
  *
  * @param {readonly (AbortSignal | undefined)[]} signals
  */
@@ -72,32 +72,32 @@ export function linked(signals) {
 }
 
 /**
- * Who waits for something, in the order of their coming: nobody is served before the first.
+ * A queue of callers that wait. They are served strictly in their order.
  *
  * @template T
  */
 export class Line {
-  /** @type {Map<() => boolean, () => void>} How each looks whether it is served, and gives up. */
+  /** @type {Map<() => boolean, () => void>} For each caller: tries to serve it; gives up. */
   #waiting = new Map();
 
   get isEmpty() {
     return !this.#waiting.size;
   }
 
-  /** Serve who can be served. */
+  /** Serve the callers that can be served. */
   move() {
     for (const look of [...this.#waiting.keys()]) {
       if (!look()) return;
     }
   }
 
-  /** Send all away. */
+  /** Make all callers give up. */
   dismiss() {
     for (const giveUp of [...this.#waiting.values()]) giveUp();
   }
 
   /**
-   * Wait until an attempt has a result; return that, or null if there was none in time.
+   * Wait until an attempt has a result; return it, or null after the time limit.
    *
    * @param {() => T | null} attempt
    * @param {WaitOptions} options

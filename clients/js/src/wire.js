@@ -1,32 +1,33 @@
-/** Makes requests with `fetch`, and reads answers from it. */
+/** Sends requests with `fetch` and reads the responses. */
 
 import { readAnswer, refused } from "./core/answer.js";
-import { InvalidEventError } from "./errors.js";
-import { LogObserver, tell } from "./hooks.js";
+import { InvalidOptionError } from "./errors.js";
+import { Reports } from "./hooks.js";
 import { Keepalive, isHidden } from "./keepalive.js";
 import { classify } from "./network.js";
 import { linked } from "./waiting.js";
 
-/** @import {Answer} from "./core/answer.js" */
+/** @import {Answer, Refused} from "./core/answer.js" */
 /** @import {Post} from "./core/delivery.js" */
-/** @import {Observer} from "./hooks.js" */
+/** @import {Log, Observer} from "./hooks.js" */
 
 /**
  * @typedef {object} WireOptions
- * @property {string} [producer] Who you are where authentication is off.
- * @property {string | (() => string | Promise<string>)} [token] A bearer token, or what returns the
- *   one of the moment.
- * @property {Readonly<Record<string, string>>} [headers] Of every request.
- * @property {"gzip"} [compression] Platforms with `fetch` have no zstd.
- * @property {number} [timeoutMs] For an answer; longer than `http.request_timeout_ms` of the gateway.
- * @property {Observer} [observer] Hears of requests and outcomes; the console has what fails unless
- *   given.
- * @property {typeof fetch} [fetch] Another one; `headgate-client/testing` has one.
+ * @property {string} [producer] Producer name, for gateways without authentication.
+ * @property {string | (() => string | Promise<string>)} [token] Bearer token, or a function that
+ *   returns the current one.
+ * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of every request.
+ * @property {"gzip"} [compression] Compression of request bodies.
+ * @property {number} [timeoutMs] Time limit for a response. Keep it above the gateway's
+ *   `http.request_timeout_ms`.
+ * @property {Observer} [observer] Receives requests and outcomes, for metrics.
+ * @property {Log | null} [log] Receives failures; the default is the console. Null logs nothing.
+ * @property {typeof fetch} [fetch] Another `fetch`, such as that of `headgate-client/testing`.
  */
 
 /**
- * @typedef {object} Sent A request that was made.
- * @property {number} address Which of the URLs it went to.
+ * @typedef {object} Sent A request that was sent.
+ * @property {number} address Index of its URL.
  * @property {string | null} bearer
  */
 
@@ -37,15 +38,17 @@ import { linked } from "./waiting.js";
  * @property {string | null} requestId
  */
 
-const COMPRESSED_FROM_BYTES = 1024; // below, compressing saves nothing that counts
+const COMPRESSED_FROM_BYTES = 1024; // smaller bodies gain too little
 const TIMEOUT_MS = 45_000;
-const LONGEST_TIMEOUT_MS = 3_600_000; // platforms take a longer one than 24 days for none
+const LONGEST_TIMEOUT_MS = 3_600_000; // platforms ignore one of more than 24 days
 
-/** Makes the requests of one client and of its producers. */
+/** Sends the requests of one client and of its producers. */
 export class Wire {
   /** @type {readonly string[]} */
   #urls;
   #address = 0;
+  /** @type {Set<number>} Addresses where waiting does not help. */
+  #unusable = new Set();
   #options;
   #keepalive = new Keepalive();
   #ending = new AbortController();
@@ -57,52 +60,53 @@ export class Wire {
   constructor(url, options) {
     this.#urls = checkedUrls(url);
     this.#options = options;
-    /** @readonly @type {Observer} */
-    this.observer = options.observer ?? new LogObserver();
+    const { observer = {}, log = console } = options;
+    /** @readonly */
+    this.reports = new Reports(observer, log);
     const { compression, timeoutMs = TIMEOUT_MS } = options;
     if (compression !== undefined && compression !== "gzip") {
-      throw new InvalidEventError(`compression: gzip, as platforms have no ${compression}`);
+      throw new InvalidOptionError(`compression: use "gzip", not ${compression}`);
     }
     if (!(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
-      throw new InvalidEventError(`timeoutMs: more than 0, at most ${LONGEST_TIMEOUT_MS}`);
+      throw new InvalidOptionError(`timeoutMs: use more than 0, at most ${LONGEST_TIMEOUT_MS}`);
     }
   }
 
-  /** Aborted with the client. */
+  /** Aborted when the client is closed. */
   get ending() {
     return this.#ending.signal;
   }
 
-  /** End what is under way. */
+  /** Abort the requests under way. */
   close() {
     this.#ending.abort(new Error("the client was closed"));
   }
 
   /**
-   * Make one request of a delivery. It never throws: what goes wrong is an answer, too.
+   * Send one request. Every failure is an answer; it never throws.
    *
    * @param {Post} post
-   * @param {{headers?: Readonly<Record<string, string>>, signal?: AbortSignal}} [options]
+   * @param {{requestHeaders?: Readonly<Record<string, string>>, signal?: AbortSignal}} [options]
    * @returns {Promise<Answer>}
    */
-  async post(post, { headers = {}, signal } = {}) {
+  async post(post, { requestHeaders = {}, signal } = {}) {
     const beganMs = performance.now();
-    const { answer, status, requestId } = await this.#exchange(post, headers, signal);
+    const { answer, status, requestId } = await this.#exchange(post, requestHeaders, signal);
     const isEnded = answer.kind === "ended";
-    tell(() =>
-      this.observer.attempted?.({
-        topic: post.topic,
-        events: post.events,
-        contentBytes: post.content.length,
-        number: post.attempt,
-        durationMs: performance.now() - beganMs,
-        result: isEnded ? "ended" : answer.reason,
-        detail: isEnded ? "" : answer.detail,
-        status,
-        requestId,
-        isBypassed: isEnded && answer.isBypassed,
-      }),
-    );
+    const attempt = {
+      topic: post.topic,
+      events: post.events,
+      contentBytes: post.content.length,
+      number: post.attempt,
+      durationMs: performance.now() - beganMs,
+      result: isEnded ? "ended" : answer.reason,
+      detail: isEnded ? "" : answer.detail,
+      status,
+      requestId,
+      isBypassed: isEnded && answer.isBypassed,
+    };
+    const isRetryable = answer.kind === "lost" || (!isEnded && answer.retryable);
+    this.reports.attempt(attempt, isRetryable);
     return answer;
   }
 
@@ -138,7 +142,7 @@ export class Wire {
     try {
       headers = this.#headers(post, extra, bearer, encoding);
     } catch (error) {
-      return unsent(error, false); // no text of a header
+      return unsent(error, false); // a header has characters that HTTP does not allow
     }
     const isKept = this.#keepalive.begin(content.length);
     const limit = linked([signal, this.#ending.signal]);
@@ -174,7 +178,7 @@ export class Wire {
    * @param {string | null} encoding
    */
   #headers(post, extra, bearer, encoding) {
-    const headers = new Headers({ ...this.#options.headers });
+    const headers = new Headers({ ...this.#options.requestHeaders });
     const { producer } = this.#options;
     if (producer !== undefined) headers.set("Headgate-Producer", producer);
     for (const [name, value] of Object.entries(extra)) headers.set(name, value);
@@ -185,7 +189,7 @@ export class Wire {
   }
 
   /**
-   * The bytes that go: the same ones each time.
+   * Return the bytes to send: the same ones each time.
    *
    * @param {Post} post
    */
@@ -193,7 +197,7 @@ export class Wire {
     const content = /** @type {Uint8Array<ArrayBuffer>} */ (post.content);
     const isSmall = content.length < COMPRESSED_FROM_BYTES;
     if (this.#options.compression === undefined || isSmall || isHidden()) {
-      return { content, encoding: null }; // a page that is left has no time to compress
+      return { content, encoding: null }; // a hidden page has no time to compress
     }
     const gzip = new Blob([content]).stream().pipeThrough(new CompressionStream("gzip"));
     const compressed = new Uint8Array(await new Response(gzip).arrayBuffer());
@@ -207,17 +211,21 @@ export class Wire {
   }
 
   /**
-   * Go to another address, and take a new token, where that helps.
+   * Choose another address or check for a new token, if that may help.
    *
    * @param {Sent} sent
    * @param {Answer} answer
    * @returns {Promise<Answer>}
    */
   async #after(sent, answer) {
+    if (answer.kind === "refused" && answer.reason === "unreachable") {
+      return this.#afterUnusable(sent.address, answer);
+    }
+    this.#unusable.delete(sent.address);
     if (answer.kind === "ended") return answer;
     const isElsewhere = answer.kind === "lost" || answer.reason === "draining";
     if (isElsewhere && this.#urls.length > 1) {
-      if (this.#address === sent.address) this.#address = (sent.address + 1) % this.#urls.length;
+      this.#leave(sent.address);
       return { ...answer, retryAfterMs: 0 };
     }
     const isOfToken = answer.kind === "refused" && answer.reason === "unauthenticated";
@@ -227,6 +235,25 @@ export class Wire {
     }
     return answer;
   }
+
+  /**
+   * Try the other addresses before an unreachable one is final.
+   *
+   * @param {number} address
+   * @param {Refused} answer
+   * @returns {Answer}
+   */
+  #afterUnusable(address, answer) {
+    this.#unusable.add(address);
+    if (this.#unusable.size === this.#urls.length) return answer;
+    this.#leave(address);
+    return { ...answer, retryable: true };
+  }
+
+  /** @param {number} address */
+  #leave(address) {
+    if (this.#address === address) this.#address = (address + 1) % this.#urls.length;
+  }
 }
 
 /**
@@ -235,10 +262,10 @@ export class Wire {
  */
 function checkedUrls(url) {
   const urls = typeof url === "string" ? [url] : [...url];
-  if (!urls.length) throw new InvalidEventError("url: none is given");
+  if (!urls.length) throw new InvalidOptionError("url: give the URL of a gateway, such as http://127.0.0.1:8080");
   return urls.map((one) => {
     if (!isHttp(one)) {
-      throw new InvalidEventError(`url: ${one} does not begin with http:// or https://`);
+      throw new InvalidOptionError(`url: ${one} needs the form http://host:port (or https://)`);
     }
     return one.replace(/\/+$/, "");
   });

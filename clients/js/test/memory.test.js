@@ -33,13 +33,13 @@ async function usedBytes() {
 for (const [what, valueBytes] of [["small", 20], ["large", 2000]]) {
   test(`${what} events, each with a key of its own`, async () => {
     const limits = { maxEvents: 2 * EVENTS, maxBytes: 1e9 };
-    const client = new Client("http://headgate.test", { observer: {}, limits });
+    const client = new Client("http://headgate.test", { log: null, limits });
     const producer = new BufferedProducer(client, { buffering: BUFFERING });
     try {
       const before = await usedBytes();
       for (let n = 0; n < EVENTS; n += 1) {
         const value = "x".repeat(valueBytes);
-        void producer.send("orders", new HeadgateEvent({ value, key: `key-${n}` }));
+        void producer.send("orders", new HeadgateEvent(value, { key: `key-${n}` }));
       }
       const each = (await usedBytes() - before) / EVENTS;
       const counted = producer.bytes / EVENTS;

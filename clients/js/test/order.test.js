@@ -24,7 +24,7 @@ class Try {
 
   constructor(keys, { ownKey = null, patienceMs = 60_000 } = {}) {
     const parts = [...keys].map((key, n) =>
-      encodePart(new HeadgateEvent({ value: n, key }), JSON.stringify, null),
+      encodePart(new HeadgateEvent(n, { key }), JSON.stringify, null),
     );
     const retry = retryOf({ overtaken: "leave_out", patienceMs });
     const chances = { share: () => 1, newKey: () => `key-${this.posts.length + 1}` };

@@ -54,7 +54,7 @@ class History {
   #send() {
     const key = `k${this.random.below(5)}`;
     const n = (this.#counts.get(key) ?? 0) + 1;
-    const part = encodePart(new HeadgateEvent({ value: { key, n }, key }), JSON.stringify, null);
+    const part = encodePart(new HeadgateEvent({ key, n }, { key }), JSON.stringify, null);
     if (!this.outbox.hasRoom(part)) return; // as when a program has nothing to wait for
     this.#counts.set(key, n);
     const one = { key, n, outcome: null };

@@ -9,7 +9,7 @@ import { FailEvents, FakeGateway, Lose, Refuse } from "../src/testing.js";
 function world({ client: clientOptions = {}, ...options } = {}) {
   const gateway = new FakeGateway();
   const client = new Client(gateway.url, {
-    observer: {},
+    log: null,
     fetch: gateway.fetch,
     retry: { firstWaitMs: 0 },
     ...clientOptions,
@@ -18,7 +18,7 @@ function world({ client: clientOptions = {}, ...options } = {}) {
 }
 
 const valuesOf = (gateway) => gateway.records("orders").map(({ value }) => value);
-const keyed = (key, value) => new HeadgateEvent({ key, value });
+const keyed = (key, value) => new HeadgateEvent(value, { key });
 const HELD = { retryAfterS: 60 };
 
 /** A gateway whose answers wait until `open`. */
@@ -92,13 +92,13 @@ test("nothing new is tried where a gateway takes nothing", async () => {
   await producer.close({ timeoutMs: 0 });
 });
 
-test("laneOf says what the order hangs on where an event brings no key", async () => {
+test("orderingKey is the key of an event without one", async () => {
   const gateway = new FakeGateway();
   const gate = gated(gateway);
   const { producer } = world({
     client: { fetch: gate.fetch },
     buffering: { lingerMs: 0, onePerKey: true },
-    laneOf: (topic, event) => `${topic}/${event.id}`,
+    orderingKey: (topic, value) => `${topic}/${value.id}`,
   });
   for (const id of ["a", "b", "a"]) void producer.send("orders", { id });
   gate.open();
@@ -181,7 +181,7 @@ test("close ends everything with what is known", async () => {
 
 test("an observer hears how events of each topic ended", async () => {
   const ended = [];
-  const observer = { ended: (topic, outcomes) => ended.push(`${topic} ${outcomes.length}`) };
+  const observer = { onOutcomes: (topic, outcomes) => ended.push(`${topic} ${outcomes.length}`) };
   const { producer } = world({ client: { observer } });
   void producer.send("orders", 1);
   void producer.send("orders", 2);

@@ -1,8 +1,10 @@
-/** Sends events to a gateway, or to several that are alike. */
+/** Sends events and returns the outcome of each. */
 export class Client {
     /**
-     * @param {string | readonly string[]} url Of the gateway, or of several: another one is asked when
-     *   one is away or drains.
+     * Throws InvalidOptionError.
+     *
+     * @param {string | readonly string[]} url URL of the gateway, or of several. If one is unavailable
+     *   or drains, the client uses the next one.
      * @param {ClientOptions} [options]
      */
     constructor(url: string | readonly string[], options?: ClientOptions);
@@ -18,29 +20,30 @@ export class Client {
         };
     };
     /**
-     * Send one event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. Throws InvalidEventError, and
-     * then nothing was sent, and ClosedError.
+     * Send one event and return its outcome. Throws InvalidEventError, InvalidOptionError or
+     * ClosedError; then nothing was sent.
      *
      * @param {string} topic
-     * @param {unknown} event
+     * @param {unknown} value A JSON value, `RawJson`, bytes or `TOMBSTONE`; or a `HeadgateEvent` or
+     *   `CloudEvent`, which has its own key, id, headers and timestamp.
      * @param {SendOptions} [options]
      * @returns {Promise<Outcome>}
      */
-    send(topic: string, event: unknown, options?: SendOptions): Promise<Outcome>;
+    send(topic: string, value: unknown, options?: SendOptions): Promise<Outcome>;
     /**
-     * Send events; return an outcome for each, in their order. Many are sent in parts. Throws what
-     * `send` throws.
+     * Send events and return an outcome for each, in their order. Many events are sent in several
+     * requests. Throws the errors of `send`.
      *
      * @param {string} topic
-     * @param {Iterable<unknown>} events
-     * @param {SendOptions} [options]
+     * @param {Iterable<unknown>} events Values, `HeadgateEvent` or `CloudEvent` objects.
+     * @param {RequestOptions} [options]
      * @returns {Promise<Outcome[]>}
      */
-    sendBatch(topic: string, events: Iterable<unknown>, options?: SendOptions): Promise<Outcome[]>;
-    /** End what is under way with what is known of it, also in producers; take no more events. */
+    sendBatch(topic: string, events: Iterable<unknown>, options?: RequestOptions): Promise<Outcome[]>;
+    /** Take no more events. Events under way end with the best knowledge, also in producers. */
     close(): void;
     /**
-     * Write an event as a member of a batch.
+     * Encode an event as a member of a batch.
      *
      * @internal
      * @param {unknown} event
@@ -49,38 +52,47 @@ export class Client {
     #private;
 }
 export type OwnOptions = {
+    /**
+     * Retries and their time limit.
+     */
     retry?: Partial<Retry> | undefined;
+    /**
+     * Size of one request.
+     */
     limits?: Partial<Limits> | undefined;
     /**
-     * False sends no Idempotency-Keys.
+     * False sends no Idempotency-Key. A retry may then write an event
+     * twice.
      */
     idempotency?: boolean | undefined;
     /**
-     * Give an id to each event that has none; on topics with
-     * `dedupe_ttl_s` it is then written once, whatever request brings it.
+     * Give each event without an id a new one. A topic with
+     * `dedupe_ttl_s` then writes each event once, also if it arrives in several requests.
      */
     eventIds?: boolean | undefined;
     /**
-     * Makes JSON of values.
+     * Function that encodes values as JSON.
      */
     stringify?: Stringify | undefined;
 };
 export type ClientOptions = WireOptions & OwnOptions;
-export type SendOptions = {
+export type RequestOptions = {
     /**
-     * Yours, where the same request may come from elsewhere, too;
-     * there is one without it. All events are then in one request.
+     * Idempotency-Key of the request, if other programs may send the
+     * same request. The default is a new one. All events are then in one request.
      */
     idempotencyKey?: string | undefined;
     /**
-     * Of this request, as `Headgate-Force`.
+     * HTTP headers of the request, such as
+     * `Headgate-Force`.
      */
-    headers?: Readonly<Record<string, string>> | undefined;
+    requestHeaders?: Readonly<Record<string, string>> | undefined;
     /**
-     * Gives up early: what is known by then is the outcome.
+     * Gives up early, with the best knowledge of each event.
      */
     signal?: AbortSignal | undefined;
 };
+export type SendOptions = EventFields & RequestOptions;
 import { Wire } from "./wire.js";
 import type { Retry } from "./settings.js";
 import type { Limits } from "./settings.js";
@@ -89,4 +101,5 @@ import type { Outcome } from "./outcomes.js";
 import type { Part } from "./core/encode.js";
 import type { Stringify } from "./core/json.js";
 import type { WireOptions } from "./wire.js";
+import type { EventFields } from "./events.js";
 export {};

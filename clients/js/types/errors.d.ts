@@ -1,20 +1,23 @@
-/** What this library throws. How an event ended is no error: see outcomes.js. */
+/** Errors of this library. A failed event is an outcome, not an error: see outcomes.js. */
 /** @import {Rejected, Unknown} from "./outcomes.js" */
-/** The base of all errors below. */
+/** Base class of all errors below. */
 export class HeadgateError extends Error {
     /** @override */
     override get name(): string;
 }
-/** An argument that no gateway takes. The text names it and says what to do. */
+/** The event cannot be sent. The text names the argument and the fix; nothing was sent. */
 export class InvalidEventError extends HeadgateError {
 }
-/** There is no room for another event. Nothing was taken of it. */
+/** An option does not exist, or its value is out of range. The text lists what is allowed. */
+export class InvalidOptionError extends HeadgateError {
+}
+/** The producer's buffer has no room. The event was not taken. */
 export class BufferFullError extends HeadgateError {
 }
-/** The client or producer was closed. */
+/** The client or producer is closed. */
 export class ClosedError extends HeadgateError {
 }
-/** An event did not end well; thrown by `throwIfFailed()` alone. */
+/** The event was not written, or may not be. Only `throwIfFailed()` throws it. */
 export class OutcomeError extends HeadgateError {
     /** @param {Rejected | Unknown} outcome */
     constructor(outcome: Rejected | Unknown);
@@ -24,7 +27,7 @@ export class OutcomeError extends HeadgateError {
 /** The event was certainly not written. */
 export class RejectedError extends OutcomeError {
 }
-/** It is not known whether the event was written. */
+/** The event may or may not be written. */
 export class UnknownOutcomeError extends OutcomeError {
 }
 import type { Rejected } from "./outcomes.js";

@@ -1,6 +1,6 @@
-/** A null value: the key is gone. */
+/** A null value, which deletes the key. */
 export const TOMBSTONE: unique symbol;
-/** JSON text that is ready. Kafka gets these bytes as they are. */
+/** JSON text that is already encoded. Kafka gets these bytes unchanged. */
 export class RawJson {
     /** @param {string | Uint8Array} text */
     constructor(text: string | Uint8Array);
@@ -8,20 +8,30 @@ export class RawJson {
     readonly text: Uint8Array<ArrayBufferLike>;
 }
 /**
- * @typedef {object} HeadgateEventInit
- * @property {unknown} value What `JSON.stringify` makes JSON of, `RawJson`, bytes (an ArrayBuffer or
- *   a view, opaque to the gateway), or `TOMBSTONE`.
- * @property {string | Uint8Array | null} [key] Overrides the topic's key rule.
- * @property {string | null} [id] Yours; on topics with `dedupe_ttl_s` an event with a known id is
- *   not written again.
+ * @typedef {object} EventFields Fields of the Kafka record, beside its value.
+ * @property {string | Uint8Array | null} [key] Record key. It overrides the topic's key rule.
+ * @property {string | null} [id] Event id. A topic with `dedupe_ttl_s` writes each id once.
  * @property {Readonly<Record<string, string>>} [headers] Record headers.
- * @property {number | null} [timestampMs] Since 1970, for topics with `timestamp = "event"`.
- * @property {string | null} [contentType] Of the record.
+ * @property {number | Date | null} [timestamp] Milliseconds since 1970, or a date. Topics with
+ *   `timestamp = "event"` use it.
  */
-/** An event that has more than a value. (A class named `Event` is the browser's.) */
+/**
+ * @typedef {EventFields & {contentType?: string | null}} HeadgateEventFields contentType: content
+ *   type of the record.
+ */
+/** Names of `EventFields`. */
+export const FIELDS: string[];
+/**
+ * A value with the fields of its Kafka record, for `sendBatch` and `send`. (A class named `Event` is
+ * the browser's.)
+ */
 export class HeadgateEvent {
-    /** @param {HeadgateEventInit} init */
-    constructor(init: HeadgateEventInit);
+    /**
+     * @param {unknown} value Anything that `JSON.stringify` encodes, `RawJson`, bytes (an ArrayBuffer
+     *   or a view), or `TOMBSTONE`.
+     * @param {HeadgateEventFields} [fields]
+     */
+    constructor(value: unknown, fields?: HeadgateEventFields);
     /** @readonly */
     readonly value: unknown;
     /** @readonly */
@@ -31,32 +41,32 @@ export class HeadgateEvent {
     /** @readonly */
     readonly headers: Readonly<Record<string, string>>;
     /** @readonly */
-    readonly timestampMs: number | null;
+    readonly timestamp: number | Date | null;
     /** @readonly */
     readonly contentType: string | null;
 }
 /**
- * @typedef {object} CloudEventInit The attributes of CloudEvents 1.0, extensions among them.
+ * @typedef {object} CloudEventInit The attributes of CloudEvents 1.0, with extensions.
  * @property {string} id
  * @property {string} source
  * @property {string} type
  * @property {unknown} [data] A JSON value, or bytes.
  * @property {string} [data_base64]
  * @property {string | null} [subject]
- * @property {string | null} [time] RFC 3339.
+ * @property {string | null} [time] Timestamp as RFC 3339 text.
  * @property {string | null} [datacontenttype]
  * @property {string | null} [dataschema]
  */
 /**
- * A CloudEvent 1.0. Its key is the extension `partitionkey`, then `subject`.
+ * A CloudEvent 1.0. Its record key is the extension `partitionkey`, else `subject`.
  *
- * It takes attributes by their names, so an object of the `cloudevents` package will do, too.
+ * The attributes may be an object of the `cloudevents` package.
  */
 export class CloudEvent {
     /** @param {CloudEventInit & Record<string, unknown>} attributes */
     constructor(attributes: CloudEventInit & Record<string, unknown>);
     /**
-     * All but the data.
+     * All attributes except the data.
      *
      * @readonly
      * @type {Readonly<Record<string, unknown>>}
@@ -67,19 +77,16 @@ export class CloudEvent {
     /** @readonly */
     readonly dataBase64: string | undefined;
 }
-export type HeadgateEventInit = {
+/**
+ * Fields of the Kafka record, beside its value.
+ */
+export type EventFields = {
     /**
-     * What `JSON.stringify` makes JSON of, `RawJson`, bytes (an ArrayBuffer or
-     * a view, opaque to the gateway), or `TOMBSTONE`.
-     */
-    value: unknown;
-    /**
-     * Overrides the topic's key rule.
+     * Record key. It overrides the topic's key rule.
      */
     key?: string | Uint8Array<ArrayBufferLike> | null | undefined;
     /**
-     * Yours; on topics with `dedupe_ttl_s` an event with a known id is
-     * not written again.
+     * Event id. A topic with `dedupe_ttl_s` writes each id once.
      */
     id?: string | null | undefined;
     /**
@@ -87,16 +94,20 @@ export type HeadgateEventInit = {
      */
     headers?: Readonly<Record<string, string>> | undefined;
     /**
-     * Since 1970, for topics with `timestamp = "event"`.
+     * Milliseconds since 1970, or a date. Topics with
+     * `timestamp = "event"` use it.
      */
-    timestampMs?: number | null | undefined;
-    /**
-     * Of the record.
-     */
-    contentType?: string | null | undefined;
+    timestamp?: number | Date | null | undefined;
 };
 /**
- * The attributes of CloudEvents 1.0, extensions among them.
+ * contentType: content
+ *   type of the record.
+ */
+export type HeadgateEventFields = EventFields & {
+    contentType?: string | null;
+};
+/**
+ * The attributes of CloudEvents 1.0, with extensions.
  */
 export type CloudEventInit = {
     id: string;
@@ -109,7 +120,7 @@ export type CloudEventInit = {
     data_base64?: string | undefined;
     subject?: string | null | undefined;
     /**
-     * RFC 3339.
+     * Timestamp as RFC 3339 text.
      */
     time?: string | null | undefined;
     datacontenttype?: string | null | undefined;

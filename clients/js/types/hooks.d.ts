@@ -1,105 +1,108 @@
-/**
- * Report something; what an observer throws is its own affair, and no event is lost by it.
- *
- * @param {() => void} report
- */
-export function tell(report: () => void): void;
-/**
- * Report how events of several topics ended.
- *
- * @param {Observer} observer
- * @param {readonly Outcome[]} outcomes
- */
-export function tellEnded(observer: Observer, outcomes: readonly Outcome[]): void;
-/** What a client reports, for metrics and logs. */
+/** Reports of requests and outcomes: to the log, and to an observer. */
 /** @import {Outcome} from "./outcomes.js" */
 /**
- * @typedef {object} Attempt One request and its answer.
+ * @typedef {object} Attempt One request and its response.
  * @property {string} topic
- * @property {number} events
- * @property {number} contentBytes Before compression.
- * @property {number} number 1 for the first time that these bytes went.
- * @property {number} durationMs
- * @property {string} result `ended` if there is an outcome for each event, else the reason of the
- *   refusal or why there is no answer.
- * @property {string} detail
- * @property {number | null} status
- * @property {string | null} requestId Of the gateway's log.
- * @property {boolean} isBypassed The gateway could not look the Idempotency-Key up, because its
- *   Redis is away.
+ * @property {number} events Number of events in it.
+ * @property {number} contentBytes Size of the body before compression.
+ * @property {number} number 1 for the first request with these bytes, then 2, 3, ...
+ * @property {number} durationMs Time until the response.
+ * @property {string} result `ended` if each event has an outcome, else the reason of the failure.
+ * @property {string} detail Text that explains the failure.
+ * @property {number | null} status HTTP status, null without a response.
+ * @property {string | null} requestId Id of the request in the gateway's log.
+ * @property {boolean} isBypassed The gateway could not check the Idempotency-Key: its Redis is
+ *   unavailable.
  */
 /**
- * @typedef {object} Observer It is called by whoever posts: be quick.
- * @property {(attempt: Attempt) => void} [attempted] Hear of a request that has ended.
- * @property {(topic: string, outcomes: readonly Outcome[]) => void} [ended] Hear how events ended.
+ * @typedef {object} Observer Receives reports, for metrics. Its methods must be quick.
+ * @property {(attempt: Attempt) => void} [onAttempt] A request has its response, or failed.
+ * @property {(topic: string, outcomes: readonly Outcome[]) => void} [onOutcomes] Some events of a
+ *   topic have their outcomes.
  */
-/** The methods of `console` that are used. @typedef {Pick<Console, "warn" | "error">} Log */
-/** Writes what goes wrong to the console, or to a log like it; the default. */
-export class LogObserver {
-    /** @param {Log} [log] */
-    constructor(log?: Log);
+/** The part of `console` that is used. @typedef {Pick<Console, "warn" | "error">} Log */
+/** Writes failures to the log, and passes all reports to the observer. */
+export class Reports {
     /**
-     * Log what is tried again or was refused.
+     * @param {Observer} observer
+     * @param {Log | null} log
+     */
+    constructor(observer: Observer, log: Log | null);
+    /**
+     * Report a request. One that may be sent again is logged; another failure is an outcome, and is
+     * logged as that.
      *
      * @param {Attempt} attempt
+     * @param {boolean} isRetryable
      */
-    attempted({ topic, events, number, result, detail }: Attempt): void;
+    attempt(attempt: Attempt, isRetryable: boolean): void;
     /**
-     * Log how many failed, by reason, with the first detail of each.
+     * Report outcomes. Failures are logged once, by topic and reason.
      *
-     * @param {string} topic
      * @param {readonly Outcome[]} outcomes
      */
-    ended(topic: string, outcomes: readonly Outcome[]): void;
+    outcomes(outcomes: readonly Outcome[]): void;
     #private;
 }
 /**
- * One request and its answer.
+ * One request and its response.
  */
 export type Attempt = {
     topic: string;
+    /**
+     * Number of events in it.
+     */
     events: number;
     /**
-     * Before compression.
+     * Size of the body before compression.
      */
     contentBytes: number;
     /**
-     * 1 for the first time that these bytes went.
+     * 1 for the first request with these bytes, then 2, 3, ...
      */
     number: number;
+    /**
+     * Time until the response.
+     */
     durationMs: number;
     /**
-     * `ended` if there is an outcome for each event, else the reason of the
-     * refusal or why there is no answer.
+     * `ended` if each event has an outcome, else the reason of the failure.
      */
     result: string;
+    /**
+     * Text that explains the failure.
+     */
     detail: string;
+    /**
+     * HTTP status, null without a response.
+     */
     status: number | null;
     /**
-     * Of the gateway's log.
+     * Id of the request in the gateway's log.
      */
     requestId: string | null;
     /**
-     * The gateway could not look the Idempotency-Key up, because its
-     * Redis is away.
+     * The gateway could not check the Idempotency-Key: its Redis is
+     * unavailable.
      */
     isBypassed: boolean;
 };
 /**
- * It is called by whoever posts: be quick.
+ * Receives reports, for metrics. Its methods must be quick.
  */
 export type Observer = {
     /**
-     * Hear of a request that has ended.
+     * A request has its response, or failed.
      */
-    attempted?: ((attempt: Attempt) => void) | undefined;
+    onAttempt?: ((attempt: Attempt) => void) | undefined;
     /**
-     * Hear how events ended.
+     * Some events of a
+     * topic have their outcomes.
      */
-    ended?: ((topic: string, outcomes: readonly Outcome[]) => void) | undefined;
+    onOutcomes?: ((topic: string, outcomes: readonly Outcome[]) => void) | undefined;
 };
 /**
- * The methods of `console` that are used.
+ * The part of `console` that is used.
  */
 export type Log = Pick<Console, "warn" | "error">;
 import type { Outcome } from "./outcomes.js";

@@ -1,16 +1,16 @@
-/** Whether this runs in a page that nobody sees, and that may be gone soon. */
+/** Whether this runs in a hidden page, which may be closed soon. */
 export function isHidden(): boolean;
 /**
- * Return how large a request may be now: in a page that is left, it should outlive the page.
+ * Return the limits of a request now. In a hidden page the request must outlive the page.
  *
  * @param {Readonly<Limits>} limits
  * @returns {Readonly<Limits>}
  */
 export function limitsNow({ maxEvents, maxBytes }: Readonly<Limits>): Readonly<Limits>;
-/** What a page may still have under way when its reader leaves it. */
+/** Limits of requests that outlive a page. */
 /** @import {Limits} from "./settings.js" */
 export const KEEPALIVE_BYTES: 60000;
-/** Counts what is under way. Outside of pages nothing is kept alive, and nothing needs to be. */
+/** Counts the bytes of such requests that are under way. Outside of pages there are none. */
 export class Keepalive {
     /**
      * Whether a request of this size may outlive the page; if so, `end` has to be called.

@@ -1,5 +1,5 @@
 /**
- * Return what a failure of `fetch` means for the events of the request.
+ * Return the meaning of an error of `fetch` for the events of the request.
  *
  * @param {unknown} error
  * @returns {Answer}

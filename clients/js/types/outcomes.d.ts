@@ -1,19 +1,19 @@
-/** In Kafka, acknowledged by all in-sync replicas. */
+/** The record is in Kafka, acknowledged by all in-sync replicas. */
 export class Published extends Succeeded {
     /** @readonly */
     readonly name: "published";
 }
-/** Not written again: the newest record of the key has the same content. */
+/** The event was not written: the newest record of its key has the same content. */
 export class Unchanged extends Succeeded {
     /** @readonly */
     readonly name: "unchanged";
 }
-/** Done before, under the same event id or Idempotency-Key. */
+/** The event was written before, with the same event id or Idempotency-Key. */
 export class Duplicate extends Succeeded {
     /** @readonly */
     readonly name: "duplicate";
 }
-/** Durable, on a topic that coalesces: the newest event of the key is published later. */
+/** The event is durable on a topic that coalesces; the newest of its key is published later. */
 export class Held extends Succeeded {
     /** @readonly */
     readonly name: "held";
@@ -23,16 +23,16 @@ export class Superseded extends Succeeded {
     /** @readonly */
     readonly name: "superseded";
 }
-/** On the gateway's disk: it is published when Kafka is back. */
+/** The event is on the gateway's disk, and is published when Kafka recovers. */
 export class Spooled extends Succeeded {
     /** @readonly */
     readonly name: "spooled";
 }
 /**
- * Certainly not written.
+ * The event was certainly not written.
  *
- * reason: a word of the gateway's table of reasons; `not_sent`, `unreachable`, `overtaken` and
- * `bad_answer` are this library's.  retryable: whether the same event may succeed later.
+ * `reason` is a reason of the gateway, or `not_sent`, `unreachable`, `overtaken` or `bad_answer` of
+ * this library. `retryable` says whether the same event may succeed later.
  */
 export class Rejected extends Failed {
     /** @param {Why & {retryable: boolean}} why */
@@ -53,10 +53,10 @@ export class Rejected extends Failed {
     throwIfFailed(): never;
 }
 /**
- * Nobody can tell: it may be written, or may still be written later.
+ * The event may or may not be written, now or later.
  *
- * reason: `unknown` if the gateway said so, `no_answer` if the last answer was lost, `out_of_order`
- * if it is written and an older event of its key may be behind it.
+ * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost, and
+ * `out_of_order` if the event is written and an older one of its key may be behind it.
  */
 export class Unknown extends Failed {
     /** @readonly */
@@ -73,61 +73,64 @@ export class Unknown extends Failed {
     throwIfFailed(): never;
 }
 /**
- * Text, or bytes that are no UTF-8.
+ * Text, or bytes that are not UTF-8.
  */
 export type Key = string | Uint8Array | null;
 export type Success = Published | Unchanged | Duplicate | Held | Superseded | Spooled;
 export type Failure = Rejected | Unknown;
 export type Outcome = Success | Failure;
 /**
- * Where an event went.
+ * Fields of a successful outcome.
  */
 export type Place = {
     topic: string;
     key?: Key | undefined;
     eventId?: string | null | undefined;
     /**
-     * None where there is no record yet.
+     * Null if there is no record yet.
      */
     partition?: number | null | undefined;
     offset?: number | null | undefined;
     /**
-     * How many records were written for this event.
+     * Number of records that were written for this event.
      */
     records?: number | undefined;
     /**
-     * What an event that was too large became.
+     * Form of an event that was too large.
      */
     oversize?: string | null | undefined;
 };
+/**
+ * Fields of a failure.
+ */
 export type Why = {
     topic: string;
     reason: string;
     detail: string;
     /**
-     * That of the answer, null where there was none.
+     * HTTP status of the response, null without one.
      */
     status?: number | null | undefined;
     key?: Key | undefined;
     eventId?: string | null | undefined;
 };
 /**
- * @typedef {string | Uint8Array | null} Key Text, or bytes that are no UTF-8.
+ * @typedef {string | Uint8Array | null} Key Text, or bytes that are not UTF-8.
  * @typedef {Published | Unchanged | Duplicate | Held | Superseded | Spooled} Success
  * @typedef {Rejected | Unknown} Failure
  * @typedef {Success | Failure} Outcome
  */
 /**
- * @typedef {object} Place Where an event went.
+ * @typedef {object} Place Fields of a successful outcome.
  * @property {string} topic
  * @property {Key} [key]
  * @property {string | null} [eventId]
- * @property {number | null} [partition] None where there is no record yet.
+ * @property {number | null} [partition] Null if there is no record yet.
  * @property {number | null} [offset]
- * @property {number} [records] How many records were written for this event.
- * @property {string | null} [oversize] What an event that was too large became.
+ * @property {number} [records] Number of records that were written for this event.
+ * @property {string | null} [oversize] Form of an event that was too large.
  */
-/** What all outcomes that ended well have. */
+/** Base class of successful outcomes. */
 declare class Succeeded {
     /** @param {Place} place */
     constructor({ topic, key, eventId, partition, offset, records, oversize, }: Place);
@@ -149,21 +152,21 @@ declare class Succeeded {
     readonly records: number;
     /** @readonly */
     readonly oversize: string | null;
-    /** Whether the event, or one that is equal to it, is in the topic at a known place. */
+    /** Whether the event, or an equal one, is in the topic at a known offset. */
     get isWritten(): boolean;
-    /** Return this outcome: it ended well. */
+    /** Return this outcome: it is successful. */
     throwIfFailed(): this;
 }
 /**
- * @typedef {object} Why
+ * @typedef {object} Why Fields of a failure.
  * @property {string} topic
  * @property {string} reason
  * @property {string} detail
- * @property {number | null} [status] That of the answer, null where there was none.
+ * @property {number | null} [status] HTTP status of the response, null without one.
  * @property {Key} [key]
  * @property {string | null} [eventId]
  */
-/** What both failures have. */
+/** Base class of both failures. */
 declare class Failed {
     /** @param {Why} why */
     constructor({ topic, reason, detail, status, key, eventId }: Why);

@@ -1,16 +1,3 @@
-/** @import {Client} from "./client.js" */
-/** @import {EndedEntry} from "./core/outbox.js" */
-/** @import {Outcome} from "./outcomes.js" */
-/** @import {Buffering} from "./settings.js" */
-/** @import {WaitOptions} from "./waiting.js" */
-/**
- * @typedef {object} ProducerOptions
- * @property {Partial<Buffering>} [buffering]
- * @property {(topic: string, event: unknown) => string | Uint8Array | null} [laneOf] For events
- *   without a key of their own: what their order hangs on, as the value at the topic's pointer.
- *   Without it all such events of a topic go one request after another.
- * @property {boolean} [flushWhenHidden] In a page: send what is there when its reader leaves it.
- */
 /** @typedef {{outcome: Promise<Outcome>}} Taken */
 /** Takes events at once and sends them in batches, in the order of each key. */
 export class BufferedProducer {
@@ -19,61 +6,71 @@ export class BufferedProducer {
      * @param {ProducerOptions} [options]
      */
     constructor(client: Client, options?: ProducerOptions);
-    /** How many events have no outcome yet. */
+    /** Number of events that have no outcome yet. */
     get events(): number;
-    /** About what they take in memory. */
+    /** Memory of these events, about. */
     get bytes(): number;
     /**
-     * Take an event: a JSON value, a `HeadgateEvent` or a `CloudEvent`. The promise has its outcome,
-     * and is never rejected. Throws BufferFullError, InvalidEventError or ClosedError, and then nothing
-     * was taken.
+     * Take one event and return a promise of its outcome. The promise is never rejected: a failure is
+     * an outcome, too, and is logged. Throws BufferFullError, InvalidEventError, InvalidOptionError or
+     * ClosedError; then the event was not taken.
      *
      * @param {string} topic
-     * @param {unknown} event
+     * @param {unknown} value A JSON value, `RawJson`, bytes or `TOMBSTONE`; or a `HeadgateEvent` or
+     *   `CloudEvent`, which has its own key, id, headers and timestamp.
+     * @param {EventFields} [fields]
      * @returns {Promise<Outcome>}
      */
-    send(topic: string, event: unknown): Promise<Outcome>;
+    send(topic: string, value: unknown, fields?: EventFields): Promise<Outcome>;
     /**
-     * Wait for room, then take the event. Await it: what waits for room is in no buffer.
+     * Wait for room in the buffer, then take the event. Await it: an event that waits for room is not
+     * in the buffer. Throws BufferFullError after the time limit.
      *
      * @param {string} topic
-     * @param {unknown} event
-     * @param {WaitOptions} [options] How long to wait; then it throws BufferFullError.
+     * @param {unknown} value
+     * @param {EventFields & WaitOptions} [options]
      * @returns {Promise<Taken>}
      */
-    sendWhenRoom(topic: string, event: unknown, options?: WaitOptions): Promise<Taken>;
+    sendWhenRoom(topic: string, value: unknown, options?: EventFields & WaitOptions): Promise<Taken>;
     /**
-     * Send what is there without waiting for more; return whether all of it has ended in time.
+     * Send all events that were taken so far, and wait for their outcomes.
      *
-     * @param {WaitOptions} [options]
-     * @returns {Promise<boolean>}
+     * @param {WaitOptions} [options] Time limit; the default has none.
+     * @returns {Promise<boolean>} Whether all of them have their outcomes.
      */
     flush(options?: WaitOptions): Promise<boolean>;
     /**
-     * Take no more events, and flush. What has not ended then ends as `not_sent` or unknown.
+     * Take no more events, and send those that were taken. Events without an outcome at the time limit
+     * end as `Rejected` (`not_sent`), or as `Unknown` if their request is under way.
      *
      * @param {WaitOptions} [options]
-     * @returns {Promise<boolean>} Whether all events ended by themselves.
+     * @returns {Promise<boolean>} Whether all events had their outcomes in time.
      */
     close(options?: WaitOptions): Promise<boolean>;
     #private;
 }
 export type ProducerOptions = {
+    /**
+     * Size of the buffer and of its requests.
+     */
     buffering?: Partial<Buffering> | undefined;
     /**
-     * For events
-     * without a key of their own: what their order hangs on, as the value at the topic's pointer.
-     * Without it all such events of a topic go one request after another.
+     * Function of
+     * topic and value (the data of a CloudEvent) that returns the key of an event without `key`,
+     * usually the value at the topic's key pointer. Events with equal ordering keys are sent in their
+     * order. Without it, all events of a topic that have no `key` are sent one request after another.
      */
-    laneOf?: ((topic: string, event: unknown) => string | Uint8Array | null) | undefined;
+    orderingKey?: ((topic: string, value: any) => string | Uint8Array | null) | undefined;
     /**
-     * In a page: send what is there when its reader leaves it.
+     * In a page: send the waiting events when the page is hidden.
+     * The default is true.
      */
     flushWhenHidden?: boolean | undefined;
 };
 export type Taken = {
     outcome: Promise<Outcome>;
 };
+import type { EventFields } from "./events.js";
 import type { Outcome } from "./outcomes.js";
 import type { WaitOptions } from "./waiting.js";
 import type { Client } from "./client.js";

@@ -1,26 +1,26 @@
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Retry>} [given]
  * @returns {Readonly<Retry>}
  */
 export function retryOf(given?: Partial<Retry>): Readonly<Retry>;
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Limits>} [given]
  * @returns {Readonly<Limits>}
  */
 export function limitsOf(given?: Partial<Limits>): Readonly<Limits>;
 /**
- * Return all options, the usual ones for those that are not given. Throws InvalidEventError.
+ * Return all options, with defaults for those that are missing. Throws InvalidOptionError.
  *
  * @param {Partial<Buffering>} [given]
  * @returns {Readonly<Buffering>}
  */
 export function bufferingOf(given?: Partial<Buffering>): Readonly<Buffering>;
 /**
- * Return how long to wait behind attempt 1, 2, ...
+ * Return the wait after attempt 1, 2, ...
  *
  * @param {Readonly<Retry>} retry
  * @param {number} attempt
@@ -29,69 +29,72 @@ export function bufferingOf(given?: Partial<Buffering>): Readonly<Buffering>;
  */
 export function waitMs(retry: Readonly<Retry>, attempt: number, retryAfterMs: number, share: number): number;
 /**
- * When an event is sent again, and when that ends.
+ * When an event is sent again, and when the client gives up.
  */
 export type Retry = {
     /**
-     * After this time nothing is tried again. It counts from the call, in
-     * a producer from when the event was taken.
+     * Total time for an event. It begins with the call of `send`. After
+     * it, the event is not sent again.
      */
     patienceMs: number;
     /**
-     * Before attempt n + 1 there is a random wait of up to
-     * `firstWaitMs * 2**n`, behind what Retry-After asks for.
+     * Base of the random wait. The wait before attempt n + 1 is at most
+     * `firstWaitMs * 2**n`, after the time that Retry-After asks for.
      */
     firstWaitMs: number;
     /**
-     * The longest of these random waits.
+     * Upper limit of the random wait.
      */
     longestWaitMs: number;
     /**
-     * False leaves alone what may be written already; right only where
-     * the gateway has no Redis and a repeat does harm.
+     * False does not send an event again if it may be written. Use it
+     * only if the gateway has no Redis and a duplicate does harm.
      */
     repeatUnknown: boolean;
     /**
-     * What becomes of a failed event when a later one of its
-     * key has got through: "send" writes it behind that one, "leave_out" ends it as `overtaken` (right
-     * for states, of which the newest counts).
+     * What happens to a failed event after a later event of
+     * its key was written. "send" writes it behind the later one. "leave_out" drops it with the reason
+     * `overtaken`. That is right for states, where only the newest counts.
      */
     overtaken: "send" | "leave_out";
 };
 /**
- * The largest request. The gateway's own limits are
- *   `http.batch_max_events` and `http.body_max_bytes`.
+ * Size of one request. The gateway has limits of its own
+ *   (`http.batch_max_events`, `http.body_max_bytes`).
  */
 export type Limits = {
+    /**
+     * Events in one request.
+     */
     maxEvents: number;
     /**
-     * Before compression; a larger event goes alone.
+     * Bytes of one request before compression. A larger event is sent alone.
      */
     maxBytes: number;
 };
 /**
- * What a producer keeps, and for how long.
+ * Buffer of a producer.
  */
 export type Buffering = {
     /**
-     * How long an event waits for others to go with.
+     * Time that an event waits for others, to be sent in one request.
      */
     lingerMs: number;
     /**
-     * Of all events that have not ended; there is no room beyond.
+     * Events in the buffer that have no outcome yet.
      */
     maxEvents: number;
     /**
-     * Of the same.
+     * Memory of these events, about.
      */
     maxBytes: number;
     /**
-     * Requests at the same time.
+     * Concurrent requests.
      */
     inFlight: number;
     /**
-     * Never two events of a key in one request, so that none can be
-     * overtaken; each event of a key then costs a round trip.
+     * Never put two events of a key into one request. No event can then be
+     * overtaken, and each event of a key costs a round trip.
      */
     onePerKey: boolean;
 };

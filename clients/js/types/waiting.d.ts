@@ -7,14 +7,14 @@
  */
 export function after(then: () => void, ms: number): number;
 /**
- * Have something called when the signal is aborted; return what forgets it.
+ * Call a function when the signal is aborted; return a function that cancels this.
  *
  * @param {AbortSignal} signal
  * @param {() => void} then
  */
 export function follow(signal: AbortSignal, then: () => void): () => undefined;
 /**
- * Wait, or until the signal.
+ * Wait for a time, or until the signal is aborted.
  *
  * @param {number} ms
  * @param {AbortSignal} signal
@@ -22,8 +22,8 @@ export function follow(signal: AbortSignal, then: () => void): () => undefined;
  */
 export function pause(ms: number, signal: AbortSignal): Promise<void>;
 /**
- * Return a signal that follows all of these, until `end` is called. (`AbortSignal.any` is missing in
- * the first versions of Node 20.)
+ * Return a signal that follows all of these, until `end` is called. (The first versions of Node 20
+ * have no `AbortSignal.any`.)
  *
  * @param {readonly (AbortSignal | undefined)[]} signals
  */
@@ -33,18 +33,18 @@ export function linked(signals: readonly (AbortSignal | undefined)[]): {
     end: () => void;
 };
 /**
- * Who waits for something, in the order of their coming: nobody is served before the first.
+ * A queue of callers that wait. They are served strictly in their order.
  *
  * @template T
  */
 export class Line<T> {
     get isEmpty(): boolean;
-    /** Serve who can be served. */
+    /** Serve the callers that can be served. */
     move(): void;
-    /** Send all away. */
+    /** Make all callers give up. */
     dismiss(): void;
     /**
-     * Wait until an attempt has a result; return that, or null if there was none in time.
+     * Wait until an attempt has a result; return it, or null after the time limit.
      *
      * @param {() => T | null} attempt
      * @param {WaitOptions} options

@@ -1,67 +1,71 @@
-/** Makes the requests of one client and of its producers. */
+/** Sends the requests of one client and of its producers. */
 export class Wire {
     /**
      * @param {string | readonly string[]} url
      * @param {WireOptions} options
      */
     constructor(url: string | readonly string[], options: WireOptions);
-    /** @readonly @type {Observer} */
-    readonly observer: Observer;
-    /** Aborted with the client. */
+    /** @readonly */
+    readonly reports: Reports;
+    /** Aborted when the client is closed. */
     get ending(): AbortSignal;
-    /** End what is under way. */
+    /** Abort the requests under way. */
     close(): void;
     /**
-     * Make one request of a delivery. It never throws: what goes wrong is an answer, too.
+     * Send one request. Every failure is an answer; it never throws.
      *
      * @param {Post} post
-     * @param {{headers?: Readonly<Record<string, string>>, signal?: AbortSignal}} [options]
+     * @param {{requestHeaders?: Readonly<Record<string, string>>, signal?: AbortSignal}} [options]
      * @returns {Promise<Answer>}
      */
-    post(post: Post, { headers, signal }?: {
-        headers?: Readonly<Record<string, string>>;
+    post(post: Post, { requestHeaders, signal }?: {
+        requestHeaders?: Readonly<Record<string, string>>;
         signal?: AbortSignal;
     }): Promise<Answer>;
     #private;
 }
 export type WireOptions = {
     /**
-     * Who you are where authentication is off.
+     * Producer name, for gateways without authentication.
      */
     producer?: string | undefined;
     /**
-     * A bearer token, or what returns the
-     * one of the moment.
+     * Bearer token, or a function that
+     * returns the current one.
      */
     token?: string | (() => string | Promise<string>) | undefined;
     /**
-     * Of every request.
+     * HTTP headers of every request.
      */
-    headers?: Readonly<Record<string, string>> | undefined;
+    requestHeaders?: Readonly<Record<string, string>> | undefined;
     /**
-     * Platforms with `fetch` have no zstd.
+     * Compression of request bodies.
      */
     compression?: "gzip" | undefined;
     /**
-     * For an answer; longer than `http.request_timeout_ms` of the gateway.
+     * Time limit for a response. Keep it above the gateway's
+     * `http.request_timeout_ms`.
      */
     timeoutMs?: number | undefined;
     /**
-     * Hears of requests and outcomes; the console has what fails unless
-     * given.
+     * Receives requests and outcomes, for metrics.
      */
     observer?: Observer | undefined;
     /**
-     * Another one; `headgate-client/testing` has one.
+     * Receives failures; the default is the console. Null logs nothing.
+     */
+    log?: Log | null | undefined;
+    /**
+     * Another `fetch`, such as that of `headgate-client/testing`.
      */
     fetch?: typeof fetch | undefined;
 };
 /**
- * A request that was made.
+ * A request that was sent.
  */
 export type Sent = {
     /**
-     * Which of the URLs it went to.
+     * Index of its URL.
      */
     address: number;
     bearer: string | null;
@@ -71,6 +75,8 @@ export type Received = {
     status: number | null;
     requestId: string | null;
 };
-import type { Observer } from "./hooks.js";
+import { Reports } from "./hooks.js";
 import type { Post } from "./core/delivery.js";
 import type { Answer } from "./core/answer.js";
+import type { Observer } from "./hooks.js";
+import type { Log } from "./hooks.js";

@@ -99,7 +99,7 @@ def test_the_checkers_see_what_is_wrong() -> None:
             for offset, at in enumerate(places)
         ]
 
-    stand.ended(
+    stand.on_outcomes(
         "t",
         [
             Published(topic="t", event_id=event.id, partition=0, offset=offset)
@@ -115,5 +115,5 @@ def test_the_checkers_see_what_is_wrong() -> None:
     name = stand.sent[0].event_id
     stand.record.add(iter([Seen(name, "no answer", False), Seen(name, "published", False)]))
     assert repeated(stand.history, log(0, 1, 0)) == []
-    stand.ended("t", [Published(topic="t", event_id=events[0].id, partition=0, offset=0)])
+    stand.on_outcomes("t", [Published(topic="t", event_id=events[0].id, partition=0, offset=0)])
     assert lost(stand.history, log(0, 1, 2)) == stand.sent[:1]

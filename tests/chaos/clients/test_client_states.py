@@ -140,7 +140,7 @@ def test_the_checkers_see_what_is_wrong() -> None:
             for offset, at in enumerate(places)
         ]
 
-    stand.ended(
+    stand.on_outcomes(
         "t",
         [
             Published(topic="t", event_id=events[0].id, partition=0, offset=0),
@@ -153,5 +153,5 @@ def test_the_checkers_see_what_is_wrong() -> None:
     judge_states(stand.history, log(0, 2))
     assert not_newest(stand.history, log(0, 2, 1)) == [stand.sent[0].key]
     assert left_out_wrongly(stand.history, log(0)) == stand.sent[1:]
-    stand.ended("t", [Published(topic="t", event_id=events[2].id, partition=0, offset=1)])
+    stand.on_outcomes("t", [Published(topic="t", event_id=events[2].id, partition=0, offset=1)])
     assert left_out_wrongly(stand.history, log(0, 2)) == stand.sent[1:]

@@ -73,7 +73,7 @@ EVENTS: list[object] = [
     Event(value=TOMBSTONE, key="gone"),
     Event(value=None, key="null"),
     Event(value=RawJson(b'{"n": 1.10 }'), key="raw"),
-    Event(value=1, key="timed", timestamp_ms=SENT_MS, headers={"author": "Ада"}),
+    Event(value=1, key="timed", timestamp=SENT_MS, headers={"author": "Ада"}),
     LARGE,
     CloudEvent(id="c-1", source="/s", type="t", subject="ç", data={"paid": True}),
     CloudEvent(id="c-2", source="/s", type="t", extensions={"partitionkey": "p"}, data=b"\xff"),

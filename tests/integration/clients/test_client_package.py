@@ -21,7 +21,7 @@ from headgate_client.testing import FakeGateway
 
 gateway = FakeGateway()
 with Client(gateway.url, transport=gateway.transport, compression="gzip") as client:
-    outcome = client.send("orders", Event(value={"total": 20}, key="12"))
+    outcome = client.send("orders", Event({"total": 20}, key="12"))
 print(outcome.name)
 """
 HTTPX_NEEDS = {"anyio", "certifi", "h11", "httpcore", "idna", "sniffio", "typing-extensions"}
@@ -92,6 +92,6 @@ def test_it_installs_with_httpx_alone(
         tmp_path / "m",
     ]
     said = run(*mypy, "--python-executable", python, typed)
-    assert 'note: Revealed type is "def (topic: str, event: object' in said.stdout, said.stderr
+    assert 'note: Revealed type is "def (topic: str, value: object' in said.stdout, said.stderr
     assert "Unsupported operand types" in said.stdout
     assert "import-untyped" not in said.stdout

@@ -56,7 +56,7 @@ class Stand(Observer):
         self._retry, self._largest = retry, largest
         self._lock = threading.Lock()
 
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
+    def on_outcomes(self, topic: str, outcomes: Sequence[Outcome]) -> None:
         with self._lock:
             for outcome in outcomes:
                 self.ends.setdefault(outcome.event_id or "", []).append(end_of(outcome))
@@ -96,17 +96,16 @@ def end_of(outcome: Outcome) -> End:
     )
 
 
-def lane_of(topic: str, event: object) -> str:
-    assert isinstance(event, Event)
-    assert isinstance(event.value, dict)
-    return str(event.value["id"])
+def ordering_key(topic: str, value: object) -> str:
+    assert isinstance(value, dict)
+    return str(value["id"])
 
 
 def send_from_threads(stand: Stand) -> bool:
     """Send until told to stop; return whether everything ended by itself."""
     transport = RecordingTransport(stand.record)
     with Client(stand.urls, transport=transport, **stand.options) as client:
-        producer = BufferedProducer(client, buffering=BUFFERING, lane_of=lane_of)
+        producer = BufferedProducer(client, buffering=BUFFERING, ordering_key=ordering_key)
 
         def send(sender: int) -> None:
             for number in count():
@@ -126,7 +125,7 @@ def send_from_a_loop(stand: Stand) -> bool:
     async def work() -> bool:
         transport = AsyncRecordingTransport(stand.record)
         async with AsyncClient(stand.urls, transport=transport, **stand.options) as client:
-            producer = AsyncBufferedProducer(client, buffering=BUFFERING, lane_of=lane_of)
+            producer = AsyncBufferedProducer(client, buffering=BUFFERING, ordering_key=ordering_key)
 
             async def send(sender: int) -> None:
                 for number in count():

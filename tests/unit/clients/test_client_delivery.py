@@ -10,7 +10,7 @@ from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, retry_after
 from headgate_client.core.delivery import Chances, Delivery, Post
 from headgate_client.core.encode import dumps, encode_part
-from headgate_client.errors import InvalidEventError
+from headgate_client.errors import InvalidOptionError
 from headgate_client.outcomes import Duplicate, Published, Rejected, Unknown
 
 TOPIC = "deals"
@@ -302,5 +302,5 @@ def test_retry_after_has_seconds_or_a_date(value: str | None, seconds: float) ->
 
 @pytest.mark.parametrize("patience_s", [-1.0, 23 * 3600 + 1])
 def test_patience_ends_before_the_gateway_forgets_a_key(patience_s: float) -> None:
-    with pytest.raises(InvalidEventError, match="patience_s"):
+    with pytest.raises(InvalidOptionError, match="patience_s"):
         Retry(patience_s=patience_s)

@@ -72,7 +72,7 @@ def test_bytes_tombstones_and_ready_json_have_their_members() -> None:
     assert part(raw).text == b'{"value":{"n": 1.10}}'
     assert alone(raw).text == raw.text
     assert member(
-        Event(value=1, id="é", headers={"trace": "x"}, timestamp_ms=5, content_type="a/b")
+        Event(value=1, id="é", headers={"trace": "x"}, timestamp=5, content_type="a/b")
     ) == {
         "value": 1,
         "id": "é",
@@ -82,7 +82,7 @@ def test_bytes_tombstones_and_ready_json_have_their_members() -> None:
 
 
 def test_an_event_alone_has_its_metadata_in_headers() -> None:
-    event = Event(value=[1], key="a b", id="e-1", headers={"author": "Ada"}, timestamp_ms=7)
+    event = Event(value=[1], key="a b", id="e-1", headers={"author": "Ada"}, timestamp=7)
     assert headers(event) == {
         "Content-Type": "application/json",
         "Headgate-Batch": "false",
@@ -156,7 +156,7 @@ def test_events_of_the_cloudevents_package_are_taken() -> None:
         (Event(value=1, headers={"a b": "x"}), "headers"),
         (Event(value=1, headers={"hg-mine": "x"}), "headers"),
         (Event(value=1, headers={"a": 5}), "headers"),  # type: ignore[dict-item]
-        (Event(value=1, timestamp_ms=-1), "timestamp_ms"),
+        (Event(value=1, timestamp=-1), "timestamp"),
         (CloudEvent(id="", source="/s", type="t"), "CloudEvent"),
         (CloudEvent(id="1", source="/s", type="t", extensions={"A": 1}), "CloudEvent"),
         (CloudEvent(id="1", source="/s", type="t", extensions={"data": 1}), "CloudEvent"),

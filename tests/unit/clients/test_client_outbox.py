@@ -36,7 +36,7 @@ class Play:
     def __init__(self, retry: Retry, *, one_per_key: bool = False, dedupe: bool = False) -> None:
         self.gateway, self.dedupe = FakeGateway(dedupe=dedupe), dedupe
         self.wire = Wire(
-            self.gateway.url, {"retry": retry, "limits": LIMITS, "observer": Observer()}
+            "Client", self.gateway.url, {"retry": retry, "limits": LIMITS, "observer": Observer()}
         )
         chances = Chances(lambda: 0.5, uuid7)
         buffering = Buffering(linger_s=1.0, in_flight=3, one_per_key=one_per_key)

@@ -64,7 +64,7 @@ class Ends(Observer):
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
+    def on_outcomes(self, topic: str, outcomes: Sequence[Outcome]) -> None:
         self.names += [getattr(one, "reason", one.name) for one in outcomes]
 
 
@@ -225,7 +225,9 @@ def test_events_without_a_key_are_apart_where_their_lane_is_told(gateway: FakeGa
     gateway.next(FailEvents("blobs_unavailable", lambda record, place: record.value == ["bad"]))
     slow = Retry(first_wait_s=3600, longest_wait_s=3600, patience_s=7200)
     with Client(gateway.url, transport=gateway.transport, retry=slow) as client:
-        producer = BufferedProducer(client, buffering=IDLE, lane_of=lambda topic, event: str(event))
+        producer = BufferedProducer(
+            client, buffering=IDLE, ordering_key=lambda topic, value: str(value)
+        )
         producer.send(TOPIC, ["bad"])
         producer.flush(0.0)
         ended = producer.send(TOPIC, ["good"])
@@ -236,7 +238,7 @@ def test_events_without_a_key_are_apart_where_their_lane_is_told(gateway: FakeGa
 
 def test_what_an_observer_raises_costs_no_event(gateway: FakeGateway) -> None:
     class Broken(Observer):
-        def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
+        def on_outcomes(self, topic: str, outcomes: Sequence[Outcome]) -> None:
             raise RuntimeError
 
     with (

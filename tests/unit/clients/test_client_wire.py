@@ -18,11 +18,12 @@ from headgate_client import (
     CloudEvent,
     Event,
     InvalidEventError,
+    InvalidOptionError,
     Observer,
     Retry,
 )
 from headgate_client.core.answer import Lost, Refused
-from headgate_client.hooks import LogObserver
+from headgate_client.hooks import report_attempt, report_outcomes
 from headgate_client.outcomes import Rejected
 from headgate_client.testing import FakeGateway, Lose, Refuse
 from headgate_client.wire import classify
@@ -38,9 +39,13 @@ def gateway() -> FakeGateway:
 
 def test_each_request_says_who_sends_it_and_has_a_key(gateway: FakeGateway) -> None:
     with Client(
-        gateway.url, transport=gateway.transport, producer="shop", token="t", headers={"X-A": "1"}
+        gateway.url,
+        transport=gateway.transport,
+        producer="shop",
+        token="t",
+        request_headers={"X-A": "1"},
     ) as client:
-        client.send(TOPIC, 1, headers={"Headgate-Force": "true"})
+        client.send(TOPIC, 1, request_headers={"Headgate-Force": "true"})
         client.send(TOPIC, 1)
         client.send(TOPIC, 1, idempotency_key="mine")
     first, second, third = gateway.requests
@@ -127,13 +132,13 @@ def test_zstd_is_what_the_gateway_reads(gateway: FakeGateway) -> None:
 
 
 def test_an_unknown_compression_is_refused(gateway: FakeGateway) -> None:
-    with pytest.raises(InvalidEventError, match="compression"):
+    with pytest.raises(InvalidOptionError, match="compression"):
         Client(gateway.url, compression="br")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("url", ["", "gateway:8080", "ftp://x", []])
+@pytest.mark.parametrize("url", ["", "gateway:8080", "ftp://x", "http://", "http://:80", []])
 def test_an_address_is_checked_at_once(url: str | list[str]) -> None:
-    with pytest.raises(InvalidEventError, match="url"):
+    with pytest.raises(InvalidOptionError, match="url"):
         Client(url)
 
 
@@ -175,7 +180,7 @@ class Attempts(Observer):
     def __init__(self) -> None:
         self.attempts: list[Attempt] = []
 
-    def attempted(self, attempt: Attempt) -> None:
+    def on_attempt(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
 
 
@@ -198,8 +203,8 @@ def test_what_fails_is_in_the_log(gateway: FakeGateway, caplog: pytest.LogCaptur
     with Client(gateway.url, transport=gateway.transport) as client:
         gateway.next(Refuse("forbidden"))
         client.send_batch(TOPIC, [1, 2])
-    warning, error = caplog.records
-    assert (warning.levelno, error.levelno) == (logging.WARNING, logging.ERROR)
+    (error,) = caplog.records
+    assert error.levelno == logging.ERROR
     assert "2 events rejected: forbidden" in error.getMessage()
 
 
@@ -226,11 +231,11 @@ async def test_a_closed_client_sends_nothing(gateway: FakeGateway) -> None:
 
 def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:
     odd = "a\x1b[31m\nb\u202e\x9b"
-    observer = LogObserver()
     known = {"events": 1, "content_bytes": 1, "number": 1, "duration_s": 0.1}
-    observer.attempted(Attempt(topic="deals", result="bad_answer", detail=odd, **known))
-    observer.ended(
-        "deals", [Rejected(topic="deals", reason="bad_answer", detail=odd, retryable=False)]
+    attempt = Attempt(topic="deals", result="bad_answer", detail=odd, **known)
+    report_attempt(None, attempt, is_retryable=True)
+    report_outcomes(
+        None, [Rejected(topic="deals", reason="bad_answer", detail=odd, retryable=False)]
     )
     assert len(caplog.messages) == 2
     for line in caplog.messages:

@@ -17,7 +17,6 @@ from support.clients.node import NODE, PACKAGE, needs_node
 from support.scale import examples
 
 SOURCES = sorted((PACKAGE / "src").rglob("*.js"))
-MOST_LINES = 300
 SEEDS = 100  # of each kind of random history
 _IMPORTED = re.compile(r'^(?:import|export) [^;]*?from "([^"]+)";', re.MULTILINE)
 # What the core is told, rather than to ask for it.
@@ -138,12 +137,6 @@ def test_what_is_packed_is_sources_types_licence_and_readme(tmp_path: Path) -> N
     assert found == {"LICENSE", "README.md", "package.json", *code, *types}
     exports = json.loads((PACKAGE / "package.json").read_text())["exports"].values()
     assert {file.removeprefix("./") for one in exports for file in one.values()} <= found
-
-
-def test_no_file_is_longer_than_one_can_keep_in_mind() -> None:
-    files = [*SOURCES, *(PACKAGE / "test").glob("*.js")]
-    sizes = {path.name: len(path.read_text().splitlines()) for path in files}
-    assert {name: size for name, size in sizes.items() if size > MOST_LINES} == {}
 
 
 def test_every_file_says_what_it_is() -> None:

@@ -1,7 +1,7 @@
 /**
- * From the gateway's answer to outcomes.
+ * Reads the gateway's response.
  *
- * An answer is one of three: outcomes for each event, a refusal of the request as a whole, or none.
+ * The result is one of three: an outcome for each event, a refusal of the whole request, or nothing.
  */
 
 import {
@@ -20,15 +20,15 @@ import { checkedKey } from "./keys.js";
 /** @import {Key, Outcome} from "../outcomes.js" */
 
 /**
- * @typedef {object} Ended The gateway says how each event ended.
+ * @typedef {object} Ended The gateway returned an outcome for each event.
  * @property {"ended"} kind
  * @property {Outcome[]} outcomes
- * @property {boolean} isBypassed It could not look the request's Idempotency-Key up.
+ * @property {boolean} isBypassed The gateway could not check the Idempotency-Key.
  * @property {number} retryAfterMs
  */
 
 /**
- * @typedef {object} Refused The request failed as a whole, and this attempt wrote nothing.
+ * @typedef {object} Refused The request failed as a whole. This attempt wrote nothing.
  * @property {"refused"} kind
  * @property {string} reason
  * @property {string} detail
@@ -38,11 +38,12 @@ import { checkedKey } from "./keys.js";
  */
 
 /**
- * @typedef {object} Lost There is no answer that says what became of the events.
+ * @typedef {object} Lost No usable response: the events may or may not be written.
  * @property {"lost"} kind
- * @property {string} reason `unknown` if the gateway said so, else `no_answer`.
+ * @property {string} reason `unknown` if the gateway returned that, else `no_answer`.
  * @property {string} detail
- * @property {boolean} wasSent False if no byte of the request has left.
+ * @property {boolean} wasSent False if no byte was sent.
+ * @property {boolean} isUnknownHost The name of the host does not resolve.
  * @property {number | null} status
  * @property {number} retryAfterMs
  */
@@ -58,12 +59,12 @@ const ENDED_WELL = {
   superseded: Superseded,
   spooled: Spooled,
 };
-const TEMPORARY = [408, 425, 429]; // what something before the gateway says that may end
+const TEMPORARY = [408, 425, 429]; // statuses of proxies that may pass
 const SHOWN = 200;
 const SECONDS = /^\s*\d{1,9}\s*$/;
 
 /**
- * Return an answer of this kind.
+ * Return a refusal.
  *
  * @param {string} reason
  * @param {string} detail
@@ -75,26 +76,26 @@ export function refused(reason, detail, { retryable, status = null, retryAfterMs
 }
 
 /**
- * Return an answer of this kind.
+ * Return a lost answer.
  *
  * @param {string} detail
- * @param {{wasSent?: boolean, reason?: string, status?: number | null, retryAfterMs?: number}} more
+ * @param {Partial<Omit<Lost, "kind" | "detail">>} more
  * @returns {Lost}
  */
 export function lost(detail, more = {}) {
-  const { wasSent = true, reason = "no_answer", status = null, retryAfterMs = 0 } = more;
-  return { kind: "lost", reason, detail, wasSent, status, retryAfterMs };
+  const usual = { reason: "no_answer", wasSent: true, isUnknownHost: false, status: null };
+  return { kind: "lost", detail, ...usual, retryAfterMs: 0, ...more };
 }
 
 /**
- * @typedef {object} Raw An answer as HTTP has it.
+ * @typedef {object} Raw The HTTP response.
  * @property {number} status
  * @property {string} body
  * @property {(name: string) => string | null} header
  */
 
 /**
- * Read an answer to a request with so many events.
+ * Read the response to a request with so many events.
  *
  * @param {string} topic
  * @param {number} expected
@@ -161,7 +162,7 @@ export function outcomeOf(topic, found) {
 }
 
 /**
- * Return the milliseconds of a Retry-After, which has seconds or a date; 0 where it has neither.
+ * Return the milliseconds of a Retry-After, which has seconds or a date; else 0.
  *
  * @param {string | null} value
  * @param {number} nowMs Since 1970.
@@ -195,14 +196,14 @@ function isObject(value) {
 }
 
 /**
- * Something else than a gateway has answered: a proxy, or another server.
+ * Return the answer for a response of a proxy or another server.
  *
  * @param {number} status
  * @param {string} body
  * @param {number} retryAfterMs
  */
 function foreign(status, body, retryAfterMs) {
-  const detail = `status ${status} and no answer of Headgate: ${JSON.stringify(body.slice(0, SHOWN))}`;
+  const detail = `status ${status}, not a response of Headgate: ${JSON.stringify(body.slice(0, SHOWN))}`;
   if (status >= 500 || (status >= 200 && status < 300)) {
     return lost(detail, { status, retryAfterMs });
   }

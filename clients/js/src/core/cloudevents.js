@@ -21,12 +21,12 @@ export function encodeCloudEvent(event, stringify) {
   for (const [name, value] of Object.entries(attributes)) {
     const isKnown = ["string", "number", "boolean"].includes(typeof value) || value instanceof Date;
     if (!ATTRIBUTE.test(name) || !isKnown) {
-      throw new InvalidEventError(`CloudEvent: ${name}: no attribute has that name or value`);
+      throw new InvalidEventError(`CloudEvent: ${name}: the name or the value is not valid`);
     }
   }
   for (const name of ["id", "source", "type"]) {
     if (typeof attributes[name] !== "string") {
-      throw new InvalidEventError(`CloudEvent: ${name} is a string`);
+      throw new InvalidEventError(`CloudEvent: ${name} must be a string`);
     }
   }
   const { data } = event;

@@ -1,14 +1,14 @@
 /**
- * Some events of a topic on their way: what to post now, what an answer means, when to give up.
+ * Delivery of some events of a topic: requests, the meaning of answers, and when to give up.
  *
- * What may have been written goes again as it was, the same bytes under the same Idempotency-Key.
- * What was certainly not written goes again without the others, under a new key, before anything
- * that is behind it.
+ * Events that may have been written are sent again as the same bytes with the same Idempotency-Key.
+ * Events that were certainly not written are sent again without the others, with a new key, before
+ * all events behind them.
  */
 
 import { Rejected } from "../outcomes.js";
 import { waitMs } from "../settings.js";
-import { lost } from "./answer.js";
+import { lost, refused } from "./answer.js";
 import { bodyOf } from "./encode.js";
 import { laneOf } from "./keys.js";
 import { Ledger, TOO_MUCH } from "./ledger.js";
@@ -20,24 +20,24 @@ import { disorderOf } from "./order.js";
 /** @import {Headers, Part} from "./encode.js" */
 
 /**
- * @typedef {object} Post What to post.
+ * @typedef {object} Post One request.
  * @property {string} topic
  * @property {Headers} headers
  * @property {Uint8Array} content
  * @property {number} events
- * @property {number} attempt 1 for the first time that these bytes go.
+ * @property {number} attempt 1 for the first request with these bytes.
  */
 
 /**
- * @typedef {object} Step What an answer has changed.
- * @property {readonly number[]} ended The places of events that have their outcome now.
- * @property {number | null} waitMs Until the next post; null if all have ended.
+ * @typedef {object} Step Result of an answer.
+ * @property {readonly number[]} ended Positions of the events that now have their outcome.
+ * @property {number | null} waitMs Time until the next post; null if all events have ended.
  */
 
 /**
- * @typedef {object} Chances Where randomness comes from.
+ * @typedef {object} Chances Sources of randomness.
  * @property {() => number} share 0 to 1.
- * @property {(() => string) | null} newKey Of a request; null sends none.
+ * @property {(() => string) | null} newKey Idempotency-Keys; null sends none.
  */
 
 /**
@@ -48,8 +48,9 @@ import { disorderOf } from "./order.js";
  */
 
 const CONFLICT = "idempotency_conflict";
+const UNKNOWN_HOST_TRIES = 5; // in a row; then the host is taken for one that does not exist
 
-/** Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits. */
+/** Events of one topic until each has ended. Repeat `post` and `answered` until no event waits. */
 export class Delivery {
   #parts;
   #rules;
@@ -61,9 +62,10 @@ export class Delivery {
   /** @type {Post | null} */
   #kept = null;
   #attempt = 0;
-  /** @type {Map<number, Outcome>} Of `#current`, as far as there are outcomes. */
+  #unknownHosts = 0; // tries in a row
+  /** @type {Map<number, Outcome>} Outcomes of `#current`, if there are any. */
   #latest = new Map();
-  /** @type {Map<number, Outcome>} They are written, and have to be written again. */
+  /** @type {Map<number, Outcome>} Written events that must be written again. */
   #before = new Map();
   /** @type {Refused | Lost} */
   #last = lost("it was never tried", { wasSent: false });
@@ -72,9 +74,9 @@ export class Delivery {
    * @param {string} topic
    * @param {readonly Part[]} parts
    * @param {Rules} rules
-   * @param {number} endMs When to give up, by the clock that `answered` is told.
-   * @param {string | null} ownKey An Idempotency-Key of the caller, for all of the events in one
-   *   request: it is repeated as a whole, until there is something that must not go with it.
+   * @param {number} endMs Time to give up, by the clock of `answered`.
+   * @param {string | null} ownKey The caller's Idempotency-Key for all events in one request. That
+   *   request is repeated as a whole, until an event must not be in it.
    */
   constructor(topic, parts, rules, endMs, ownKey = null) {
     /** @readonly */
@@ -92,7 +94,7 @@ export class Delivery {
   }
 
   /**
-   * Return the request to make now.
+   * Return the next request.
    *
    * @returns {Post}
    */
@@ -118,12 +120,13 @@ export class Delivery {
   /**
    * Take the answer to the last post.
    *
-   * @param {Answer} answer
+   * @param {Answer} given
    * @param {number} nowMs
    * @returns {Step}
    */
-  answered(answer, nowMs) {
+  answered(given, nowMs) {
     this.#attempt += 1;
+    const answer = this.#withoutHopeless(given);
     if (answer.kind === "ended") return this.#afterOutcomes(answer, nowMs);
     this.#last = answer;
     if (answer.kind === "lost") return this.#afterLost(answer, nowMs);
@@ -139,7 +142,7 @@ export class Delivery {
   }
 
   /**
-   * End whatever is open, with what is known of it; return the places.
+   * End all open events with the best knowledge of each; return their positions.
    *
    * @param {boolean} isPosted A request is under way.
    */
@@ -151,7 +154,21 @@ export class Delivery {
     return this.#endAll(this.#ledger.open);
   }
 
-  /** The open events that go into one request: those of one form, in their order. */
+  /**
+   * Turn an unknown host into a refusal after some tries: waiting does not help.
+   *
+   * @param {Answer} answer
+   * @returns {Answer}
+   */
+  #withoutHopeless(answer) {
+    const isUnknown = answer.kind === "lost" && answer.isUnknownHost;
+    this.#unknownHosts = isUnknown ? this.#unknownHosts + 1 : 0;
+    if (answer.kind !== "lost" || this.#unknownHosts < UNKNOWN_HOST_TRIES) return answer;
+    const detail = `${answer.detail}; the host is unknown after ${UNKNOWN_HOST_TRIES} tries`;
+    return refused("unreachable", detail, { retryable: false });
+  }
+
+  /** Return the open events of the next request: those of one form, in their order. */
   #next() {
     const { maxEvents, maxBytes } = this.#rules.limits;
     /** @type {number[]} */
@@ -225,7 +242,7 @@ export class Delivery {
   }
 
   /**
-   * What an answer says of the order of states, where those are what is sent.
+   * Return the events that the answer shows to be in the wrong order (states only).
    *
    * @param {Ended} answer
    */
@@ -240,7 +257,7 @@ export class Delivery {
   }
 
   /**
-   * Keep the request, unless it is too late for that.
+   * Repeat the request, unless it is too late.
    *
    * @param {Answer} answer
    * @param {number} nowMs
@@ -269,7 +286,7 @@ export class Delivery {
   }
 
   /**
-   * End these events with what is known of each, and return the places.
+   * End these events with the best knowledge of each, and return their positions.
    *
    * @param {Iterable<number>} places
    */

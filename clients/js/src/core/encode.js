@@ -1,12 +1,13 @@
-/** From events to the bytes of a request. */
+/** Encodes events as the bytes of a request. */
 
 import { InvalidEventError } from "../errors.js";
-import { CloudEvent, HeadgateEvent, TOMBSTONE } from "../events.js";
+import { CloudEvent, FIELDS, HeadgateEvent, TOMBSTONE } from "../events.js";
 import { OCTETS, asBytes, encodeUtf8, isBytes, isWellFormed, joined, toBase64 } from "./bytes.js";
 import { encodeCloudEvent } from "./cloudevents.js";
 import { jsonBytes, withMember } from "./json.js";
 import { checkedKey, keyBytes, laneOf } from "./keys.js";
 
+/** @import {EventFields} from "../events.js" */
 /** @import {Key} from "../outcomes.js" */
 /** @import {Stringify} from "./json.js" */
 
@@ -16,17 +17,17 @@ import { checkedKey, keyBytes, laneOf } from "./keys.js";
  */
 
 /**
- * @typedef {object} Part One event, ready for a request of its form.
+ * @typedef {object} Part One encoded event.
  * @property {Form} form
  * @property {Uint8Array} text
  * @property {string | null} eventId
- * @property {Key} key Null where only the gateway knows it.
- * @property {string | null} lane What its order hangs on.
+ * @property {Key} key Null if only the gateway knows it.
+ * @property {string | null} lane Ordering key.
  * @property {Headers} headers
  */
 
 /**
- * @typedef {object} Body What is posted for some parts.
+ * @typedef {object} Body Headers and body of a request.
  * @property {Headers} headers
  * @property {Uint8Array} content
  */
@@ -44,7 +45,7 @@ const HEADER_BYTES = 4096; // of a request with one event; longer ones go into a
 const TRACE = ["traceparent", "tracestate"];
 
 /**
- * Return the topic, if Kafka could have one of that name.
+ * Return the topic if Kafka allows the name. Throws InvalidEventError.
  *
  * @param {string} topic
  */
@@ -58,9 +59,30 @@ export function checkTopic(topic) {
 }
 
 /**
- * Write an event as a member of a batch. Throws InvalidEventError.
+ * Return the event that the arguments of `send` describe. Throws InvalidEventError.
  *
- * @param {unknown} event A bare value is an event that has nothing else.
+ * @param {unknown} value
+ * @param {EventFields} fields Other members are ignored.
+ * @returns {HeadgateEvent | CloudEvent}
+ */
+export function eventOf(value, { key, id, headers, timestamp }) {
+  const fields = { key, id, headers, timestamp };
+  if (!(value instanceof HeadgateEvent || value instanceof CloudEvent)) {
+    return new HeadgateEvent(value, fields);
+  }
+  for (const name of FIELDS) {
+    if ((fields[/** @type {keyof EventFields} */ (name)] ?? null) !== null) {
+      const kind = value.constructor.name;
+      throw new InvalidEventError(`${name}: the value is a ${kind}; give it its ${name} there`);
+    }
+  }
+  return value;
+}
+
+/**
+ * Encode an event as a member of a batch. Throws InvalidEventError.
+ *
+ * @param {unknown} event A bare value is an event without other fields.
  * @param {Stringify} stringify
  * @param {(() => string) | null} newId
  * @returns {Part}
@@ -71,10 +93,9 @@ export function encodePart(event, stringify, newId) {
 }
 
 /**
- * Write an event that is sent by itself: its body is the value, where headers carry the rest.
+ * Encode an event that is sent alone: the body is the value, HTTP headers carry the rest.
  *
- * This is the form that costs the gateway least, and the one in which a large value goes straight to
- * its blob store.
+ * This form costs the gateway least, and a large value goes straight to its blob store.
  *
  * @param {unknown} event
  * @param {Stringify} stringify
@@ -105,8 +126,8 @@ export function encodeAlone(event, stringify, newId) {
   }
   if (key !== null) headers.push(["Headgate-Key*", `UTF-8''${extended(key)}`]);
   if (eventId !== null) headers.push(["Headgate-Event-Id", eventId]);
-  if (given.timestampMs !== null) {
-    headers.push(["Headgate-Timestamp", String(checkedTimestamp(given.timestampMs))]);
+  if (given.timestamp !== null) {
+    headers.push(["Headgate-Timestamp", String(millisecondsOf(given.timestamp))]);
   }
   for (const [name, value] of Object.entries(given.headers)) {
     const isTrace = TRACE.includes(name.toLowerCase());
@@ -140,7 +161,7 @@ export function bodyOf(parts) {
  * @returns {HeadgateEvent}
  */
 function asEvent(event) {
-  return event instanceof HeadgateEvent ? event : new HeadgateEvent({ value: event });
+  return event instanceof HeadgateEvent ? event : new HeadgateEvent(event);
 }
 
 /**
@@ -159,7 +180,7 @@ function envelopePart(event, stringify, newId) {
   if (eventId !== null) members.id = eventId;
   const headers = headersOf(event);
   if (Object.keys(headers).length) members.headers = headers;
-  if (event.timestampMs !== null) members.timestamp_ms = checkedTimestamp(event.timestampMs);
+  if (event.timestamp !== null) members.timestamp_ms = millisecondsOf(event.timestamp);
   if (event.value === TOMBSTONE) members.tombstone = true;
   else if (isBytes(event.value)) members.value_base64 = toBase64(asBytes(event.value));
   let text = encodeUtf8(JSON.stringify(members));
@@ -177,7 +198,7 @@ function eventIdOf(event, newId) {
   if (event.id === null) return newId === null ? null : newId();
   const { id } = event;
   if (typeof id !== "string" || !isWellFormed(id) || !id || encodeUtf8(id).length > ID_BYTES) {
-    throw new InvalidEventError(`id: a string of 1 to ${ID_BYTES} bytes of UTF-8`);
+    throw new InvalidEventError(`id: use a string of 1 to ${ID_BYTES} bytes`);
   }
   return id;
 }
@@ -191,29 +212,37 @@ function headersOf(event) {
 
 /** @param {Readonly<Record<string, unknown>>} headers */
 function checkHeaders(headers) {
+  if (typeof headers !== "object" || Array.isArray(headers) || headers instanceof Map) {
+    throw new InvalidEventError("headers: use an object of strings, such as { author: \"Ada\" }");
+  }
   for (const [name, value] of Object.entries(headers)) {
     if (!HEADER_NAME.test(name)) {
-      throw new InvalidEventError(`headers: ${name} is no name; use letters, digits and dashes`);
+      throw new InvalidEventError(
+        `headers: ${name} is not a header name; use letters, digits and dashes`,
+      );
     }
     if (name.toLowerCase().startsWith("hg-")) {
-      throw new InvalidEventError(`headers: ${name}: names with hg- are the gateway's own`);
+      throw new InvalidEventError(`headers: ${name}: the gateway reserves names with hg-`);
     }
     if (typeof value !== "string" || !isWellFormed(value)) {
-      throw new InvalidEventError(`headers: the value of ${name} is no string of UTF-8`);
+      throw new InvalidEventError(`headers: the value of ${name} must be a string of UTF-8`);
     }
   }
 }
 
-/** @param {number} timestampMs */
-function checkedTimestamp(timestampMs) {
-  if (!Number.isInteger(timestampMs) || timestampMs < 0 || timestampMs > LATEST_MS) {
-    throw new InvalidEventError("timestampMs: a whole number of milliseconds since 1970");
+/** @param {number | Date} timestamp */
+function millisecondsOf(timestamp) {
+  const time = timestamp instanceof Date ? timestamp.getTime() : timestamp;
+  if (!Number.isInteger(time) || time < 0 || time > LATEST_MS) {
+    throw new InvalidEventError(
+      "timestamp: use whole milliseconds since 1970, or a Date",
+    );
   }
-  return timestampMs;
+  return time;
 }
 
 /**
- * Whether headers can say what the envelope would.
+ * Whether HTTP headers can carry all fields of the event.
  *
  * @param {HeadgateEvent} event
  * @param {string | null} key
@@ -236,13 +265,13 @@ function fitsHeaders(event, key) {
 }
 
 /**
- * Whether the gateway takes a body of this type for the bytes of one event.
+ * Whether the gateway treats a body of this type as the bytes of one event.
  *
  * @param {string} contentType
  */
 function isOpaque(contentType) {
   if (!PLAIN.test(contentType)) {
-    throw new InvalidEventError(`contentType: ${contentType} is no media type`);
+    throw new InvalidEventError(`contentType: ${contentType} is not a media type`);
   }
   const [main = ""] = contentType.split(";");
   return !main.toLowerCase().includes("json");

@@ -18,10 +18,10 @@ export function jsonBytes(value, stringify) {
   try {
     text = stringify(value);
   } catch (error) {
-    throw new InvalidEventError(`value: it is no JSON (${error})`, { cause: error });
+    throw new InvalidEventError(`value: it cannot be encoded as JSON (${error})`, { cause: error });
   }
   if (typeof text !== "string") {
-    throw new InvalidEventError(`value: ${typeof value} is no JSON; give null, bytes or TOMBSTONE`);
+    throw new InvalidEventError(`value: ${typeof value} is not JSON; use null, bytes or TOMBSTONE`);
   }
   return encodeUtf8(text);
 }

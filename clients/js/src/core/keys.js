@@ -15,14 +15,14 @@ const BINARY = "\ud800"; // no text that is a key begins with it
  */
 export function checkedKey(key) {
   if (typeof key !== "string" && !isBytes(key)) {
-    throw new InvalidEventError(`key: a string or bytes, not ${typeof key}; use String(key)`);
+    throw new InvalidEventError(`key: use a string or bytes, not ${typeof key}; try String(key)`);
   }
   const size = typeof key === "string" ? key.length : key.byteLength;
   if (!size) {
-    throw new InvalidEventError("key: it is empty; leave it out to let the topic's rule find one");
+    throw new InvalidEventError("key: it is empty; leave it out to use the topic's key rule");
   }
   if (typeof key === "string") {
-    if (!isWellFormed(key)) throw new InvalidEventError("key: a lone surrogate is no UTF-8");
+    if (!isWellFormed(key)) throw new InvalidEventError("key: a lone surrogate cannot be encoded as UTF-8");
     return key;
   }
   return asText(asBytes(key));

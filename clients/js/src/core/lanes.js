@@ -1,7 +1,7 @@
 /**
- * The events of one topic that wait to be sent. A lane is what an order hangs on: a key, as a rule.
+ * The waiting events of one topic. A lane has the events of one ordering key, in their order.
  *
- * Of a lane only one request is under way at a time; what waits in it goes when that has ended.
+ * Only one request of a lane is under way at a time. Its other events wait until that has ended.
  */
 
 import { Queue } from "./queue.js";
@@ -18,7 +18,7 @@ export class Entry {
    * @param {Part} part
    * @param {string | null} lane
    * @param {number} addedMs
-   * @param {number} epoch How many times `flush` was called before.
+   * @param {number} epoch Number of calls of `flush` before.
    * @param {(outcome: Outcome) => void} done
    */
   constructor(part, lane, addedMs, epoch, done) {
@@ -32,7 +32,7 @@ export class Entry {
 }
 
 /**
- * Return about what an event takes in memory while it waits.
+ * Return the memory that an event takes while it waits, about.
  *
  * @param {Part} part
  */
@@ -67,7 +67,7 @@ export class Topic {
     this.name = name;
   }
 
-  /** Whether nothing waits here, or is under way. */
+  /** Whether no event waits or is under way. */
   get isEmpty() {
     return !this.#lanes.size;
   }
@@ -93,7 +93,7 @@ export class Topic {
   }
 
   /**
-   * Return when the next request goes; infinity if nothing may go.
+   * Return the time of the next request; infinity if none may go.
    *
    * @param {Readonly<Limits>} limits
    * @param {number} lingerMs
@@ -106,7 +106,7 @@ export class Topic {
   }
 
   /**
-   * Take the events of the next request, all of one form; their lanes wait for its end.
+   * Take the events of the next request, all of one form. Their lanes wait for its end.
    *
    * @param {Readonly<Limits>} limits
    * @param {boolean} onePerLane
@@ -134,7 +134,7 @@ export class Topic {
   }
 
   /**
-   * Let the lane of an event go on that has ended.
+   * Release the lane of an event that has ended.
    *
    * @param {Entry} entry
    */
@@ -151,7 +151,7 @@ export class Topic {
     this.#readySize += lane.size;
   }
 
-  /** Yield what was never sent. */
+  /** Yield the events that were never sent. */
   *waiting() {
     for (const lane of this.#lanes.values()) yield* lane.entries;
   }

@@ -1,4 +1,4 @@
-/** What is known of each event of a delivery. */
+/** The state of each event of a delivery. */
 
 import { Rejected, Unknown } from "../outcomes.js";
 
@@ -7,7 +7,7 @@ import { Rejected, Unknown } from "../outcomes.js";
 /** @import {Part} from "./encode.js" */
 
 export const TOO_MUCH = ["too_large", "too_many_events"];
-// Reasons that lie in the event itself: had an earlier attempt arrived, it would have failed, too.
+// Reasons of the event itself: an earlier attempt would have failed as well.
 const OF_THE_EVENT = [
   ...TOO_MUCH,
   "malformed",
@@ -21,7 +21,7 @@ const OF_THE_EVENT = [
 ];
 const DOUBT = "an earlier attempt may have been written";
 
-/** Which events of a delivery have their outcome, and which may be written already. */
+/** Outcomes of the events of a delivery, and the events that may be written already. */
 export class Ledger {
   /** @type {(Outcome | null)[]} */
   outcomes;
@@ -44,7 +44,7 @@ export class Ledger {
   }
 
   /**
-   * These may be written already.
+   * Note that these events may be written already.
    *
    * @param {Iterable<number>} places
    */
@@ -53,7 +53,7 @@ export class Ledger {
   }
 
   /**
-   * Note how an event ended. What may be written already is no rejection.
+   * Note an outcome. An event that may be written already is not rejected but unknown.
    *
    * @param {number} at
    * @param {Outcome} outcome
@@ -65,11 +65,11 @@ export class Ledger {
   }
 
   /**
-   * Return what an answer without outcomes means for one event.
+   * Return the outcome of one event after an answer that had no outcomes.
    *
    * @param {number} at
    * @param {Refused | Lost | null} own The answer to the request that the event was in.
-   * @param {Refused | Lost} last The last answer of all, for its words.
+   * @param {Refused | Lost} last The last answer of all, for its text.
    * @returns {Outcome}
    */
   failure(at, own, last) {
@@ -88,7 +88,7 @@ export class Ledger {
 }
 
 /**
- * What a rejection means for an event that an earlier attempt may have written.
+ * Return the outcome of a rejected event that an earlier attempt may have written.
  *
  * @param {Rejected} outcome
  */

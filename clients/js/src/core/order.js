@@ -1,10 +1,10 @@
 /**
- * Which events of a request ended in the wrong order, where only the newest state counts.
+ * Finds events of a request that ended in the wrong order, if only the newest state counts.
  *
- * Two things bring an older state behind a newer one: that the older one alone is sent again, and
- * that a request is repeated which has written the newer one before, but not the older one. The
- * first is left out. The second is known only afterwards, since nobody saw the answer of that
- * attempt, or the gateway has forgotten it: then the newer one is written once more.
+ * An older state gets behind a newer one in two ways. Either the older one alone is sent again: then
+ * it is dropped. Or a repeated request writes the older one after an earlier attempt had written only
+ * the newer one. That shows only afterwards, because the answer of that attempt was lost or the
+ * gateway has forgotten the request. Then the newer one is written once more.
  */
 
 import { Rejected, Unknown } from "../outcomes.js";
@@ -12,25 +12,25 @@ import { Rejected, Unknown } from "../outcomes.js";
 /** @import {Outcome} from "../outcomes.js" */
 
 /**
- * @typedef {object} End How the event at a place of a delivery ended.
+ * @typedef {object} End The outcomes of the event at a position of a delivery.
  * @property {number} at
  * @property {string | null} lane
  * @property {Outcome} now In this answer.
- * @property {Outcome} best In any.
- * @property {Outcome | null} before In an earlier request, if an older one may be behind that record,
- *   so that it was sent again.
+ * @property {Outcome} best In all answers.
+ * @property {Outcome | null} before In an earlier request, if the event was sent again because an
+ *   older one may be behind that record.
  */
 
 /**
- * @typedef {object} Disorder What is to be done about it, by place.
- * @property {Map<number, Outcome>} leftOut They do not go again, as a newer one got through, or as
- *   their event id is written once and no more.
- * @property {Map<number, Outcome>} behind They go again, as an older one may have been written after
- *   them.
+ * @typedef {object} Disorder The corrections, by position.
+ * @property {Map<number, Outcome>} leftOut Events to drop, because a newer one was written or their
+ *   event id is written only once.
+ * @property {Map<number, Outcome>} behind Events to send again, because an older one may have been
+ *   written after them.
  */
 
 /**
- * Compare each event with the newest of its key that ended well.
+ * Compare each event with the newest written one of its key.
  *
  * @param {readonly End[]} ends In their order.
  * @param {boolean} isRepeat
@@ -73,7 +73,7 @@ function mayBeBehind(older, { now, best }) {
 }
 
 /**
- * Whether an event that was sent again is answered with the record that it had before.
+ * Whether an event that was sent again still has its earlier record.
  *
  * @param {Outcome} now
  * @param {Outcome} before
@@ -100,7 +100,7 @@ function outOfOrder({ topic, key, eventId }) {
 }
 
 /**
- * The same failure with other words.
+ * Return the same failure with another text.
  *
  * @param {Rejected | Unknown} outcome
  * @param {{reason: string, detail: string}} words

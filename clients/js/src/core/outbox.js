@@ -1,7 +1,7 @@
 /**
- * What a producer keeps: events until they have ended, bounded, and what is to be posted next.
+ * The bounded buffer of a producer: its events until they have ended, and its next requests.
  *
- * A producer does nothing but `take`, post, `answered`.
+ * A producer repeats `take`, post, `answered`.
  */
 
 import { InvalidEventError } from "../errors.js";
@@ -17,7 +17,7 @@ import { Entry, Topic, sizeOf } from "./lanes.js";
 
 /** @typedef {readonly [Entry, Outcome]} EndedEntry */
 
-/** A request's worth of events. */
+/** The events of one delivery. */
 class Load {
   isPosted = true; // a request is under way
 
@@ -57,7 +57,7 @@ export class Outbox {
   }
 
   /**
-   * Whether the event may be added. Throws InvalidEventError if it never may.
+   * Whether the event fits now. Throws InvalidEventError if it never fits.
    *
    * @param {Part} part
    */
@@ -74,7 +74,7 @@ export class Outbox {
   }
 
   /**
-   * Take an event; return whether there may be something to post earlier than before.
+   * Take an event; return whether a request may be due earlier than before.
    *
    * @param {string} topicName
    * @param {Part} part
@@ -95,10 +95,10 @@ export class Outbox {
   }
 
   /**
-   * Return what to post now (`load.delivery.post()`), else how long to wait.
+   * Return the load to post now (`load.delivery.post()`), else the time to wait.
    *
    * @param {number} nowMs
-   * @param {Readonly<Limits>} [limits] Of new requests, where others than usual hold.
+   * @param {Readonly<Limits>} [limits] Of new requests, if they differ from the usual ones.
    * @returns {Load | number}
    */
   take(nowMs, limits = this.#rules.limits) {
@@ -122,7 +122,7 @@ export class Outbox {
   }
 
   /**
-   * Take the answer to what was posted; return what has ended.
+   * Take the answer to a post; return the events that have ended.
    *
    * @param {Load} load
    * @param {Answer} answer
@@ -143,14 +143,14 @@ export class Outbox {
     return this.#end(load, step.ended);
   }
 
-  /** Have everything go that is in it; return a number for `isFlushed`. */
+  /** Make all present events due; return a number for `isFlushed`. */
   flush() {
     this.#epoch += 1;
     return this.#epoch;
   }
 
   /**
-   * Whether everything has ended that was in it when `flush` gave this number.
+   * Whether all events have ended that were present when `flush` gave the number.
    *
    * @param {number} number
    */
@@ -160,7 +160,7 @@ export class Outbox {
   }
 
   /**
-   * End everything with what is known of it.
+   * End all events with the best knowledge of each.
    *
    * @param {string} detail
    * @returns {EndedEntry[]}
@@ -221,7 +221,7 @@ export class Outbox {
   }
 
   /**
-   * Make room, and let the lanes go on.
+   * Free the room of events that have ended, and release their lanes.
    *
    * @param {Load} load
    * @param {readonly number[]} places

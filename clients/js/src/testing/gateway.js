@@ -1,12 +1,13 @@
-/** What the double does; testing.js says how to use it. */
+/** The gateway in memory; testing.js shows how to use it. */
 
 import { toBase64 } from "../core/bytes.js";
+import { checkNames } from "../core/names.js";
 import { REASONS } from "./reasons.js";
 import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
 
 /** @import {FakeRecord, FakeRequest} from "./requests.js" */
 
-/** @typedef {Record<string, unknown>} Outcome As the gateway writes it. */
+/** @typedef {Record<string, unknown>} Outcome In the form of the gateway. */
 /** @typedef {Refuse | Lose | FailEvents} Fault */
 
 /** The next request fails as a whole, for this reason. */
@@ -15,15 +16,17 @@ export class Refuse {
    * @param {string} reason
    * @param {{retryAfterS?: number}} [options]
    */
-  constructor(reason, { retryAfterS = 0 } = {}) {
+  constructor(reason, options = {}) {
+    checkNames("Refuse", options, ["retryAfterS"]);
+    const { retryAfterS = 0 } = options;
     this.reason = reason;
     this.retryAfterS = retryAfterS;
   }
 }
 
-/** The connection drops before the answer. */
+/** The connection drops before the response. */
 export class Lose {
-  /** @param {{isWritten: boolean}} options Whether the events are in the log. */
+  /** @param {{isWritten: boolean}} options isWritten: whether the events are written. */
   constructor({ isWritten }) {
     this.isWritten = isWritten;
   }
@@ -34,12 +37,15 @@ export class FailEvents {
   /**
    * @param {string} reason
    * @param {object} [options]
-   * @param {(record: FakeRecord, place: number) => boolean} [options.which]
+   * @param {(record: FakeRecord, place: number) => boolean} [options.which] Selects the events that
+   *   fail by their record and position in the request.
    * @param {number} [options.retryAfterS]
-   * @param {boolean} [options.isWritten] They are in the log all the same, which only `unknown` may
-   *   say.
+   * @param {boolean} [options.isWritten] The events are written in spite of the failure; only for
+   *   `unknown`.
    */
-  constructor(reason, { which = () => true, retryAfterS = 0, isWritten = false } = {}) {
+  constructor(reason, options = {}) {
+    checkNames("FailEvents", options, ["which", "retryAfterS", "isWritten"]);
+    const { which = () => true, retryAfterS = 0, isWritten = false } = options;
     this.reason = reason;
     this.which = which;
     this.retryAfterS = retryAfterS;
@@ -53,7 +59,7 @@ const NO_FAULT = new FailEvents("", { which: () => false });
 export class FakeGateway {
   /** @readonly */
   url = "http://headgate.test";
-  /** @type {FakeRequest[]} All that came, in their order. */
+  /** @type {FakeRequest[]} All requests, in their order. */
   requests = [];
   #keyOf;
   #dedupe;
@@ -68,17 +74,19 @@ export class FakeGateway {
 
   /**
    * @param {object} [options]
-   * @param {(topic: string, value: unknown) => string | null} [options.keyOf] The key of an event
-   *   that brings none; null is `missing_key`.
-   * @param {boolean} [options.dedupe] Whether an event id is written once (`dedupe_ttl_s`).
+   * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
+   *   event without one. Null fails the event with `missing_key`.
+   * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
    */
-  constructor({ keyOf = () => "", dedupe = false } = {}) {
+  constructor(options = {}) {
+    checkNames("FakeGateway", options, ["keyOf", "dedupe"]);
+    const { keyOf = () => "", dedupe = false } = options;
     this.#keyOf = keyOf;
     this.#dedupe = dedupe;
   }
 
   /**
-   * Have the next requests fail, each by one of these.
+   * Fail the next requests, each by one of these faults.
    *
    * @param {...Fault} faults
    */
@@ -87,7 +95,7 @@ export class FakeGateway {
   }
 
   /**
-   * Return what was written to a topic, in its order; all of it is in partition 0.
+   * Return the records of a topic in their order; all are in partition 0.
    *
    * @param {string} topic
    * @returns {readonly FakeRecord[]}
@@ -97,7 +105,7 @@ export class FakeGateway {
   }
 
   /**
-   * For the client's option of this name.
+   * The `fetch` of this gateway, for the client's option of that name.
    *
    * @type {typeof globalThis.fetch}
    */
@@ -142,7 +150,7 @@ export class FakeGateway {
   }
 
   /**
-   * How each event ended well in an earlier request of the same name.
+   * Return the good outcomes of an earlier request with the same key.
    *
    * @param {FakeRequest} request
    * @param {string | null} name
@@ -159,7 +167,7 @@ export class FakeGateway {
    * Write an event, unless that was done.
    *
    * @param {FakeRecord} given
-   * @param {Outcome | null} seen How it ended under this Idempotency-Key.
+   * @param {Outcome | null} seen Its outcome under this Idempotency-Key.
    * @returns {Outcome}
    */
   #end(given, seen) {

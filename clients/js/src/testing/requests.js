@@ -1,4 +1,4 @@
-/** Requests as the gateway of tests reads them. */
+/** Reads requests for the gateway in memory. */
 
 import { fromBase64, utf8Strict } from "../core/bytes.js";
 import { checkedKey } from "../core/keys.js";
@@ -6,13 +6,13 @@ import { checkedKey } from "../core/keys.js";
 /** @import {Key} from "../outcomes.js" */
 
 /**
- * @typedef {object} FakeRecord What was written.
+ * @typedef {object} FakeRecord A written record.
  * @property {string} topic
  * @property {Key} key
  * @property {unknown} value A JSON value, bytes, or null for a tombstone.
  * @property {boolean} isTombstone
  * @property {string | null} eventId
- * @property {Readonly<Record<string, string>>} headers Of the event.
+ * @property {Readonly<Record<string, string>>} headers Record headers.
  */
 
 /**
@@ -49,7 +49,7 @@ export async function readRequest(url, init) {
   const [, , , topic = ""] = new URL(url).pathname.split("/");
   const encoding = headers.get("Content-Encoding");
   if (encoding !== null && encoding !== "gzip") {
-    throw new RefusedError("unsupported_encoding", "this gateway of tests knows gzip alone");
+    throw new RefusedError("unsupported_encoding", "the gateway in memory supports only gzip");
   }
   const body = new Response(init.body).body;
   const plain = encoding && body ? body.pipeThrough(new DecompressionStream("gzip")) : body;
@@ -57,7 +57,7 @@ export async function readRequest(url, init) {
 }
 
 /**
- * Cut a request into its events.
+ * Return the events of a request.
  *
  * @param {FakeRequest} request
  * @returns {FakeRecord[]}

@@ -1,5 +1,5 @@
 /**
- * Return an answer of this kind.
+ * Return a refusal.
  *
  * @param {string} reason
  * @param {string} detail
@@ -12,26 +12,21 @@ export function refused(reason: string, detail: string, { retryable, status, ret
     retryAfterMs?: number;
 }): Refused;
 /**
- * Return an answer of this kind.
+ * Return a lost answer.
  *
  * @param {string} detail
- * @param {{wasSent?: boolean, reason?: string, status?: number | null, retryAfterMs?: number}} more
+ * @param {Partial<Omit<Lost, "kind" | "detail">>} more
  * @returns {Lost}
  */
-export function lost(detail: string, more?: {
-    wasSent?: boolean;
-    reason?: string;
-    status?: number | null;
-    retryAfterMs?: number;
-}): Lost;
+export function lost(detail: string, more?: Partial<Omit<Lost, "kind" | "detail">>): Lost;
 /**
- * @typedef {object} Raw An answer as HTTP has it.
+ * @typedef {object} Raw The HTTP response.
  * @property {number} status
  * @property {string} body
  * @property {(name: string) => string | null} header
  */
 /**
- * Read an answer to a request with so many events.
+ * Read the response to a request with so many events.
  *
  * @param {string} topic
  * @param {number} expected
@@ -49,14 +44,14 @@ export function readAnswer(topic: string, expected: number, { status, body, head
  */
 export function outcomeOf(topic: string, found: Readonly<Record<string, unknown>>): Outcome;
 /**
- * Return the milliseconds of a Retry-After, which has seconds or a date; 0 where it has neither.
+ * Return the milliseconds of a Retry-After, which has seconds or a date; else 0.
  *
  * @param {string | null} value
  * @param {number} nowMs Since 1970.
  */
 export function retryAfter(value: string | null, nowMs: number): number;
 /**
- * An answer as HTTP has it.
+ * The HTTP response.
  */
 export type Raw = {
     status: number;
@@ -64,19 +59,19 @@ export type Raw = {
     header: (name: string) => string | null;
 };
 /**
- * The gateway says how each event ended.
+ * The gateway returned an outcome for each event.
  */
 export type Ended = {
     kind: "ended";
     outcomes: Outcome[];
     /**
-     * It could not look the request's Idempotency-Key up.
+     * The gateway could not check the Idempotency-Key.
      */
     isBypassed: boolean;
     retryAfterMs: number;
 };
 /**
- * The request failed as a whole, and this attempt wrote nothing.
+ * The request failed as a whole. This attempt wrote nothing.
  */
 export type Refused = {
     kind: "refused";
@@ -87,19 +82,23 @@ export type Refused = {
     retryAfterMs: number;
 };
 /**
- * There is no answer that says what became of the events.
+ * No usable response: the events may or may not be written.
  */
 export type Lost = {
     kind: "lost";
     /**
-     * `unknown` if the gateway said so, else `no_answer`.
+     * `unknown` if the gateway returned that, else `no_answer`.
      */
     reason: string;
     detail: string;
     /**
-     * False if no byte of the request has left.
+     * False if no byte was sent.
      */
     wasSent: boolean;
+    /**
+     * The name of the host does not resolve.
+     */
+    isUnknownHost: boolean;
     status: number | null;
     retryAfterMs: number;
 };

@@ -1,12 +1,12 @@
-/** Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits. */
+/** Events of one topic until each has ended. Repeat `post` and `answered` until no event waits. */
 export class Delivery {
     /**
      * @param {string} topic
      * @param {readonly Part[]} parts
      * @param {Rules} rules
-     * @param {number} endMs When to give up, by the clock that `answered` is told.
-     * @param {string | null} ownKey An Idempotency-Key of the caller, for all of the events in one
-     *   request: it is repeated as a whole, until there is something that must not go with it.
+     * @param {number} endMs Time to give up, by the clock of `answered`.
+     * @param {string | null} ownKey The caller's Idempotency-Key for all events in one request. That
+     *   request is repeated as a whole, until an event must not be in it.
      */
     constructor(topic: string, parts: readonly Part[], rules: Rules, endMs: number, ownKey?: string | null);
     /** @readonly */
@@ -14,7 +14,7 @@ export class Delivery {
     /** @returns {readonly (Outcome | null)[]} */
     get outcomes(): readonly (Outcome | null)[];
     /**
-     * Return the request to make now.
+     * Return the next request.
      *
      * @returns {Post}
      */
@@ -22,13 +22,13 @@ export class Delivery {
     /**
      * Take the answer to the last post.
      *
-     * @param {Answer} answer
+     * @param {Answer} given
      * @param {number} nowMs
      * @returns {Step}
      */
-    answered(answer: Answer, nowMs: number): Step;
+    answered(given: Answer, nowMs: number): Step;
     /**
-     * End whatever is open, with what is known of it; return the places.
+     * End all open events with the best knowledge of each; return their positions.
      *
      * @param {boolean} isPosted A request is under way.
      */
@@ -36,7 +36,7 @@ export class Delivery {
     #private;
 }
 /**
- * What to post.
+ * One request.
  */
 export type Post = {
     topic: string;
@@ -44,25 +44,25 @@ export type Post = {
     content: Uint8Array;
     events: number;
     /**
-     * 1 for the first time that these bytes go.
+     * 1 for the first request with these bytes.
      */
     attempt: number;
 };
 /**
- * What an answer has changed.
+ * Result of an answer.
  */
 export type Step = {
     /**
-     * The places of events that have their outcome now.
+     * Positions of the events that now have their outcome.
      */
     ended: readonly number[];
     /**
-     * Until the next post; null if all have ended.
+     * Time until the next post; null if all events have ended.
      */
     waitMs: number | null;
 };
 /**
- * Where randomness comes from.
+ * Sources of randomness.
  */
 export type Chances = {
     /**
@@ -70,7 +70,7 @@ export type Chances = {
      */
     share: () => number;
     /**
-     * Of a request; null sends none.
+     * Idempotency-Keys; null sends none.
      */
     newKey: (() => string) | null;
 };

@@ -1,23 +1,30 @@
 /**
- * Return the topic, if Kafka could have one of that name.
+ * Return the topic if Kafka allows the name. Throws InvalidEventError.
  *
  * @param {string} topic
  */
 export function checkTopic(topic: string): string;
 /**
- * Write an event as a member of a batch. Throws InvalidEventError.
+ * Return the event that the arguments of `send` describe. Throws InvalidEventError.
  *
- * @param {unknown} event A bare value is an event that has nothing else.
+ * @param {unknown} value
+ * @param {EventFields} fields Other members are ignored.
+ * @returns {HeadgateEvent | CloudEvent}
+ */
+export function eventOf(value: unknown, { key, id, headers, timestamp }: EventFields): HeadgateEvent | CloudEvent;
+/**
+ * Encode an event as a member of a batch. Throws InvalidEventError.
+ *
+ * @param {unknown} event A bare value is an event without other fields.
  * @param {Stringify} stringify
  * @param {(() => string) | null} newId
  * @returns {Part}
  */
 export function encodePart(event: unknown, stringify: Stringify, newId: (() => string) | null): Part;
 /**
- * Write an event that is sent by itself: its body is the value, where headers carry the rest.
+ * Encode an event that is sent alone: the body is the value, HTTP headers carry the rest.
  *
- * This is the form that costs the gateway least, and the one in which a large value goes straight to
- * its blob store.
+ * This form costs the gateway least, and a large value goes straight to its blob store.
  *
  * @param {unknown} event
  * @param {Stringify} stringify
@@ -35,28 +42,31 @@ export function bodyOf(parts: readonly Part[]): Body;
 export type Form = "envelope" | "cloudevents" | "single";
 export type Headers = readonly (readonly [string, string])[];
 /**
- * One event, ready for a request of its form.
+ * One encoded event.
  */
 export type Part = {
     form: Form;
     text: Uint8Array;
     eventId: string | null;
     /**
-     * Null where only the gateway knows it.
+     * Null if only the gateway knows it.
      */
     key: Key;
     /**
-     * What its order hangs on.
+     * Ordering key.
      */
     lane: string | null;
     headers: Headers;
 };
 /**
- * What is posted for some parts.
+ * Headers and body of a request.
  */
 export type Body = {
     headers: Headers;
     content: Uint8Array;
 };
+import type { EventFields } from "../events.js";
+import { HeadgateEvent } from "../events.js";
+import { CloudEvent } from "../events.js";
 import type { Stringify } from "./json.js";
 import type { Key } from "../outcomes.js";

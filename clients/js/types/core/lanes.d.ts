@@ -1,5 +1,5 @@
 /**
- * Return about what an event takes in memory while it waits.
+ * Return the memory that an event takes while it waits, about.
  *
  * @param {Part} part
  */
@@ -10,7 +10,7 @@ export class Entry {
      * @param {Part} part
      * @param {string | null} lane
      * @param {number} addedMs
-     * @param {number} epoch How many times `flush` was called before.
+     * @param {number} epoch Number of calls of `flush` before.
      * @param {(outcome: Outcome) => void} done
      */
     constructor(part: Part, lane: string | null, addedMs: number, epoch: number, done: (outcome: Outcome) => void);
@@ -27,7 +27,7 @@ export class Topic {
     constructor(name: string);
     heldUntilMs: number;
     name: string;
-    /** Whether nothing waits here, or is under way. */
+    /** Whether no event waits or is under way. */
     get isEmpty(): boolean;
     /**
      * Take an event.
@@ -36,14 +36,14 @@ export class Topic {
      */
     add(entry: Entry): void;
     /**
-     * Return when the next request goes; infinity if nothing may go.
+     * Return the time of the next request; infinity if none may go.
      *
      * @param {Readonly<Limits>} limits
      * @param {number} lingerMs
      */
     dueMs(limits: Readonly<Limits>, lingerMs: number): number;
     /**
-     * Take the events of the next request, all of one form; their lanes wait for its end.
+     * Take the events of the next request, all of one form. Their lanes wait for its end.
      *
      * @param {Readonly<Limits>} limits
      * @param {boolean} onePerLane
@@ -51,12 +51,12 @@ export class Topic {
      */
     take(limits: Readonly<Limits>, onePerLane: boolean): Entry[];
     /**
-     * Let the lane of an event go on that has ended.
+     * Release the lane of an event that has ended.
      *
      * @param {Entry} entry
      */
     end(entry: Entry): void;
-    /** Yield what was never sent. */
+    /** Yield the events that were never sent. */
     waiting(): Generator<Entry, void, unknown>;
     #private;
 }

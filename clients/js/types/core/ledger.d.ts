@@ -2,7 +2,7 @@
 /** @import {Lost, Refused} from "./answer.js" */
 /** @import {Part} from "./encode.js" */
 export const TOO_MUCH: string[];
-/** Which events of a delivery have their outcome, and which may be written already. */
+/** Outcomes of the events of a delivery, and the events that may be written already. */
 export class Ledger {
     /**
      * @param {string} topic
@@ -14,24 +14,24 @@ export class Ledger {
     /** @type {Set<number>} The places of events without an outcome, in their order. */
     open: Set<number>;
     /**
-     * These may be written already.
+     * Note that these events may be written already.
      *
      * @param {Iterable<number>} places
      */
     doubt(places: Iterable<number>): void;
     /**
-     * Note how an event ended. What may be written already is no rejection.
+     * Note an outcome. An event that may be written already is not rejected but unknown.
      *
      * @param {number} at
      * @param {Outcome} outcome
      */
     end(at: number, outcome: Outcome): void;
     /**
-     * Return what an answer without outcomes means for one event.
+     * Return the outcome of one event after an answer that had no outcomes.
      *
      * @param {number} at
      * @param {Refused | Lost | null} own The answer to the request that the event was in.
-     * @param {Refused | Lost} last The last answer of all, for its words.
+     * @param {Refused | Lost} last The last answer of all, for its text.
      * @returns {Outcome}
      */
     failure(at: number, own: Refused | Lost | null, last: Refused | Lost): Outcome;

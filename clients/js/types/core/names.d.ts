@@ -1,8 +1,8 @@
 /**
- * Refuse what would silently be left out.
+ * Throw InvalidOptionError for the first name that is unknown: it would silently do nothing.
  *
- * @param {string} what
+ * @param {string} owner
  * @param {object} given
  * @param {readonly string[]} known
  */
-export function checkNames(what: string, given: object, known: readonly string[]): void;
+export function checkNames(owner: string, given: object, known: readonly string[]): void;

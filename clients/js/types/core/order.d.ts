@@ -1,22 +1,22 @@
 /** @import {Outcome} from "../outcomes.js" */
 /**
- * @typedef {object} End How the event at a place of a delivery ended.
+ * @typedef {object} End The outcomes of the event at a position of a delivery.
  * @property {number} at
  * @property {string | null} lane
  * @property {Outcome} now In this answer.
- * @property {Outcome} best In any.
- * @property {Outcome | null} before In an earlier request, if an older one may be behind that record,
- *   so that it was sent again.
+ * @property {Outcome} best In all answers.
+ * @property {Outcome | null} before In an earlier request, if the event was sent again because an
+ *   older one may be behind that record.
  */
 /**
- * @typedef {object} Disorder What is to be done about it, by place.
- * @property {Map<number, Outcome>} leftOut They do not go again, as a newer one got through, or as
- *   their event id is written once and no more.
- * @property {Map<number, Outcome>} behind They go again, as an older one may have been written after
- *   them.
+ * @typedef {object} Disorder The corrections, by position.
+ * @property {Map<number, Outcome>} leftOut Events to drop, because a newer one was written or their
+ *   event id is written only once.
+ * @property {Map<number, Outcome>} behind Events to send again, because an older one may have been
+ *   written after them.
  */
 /**
- * Compare each event with the newest of its key that ended well.
+ * Compare each event with the newest written one of its key.
  *
  * @param {readonly End[]} ends In their order.
  * @param {boolean} isRepeat
@@ -24,7 +24,7 @@
  */
 export function disorderOf(ends: readonly End[], isRepeat: boolean): Disorder;
 /**
- * How the event at a place of a delivery ended.
+ * The outcomes of the event at a position of a delivery.
  */
 export type End = {
     at: number;
@@ -34,27 +34,27 @@ export type End = {
      */
     now: Outcome;
     /**
-     * In any.
+     * In all answers.
      */
     best: Outcome;
     /**
-     * In an earlier request, if an older one may be behind that record,
-     * so that it was sent again.
+     * In an earlier request, if the event was sent again because an
+     * older one may be behind that record.
      */
     before: Outcome | null;
 };
 /**
- * What is to be done about it, by place.
+ * The corrections, by position.
  */
 export type Disorder = {
     /**
-     * They do not go again, as a newer one got through, or as
-     * their event id is written once and no more.
+     * Events to drop, because a newer one was written or their
+     * event id is written only once.
      */
     leftOut: Map<number, Outcome>;
     /**
-     * They go again, as an older one may have been written after
-     * them.
+     * Events to send again, because an older one may have been
+     * written after them.
      */
     behind: Map<number, Outcome>;
 };

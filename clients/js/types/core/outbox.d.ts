@@ -8,13 +8,13 @@ export class Outbox {
     events: number;
     bytes: number;
     /**
-     * Whether the event may be added. Throws InvalidEventError if it never may.
+     * Whether the event fits now. Throws InvalidEventError if it never fits.
      *
      * @param {Part} part
      */
     hasRoom(part: Part): boolean;
     /**
-     * Take an event; return whether there may be something to post earlier than before.
+     * Take an event; return whether a request may be due earlier than before.
      *
      * @param {string} topicName
      * @param {Part} part
@@ -24,15 +24,15 @@ export class Outbox {
      */
     add(topicName: string, part: Part, lane: string | null, nowMs: number, done: (outcome: Outcome) => void): boolean;
     /**
-     * Return what to post now (`load.delivery.post()`), else how long to wait.
+     * Return the load to post now (`load.delivery.post()`), else the time to wait.
      *
      * @param {number} nowMs
-     * @param {Readonly<Limits>} [limits] Of new requests, where others than usual hold.
+     * @param {Readonly<Limits>} [limits] Of new requests, if they differ from the usual ones.
      * @returns {Load | number}
      */
     take(nowMs: number, limits?: Readonly<Limits>): Load | number;
     /**
-     * Take the answer to what was posted; return what has ended.
+     * Take the answer to a post; return the events that have ended.
      *
      * @param {Load} load
      * @param {Answer} answer
@@ -40,16 +40,16 @@ export class Outbox {
      * @returns {EndedEntry[]}
      */
     answered(load: Load, answer: Answer, nowMs: number): EndedEntry[];
-    /** Have everything go that is in it; return a number for `isFlushed`. */
+    /** Make all present events due; return a number for `isFlushed`. */
     flush(): number;
     /**
-     * Whether everything has ended that was in it when `flush` gave this number.
+     * Whether all events have ended that were present when `flush` gave the number.
      *
      * @param {number} number
      */
     isFlushed(number: number): boolean;
     /**
-     * End everything with what is known of it.
+     * End all events with the best knowledge of each.
      *
      * @param {string} detail
      * @returns {EndedEntry[]}
@@ -67,7 +67,7 @@ import type { Limits } from "../settings.js";
 /** @import {Rules} from "./delivery.js" */
 /** @import {Part} from "./encode.js" */
 /** @typedef {readonly [Entry, Outcome]} EndedEntry */
-/** A request's worth of events. */
+/** The events of one delivery. */
 declare class Load {
     /**
      * @param {Delivery} delivery

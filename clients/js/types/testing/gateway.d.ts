@@ -1,5 +1,5 @@
 /** @import {FakeRecord, FakeRequest} from "./requests.js" */
-/** @typedef {Record<string, unknown>} Outcome As the gateway writes it. */
+/** @typedef {Record<string, unknown>} Outcome In the form of the gateway. */
 /** @typedef {Refuse | Lose | FailEvents} Fault */
 /** The next request fails as a whole, for this reason. */
 export class Refuse {
@@ -7,15 +7,15 @@ export class Refuse {
      * @param {string} reason
      * @param {{retryAfterS?: number}} [options]
      */
-    constructor(reason: string, { retryAfterS }?: {
+    constructor(reason: string, options?: {
         retryAfterS?: number;
     });
     reason: string;
     retryAfterS: number;
 }
-/** The connection drops before the answer. */
+/** The connection drops before the response. */
 export class Lose {
-    /** @param {{isWritten: boolean}} options Whether the events are in the log. */
+    /** @param {{isWritten: boolean}} options isWritten: whether the events are written. */
     constructor({ isWritten }: {
         isWritten: boolean;
     });
@@ -26,12 +26,13 @@ export class FailEvents {
     /**
      * @param {string} reason
      * @param {object} [options]
-     * @param {(record: FakeRecord, place: number) => boolean} [options.which]
+     * @param {(record: FakeRecord, place: number) => boolean} [options.which] Selects the events that
+     *   fail by their record and position in the request.
      * @param {number} [options.retryAfterS]
-     * @param {boolean} [options.isWritten] They are in the log all the same, which only `unknown` may
-     *   say.
+     * @param {boolean} [options.isWritten] The events are written in spite of the failure; only for
+     *   `unknown`.
      */
-    constructor(reason: string, { which, retryAfterS, isWritten }?: {
+    constructor(reason: string, options?: {
         which?: ((record: FakeRecord, place: number) => boolean) | undefined;
         retryAfterS?: number | undefined;
         isWritten?: boolean | undefined;
@@ -45,33 +46,33 @@ export class FailEvents {
 export class FakeGateway {
     /**
      * @param {object} [options]
-     * @param {(topic: string, value: unknown) => string | null} [options.keyOf] The key of an event
-     *   that brings none; null is `missing_key`.
-     * @param {boolean} [options.dedupe] Whether an event id is written once (`dedupe_ttl_s`).
+     * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
+     *   event without one. Null fails the event with `missing_key`.
+     * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
      */
-    constructor({ keyOf, dedupe }?: {
+    constructor(options?: {
         keyOf?: ((topic: string, value: unknown) => string | null) | undefined;
         dedupe?: boolean | undefined;
     });
     /** @readonly */
     readonly url: "http://headgate.test";
-    /** @type {FakeRequest[]} All that came, in their order. */
+    /** @type {FakeRequest[]} All requests, in their order. */
     requests: FakeRequest[];
     /**
-     * Have the next requests fail, each by one of these.
+     * Fail the next requests, each by one of these faults.
      *
      * @param {...Fault} faults
      */
     next(...faults: Fault[]): void;
     /**
-     * Return what was written to a topic, in its order; all of it is in partition 0.
+     * Return the records of a topic in their order; all are in partition 0.
      *
      * @param {string} topic
      * @returns {readonly FakeRecord[]}
      */
     records(topic: string): readonly FakeRecord[];
     /**
-     * For the client's option of this name.
+     * The `fetch` of this gateway, for the client's option of that name.
      *
      * @type {typeof globalThis.fetch}
      */
@@ -79,7 +80,7 @@ export class FakeGateway {
     #private;
 }
 /**
- * As the gateway writes it.
+ * In the form of the gateway.
  */
 export type Outcome = Record<string, unknown>;
 export type Fault = Refuse | Lose | FailEvents;

@@ -1,6 +1,6 @@
-/** The reasons of a gateway, for the one of tests. */
+/** The gateway's reasons, for the gateway in memory. */
 /**
- * Each reason of docs/reference/reasons.md that a sender may meet: its status, and whether the same
+ * Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
  * event may succeed later.
  *
  * @type {Readonly<Record<string, readonly [number, boolean]>>}

@@ -5,7 +5,7 @@
  */
 export function readRequest(url: string, init: RequestInit): Promise<FakeRequest>;
 /**
- * Cut a request into its events.
+ * Return the events of a request.
  *
  * @param {FakeRequest} request
  * @returns {FakeRecord[]}
@@ -31,7 +31,7 @@ export class RefusedError extends Error {
 }
 export type Member = Record<string, any>;
 /**
- * What was written.
+ * A written record.
  */
 export type FakeRecord = {
     topic: string;
@@ -43,7 +43,7 @@ export type FakeRecord = {
     isTombstone: boolean;
     eventId: string | null;
     /**
-     * Of the event.
+     * Record headers.
      */
     headers: Readonly<Record<string, string>>;
 };

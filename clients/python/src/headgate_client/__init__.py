@@ -1,4 +1,4 @@
-"""Sends events to a Headgate gateway: batches, retries, order of each key, outcomes as types."""
+"""Client of the Headgate gateway: batches, retries, the order of each key, typed outcomes."""
 
 from headgate_client.aio import AsyncClient
 from headgate_client.aio_producer import AsyncBufferedProducer
@@ -8,12 +8,13 @@ from headgate_client.errors import (
     ClosedError,
     HeadgateError,
     InvalidEventError,
+    InvalidOptionError,
     OutcomeError,
     RejectedError,
     UnknownOutcomeError,
 )
 from headgate_client.events import TOMBSTONE, CloudEvent, Event, RawJson
-from headgate_client.hooks import Attempt, LogObserver, Observer
+from headgate_client.hooks import Attempt, Observer
 from headgate_client.outcomes import (
     Duplicate,
     Failed,
@@ -26,7 +27,7 @@ from headgate_client.outcomes import (
     Unchanged,
     Unknown,
 )
-from headgate_client.producer import BufferedProducer, Pending
+from headgate_client.producer import BufferedProducer
 from headgate_client.settings import Buffering, Limits, Retry
 
 __all__ = [
@@ -46,12 +47,11 @@ __all__ = [
     "HeadgateError",
     "Held",
     "InvalidEventError",
+    "InvalidOptionError",
     "Limits",
-    "LogObserver",
     "Observer",
     "Outcome",
     "OutcomeError",
-    "Pending",
     "Published",
     "RawJson",
     "Rejected",

@@ -1,8 +1,9 @@
-"""The client for asyncio."""
+"""Client for asyncio."""
 
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Unpack
 
@@ -10,19 +11,27 @@ import httpx
 
 from headgate_client.core.answer import Answer, Refused
 from headgate_client.core.delivery import Delivery, Post
+from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
-from headgate_client.hooks import tell_ended
+from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
 from headgate_client.wire import IDLE_S, ClientOptions, Wire, all_ended
 
 
 class AsyncClient:
-    """Sends events and returns how each ended, when it has.
+    """Sends events and returns the outcome of each.
 
         async with AsyncClient("http://127.0.0.1:8080", producer="shop") as client:
             (await client.send("orders", {"order_id": 1})).raise_for_outcome()
 
-    url: of the gateway, or of several: another one is asked when one is away or drains.
+    Args:
+        url: URL of the gateway, or of several. If one is unavailable or drains, the client uses
+            the next one.
+        transport: Transport of httpx, such as that of `headgate_client.testing`.
+        options: See `ClientOptions`.
+
+    Raises:
+        InvalidOptionError: An option does not exist or has an invalid value.
     """
 
     def __init__(
@@ -32,7 +41,7 @@ class AsyncClient:
         transport: httpx.AsyncBaseTransport | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        self.wire = Wire(url, options)
+        self.wire = Wire(type(self).__name__, url, options)
         self._http = httpx.AsyncClient(
             verify=self.wire.tls,
             timeout=self.wire.timeout,
@@ -43,18 +52,36 @@ class AsyncClient:
     async def send(
         self,
         topic: str,
-        event: object,
+        value: object,
         *,
-        idempotency_key: str | None = None,
+        key: str | bytes | None = None,
+        id: str | None = None,
         headers: Mapping[str, str] | None = None,
+        timestamp: int | datetime | None = None,
+        idempotency_key: str | None = None,
+        request_headers: Mapping[str, str] | None = None,
     ) -> Outcome:
-        """Send one event: a JSON value, an `Event` or a `CloudEvent`.
+        """Send one event and return its outcome.
 
-        idempotency_key: yours, where the same request may come from elsewhere, too; there is one
-        without it.  headers: of this request, as `Headgate-Force`.
+        Args:
+            topic: Kafka topic.
+            value: Anything that JSON has, `RawJson`, bytes or `TOMBSTONE`; or an `Event` or
+                `CloudEvent`, which has its own key, id, headers and timestamp.
+            key: Record key. It overrides the topic's key rule.
+            id: Event id. A topic with `dedupe_ttl_s` writes each id once.
+            headers: Record headers.
+            timestamp: Milliseconds since 1970, or a `datetime` with a time zone.
+            idempotency_key: Idempotency-Key of the request, if other programs may send the same
+                request. The default is a new one.
+            request_headers: HTTP headers of this request, such as `Headgate-Force`.
+
+        Raises:
+            InvalidEventError: An argument is invalid. Nothing was sent.
+            ClosedError: The client is closed.
         """
+        event = as_event(value, key, id, headers, timestamp)
         delivery = self.wire.delivery(topic, [event], idempotency_key, is_batch=False)
-        return (await self._deliver(delivery, headers))[0]
+        return (await self._deliver(delivery, request_headers))[0]
 
     async def send_batch(
         self,
@@ -62,17 +89,27 @@ class AsyncClient:
         events: Iterable[object],
         *,
         idempotency_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
+        request_headers: Mapping[str, str] | None = None,
     ) -> list[Outcome]:
-        """Send events; return an outcome for each, in their order. Many are sent in parts.
+        """Send events and return an outcome for each, in their order.
 
-        idempotency_key: see `send`; all events are then in one request.
+        Many events are sent in several requests, unless there is an `idempotency_key`.
+
+        Args:
+            topic: Kafka topic.
+            events: Values, `Event` or `CloudEvent` objects.
+            idempotency_key: Idempotency-Key of the request; see `send`.
+            request_headers: HTTP headers of each request.
+
+        Raises:
+            InvalidEventError: An event is invalid. Nothing was sent.
+            ClosedError: The client is closed.
         """
         delivery = self.wire.delivery(topic, events, idempotency_key, is_batch=True)
-        return await self._deliver(delivery, headers)
+        return await self._deliver(delivery, request_headers)
 
     async def post(self, post: Post, extra: Mapping[str, str] | None = None) -> Answer:
-        """Make one request of a delivery."""
+        """Send one request. Every failure is an answer."""
         began_s = time.monotonic()
         request = self.wire.request(post, extra)
         if isinstance(request, Refused):
@@ -82,7 +119,7 @@ class AsyncClient:
                 request.url, content=request.content, headers=request.headers
             )
             return self.wire.answer(post, request, response, began_s)
-        except Exception as error:  # whatever it is, it says whether the request may have arrived
+        except Exception as error:  # each says whether the request may have arrived
             return self.wire.failure(post, request, error, began_s)
 
     async def close(self) -> None:
@@ -101,7 +138,7 @@ class AsyncClient:
         await self.close()
 
     async def _deliver(
-        self, delivery: Delivery, headers: Mapping[str, str] | None
+        self, delivery: Delivery, request_headers: Mapping[str, str] | None
     ) -> list[Outcome]:
         if self._http.is_closed:
             raise ClosedError("the client is closed")
@@ -109,8 +146,8 @@ class AsyncClient:
         while wait_s is not None:
             if wait_s:
                 await asyncio.sleep(wait_s)
-            answer = await self.post(delivery.post(), headers)
+            answer = await self.post(delivery.post(), request_headers)
             wait_s = delivery.answered(answer, time.monotonic()).wait_s
         outcomes = all_ended(delivery.outcomes)
-        tell_ended(self.wire.observer, delivery.topic, outcomes)
+        report_outcomes(self.wire.observer, outcomes)
         return outcomes

@@ -1,29 +1,69 @@
-"""What both producers share."""
+"""Options and helpers of both producers."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
-from headgate_client.core.encode import Part
-from headgate_client.hooks import Observer, tell_ended
+from headgate_client.core.encode import Part, check_topic
+from headgate_client.core.lanes import Entry
+from headgate_client.events import CloudEvent, Event
 from headgate_client.outcomes import Outcome
+from headgate_client.settings import Buffering, check_choice, check_type, refuse_unknown
 
-LaneOf: TypeAlias = Callable[[str, object], str | bytes | None]
+OrderingKey: TypeAlias = Callable[[str, object], str | bytes | None]
 WhenFull: TypeAlias = Literal["wait", "raise"]
-LONGEST_WAIT_S = 3600.0  # of one wait, which takes no infinity
+LONGEST_WAIT_S = 3600.0  # of one wait: the platform takes no infinity
 
 
-def lane_for(part: Part, topic: str, event: object, lane_of: LaneOf | None) -> bytes | None:
-    """Return what the order of an event hangs on; None where nobody here knows its key."""
-    if part.lane is not None or lane_of is None:
-        return part.lane
-    lane = lane_of(topic, event)
-    return lane.encode() if isinstance(lane, str) else lane
+class ProducerOptions(TypedDict, total=False):
+    """Options of `BufferedProducer` and `AsyncBufferedProducer`.
+
+    Keys:
+        buffering: Size of the buffer and of its requests.
+        ordering_key: Function of topic and value (the data of a CloudEvent) that returns the key
+            of an event without `key`, usually the value at the topic's key pointer. Events with
+            equal ordering keys are sent in their order. Without the function, all events of a topic
+            that have no `key` are sent one request after another.
+        when_full: "wait" for room in the buffer (the default), or "raise" BufferFullError.
+    """
+
+    buffering: Buffering
+    ordering_key: OrderingKey
+    when_full: WhenFull
 
 
-def tell_by_topic(observer: Observer, outcomes: Iterable[Outcome]) -> None:
-    """Report how events of several topics ended."""
-    by_topic: dict[str, list[Outcome]] = {}
-    for outcome in outcomes:
-        by_topic.setdefault(outcome.topic, []).append(outcome)
-    for topic, of_topic in by_topic.items():
-        tell_ended(observer, topic, of_topic)
+class ProducerConfig(NamedTuple):
+    """The options with their defaults."""
+
+    buffering: Buffering
+    ordering_key: OrderingKey | None
+    waits: bool
+
+    @classmethod
+    def of(cls, owner: str, options: ProducerOptions) -> "ProducerConfig":
+        """Check the options. Raises InvalidOptionError."""
+        refuse_unknown(owner, options, tuple(ProducerOptions.__annotations__))
+        buffering = options.get("buffering", Buffering())
+        check_type("buffering", buffering, Buffering)
+        when_full = options.get("when_full", "wait")
+        check_choice("when_full", when_full, get_args(WhenFull))
+        return cls(buffering, options.get("ordering_key"), when_full == "wait")
+
+    def lane(self, topic: str, event: Event | CloudEvent, part: Part) -> bytes | None:
+        """Return the ordering key of an event, None if it is unknown. Raises InvalidEventError."""
+        check_topic(topic)
+        if part.lane is not None or self.ordering_key is None:
+            return part.lane
+        lane = self.ordering_key(topic, event.value if isinstance(event, Event) else event.data)
+        return lane.encode() if isinstance(lane, str) else lane
+
+
+def resolve(ended: Iterable[tuple[Entry, Outcome]]) -> None:
+    """Give each future its outcome, also if a callback of another one raises."""
+    raised: BaseException | None = None
+    for entry, outcome in ended:
+        try:
+            entry.done(outcome)
+        except BaseException as error:  # of a callback, or of a loop that is closed
+            raised = error
+    if raised is not None and not isinstance(raised, Exception):
+        raise raised  # such as KeyboardInterrupt

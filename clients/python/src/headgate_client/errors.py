@@ -1,4 +1,4 @@
-"""What this library raises. How an event ended is no exception: see `headgate_client.outcomes`."""
+"""Exceptions of this library. A failed event is an outcome: see `headgate_client.outcomes`."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ if TYPE_CHECKING:
 
 
 class HeadgateError(Exception):
-    """The base of all errors below."""
+    """Base class of all exceptions below."""
 
 
 class InvalidEventError(HeadgateError, ValueError):
-    """An argument that no gateway takes. The text names it and says what to do."""
+    """The event cannot be sent. The text names the argument and the fix; nothing was sent."""
+
+
+class InvalidOptionError(HeadgateError, ValueError):
+    """An option does not exist, or its value is out of range. The text lists what is allowed."""
 
 
 class BufferFullError(HeadgateError):
-    """There is no room for another event. Nothing was taken of it."""
+    """The producer's buffer has no room. The event was not taken."""
 
 
 class ClosedError(HeadgateError):
-    """The client or producer was closed."""
+    """The client or producer is closed."""
 
 
 class OutcomeError(HeadgateError):
-    """An event did not end well; raised by `raise_for_outcome()` alone."""
+    """The event was not written, or may not be. Only `raise_for_outcome()` raises it."""
 
 
 class RejectedError(OutcomeError):
@@ -37,7 +41,7 @@ class RejectedError(OutcomeError):
 
 
 class UnknownOutcomeError(OutcomeError):
-    """It is not known whether the event was written."""
+    """The event may or may not be written."""
 
     def __init__(self, outcome: Unknown) -> None:
         super().__init__(f"{outcome.topic}: {outcome.reason}: {outcome.detail}")

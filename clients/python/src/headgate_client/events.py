@@ -1,9 +1,10 @@
-"""What can be sent: JSON values, bytes, tombstones, CloudEvents."""
+"""Kinds of events: JSON values, bytes, tombstones and CloudEvents."""
 
 import enum
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
 from typing import Final
 
 from headgate_client.errors import InvalidEventError
@@ -15,42 +16,47 @@ class Tombstone(enum.Enum):
     TOMBSTONE = "tombstone"
 
 
-TOMBSTONE: Final = Tombstone.TOMBSTONE  # a null value: the key is gone
+TOMBSTONE: Final = Tombstone.TOMBSTONE  # a null value, which deletes the key
 
 
 @dataclass(frozen=True, slots=True)
 class RawJson:
-    """JSON text that is ready. Kafka gets these bytes as they are."""
+    """JSON text that is already encoded. Kafka gets these bytes unchanged."""
 
     text: bytes
 
     def __post_init__(self) -> None:
-        """Look at the text once: it stands beside others in a request, and must not end early."""
+        """Check the text: it is placed among other events of a request and must be one document."""
         try:
             json.loads(self.text, parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
-            raise InvalidEventError(f"RawJson: the text is no JSON document: {error}") from None
+            raise InvalidEventError(f"RawJson: the text is not a JSON document: {error}") from None
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a batch.
+    """A value with the fields of its Kafka record, for `send_batch` and `send`.
 
-    value: what `dumps` makes JSON of, `RawJson`, bytes (opaque to the gateway), or `TOMBSTONE`.
-    key: overrides the topic's key rule.  id: yours; on topics with `dedupe_ttl_s` an event with a
-    known id is not written again.  headers: record headers.  timestamp_ms: milliseconds since
-    1970, for topics with `timestamp = "event"`.  content_type: of the record.
+    Attributes:
+        value: Anything that JSON has, `RawJson`, bytes, or `TOMBSTONE`.
+        key: Record key. It overrides the topic's key rule.
+        id: Event id. A topic with `dedupe_ttl_s` writes each id once.
+        headers: Record headers.
+        timestamp: Milliseconds since 1970, or a `datetime` with a time zone. Topics with
+            `timestamp = "event"` use it.
+        content_type: Content type of the record.
     """
 
     value: object
+    _: KW_ONLY
     key: str | bytes | None = None
     id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
-    timestamp_ms: int | None = None
+    timestamp: int | datetime | None = None
     content_type: str | None = None
 
 
@@ -61,9 +67,12 @@ _ATTRIBUTES = frozenset((*_REQUIRED, *_OPTIONAL, "specversion", "data", "data_ba
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudEvent:
-    """A CloudEvent 1.0. Its key is the extension `partitionkey`, then `subject`.
+    """A CloudEvent 1.0. Its record key is the extension `partitionkey`, else `subject`.
 
-    data: a JSON value, or bytes.  time: RFC 3339.
+    Attributes:
+        data: A JSON value, or bytes.
+        time: Timestamp as RFC 3339 text.
+        extensions: Extension attributes by name.
     """
 
     id: str
@@ -78,9 +87,13 @@ class CloudEvent:
 
     @classmethod
     def of(cls, event: object) -> "CloudEvent":
-        """Return the same event as a `CloudEvent`.
+        """Convert an event.
 
-        event: a mapping of attributes (with `data`), or an object of the `cloudevents` package.
+        Args:
+            event: A mapping of attributes (with `data`), or an object of the `cloudevents` package.
+
+        Raises:
+            InvalidEventError: A required attribute is missing, or the version is not 1.0.
         """
         found = _attributes(event)
         missing = [name for name in _REQUIRED if not found.get(name)]
@@ -107,7 +120,7 @@ class CloudEvent:
 
 
 def _attributes(event: object) -> dict[str, object]:
-    """The attributes of a mapping, or of an SDK object: 2.x has methods, 1.x is like a mapping."""
+    """Return the attributes of a mapping or SDK object (2.x has methods, 1.x is a mapping)."""
     if isinstance(event, Mapping):
         return dict(event)
     for name in ("get_attributes", "_get_attributes"):

@@ -1,23 +1,30 @@
-"""What a client reports, for metrics and logs."""
+"""Reports of requests and outcomes: to the log, and to an observer."""
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headgate_client.outcomes import Outcome, Rejected, Unknown
 
-_log = logging.getLogger("headgate_client")
+log = logging.getLogger("headgate_client")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One request and its answer.
+    """One request and its response.
 
-    number: 1 for the first time that these bytes went.  result: `ended` if there is an outcome for
-    each event, else the reason of the refusal or why there is no answer.  content_bytes: before
-    compression.  request_id: of the gateway's log.  is_bypassed: the gateway could not look the
-    Idempotency-Key up, because its Redis is away.
+    Attributes:
+        topic: Topic of the request.
+        events: Number of events in it.
+        content_bytes: Size of the body before compression.
+        number: 1 for the first request with these bytes, then 2, 3, ...
+        duration_s: Time until the response, in seconds.
+        result: `ended` if each event has an outcome, else the reason of the failure.
+        detail: Text that explains the failure.
+        status: HTTP status, None without a response.
+        request_id: Id of the request in the gateway's log.
+        is_bypassed: The gateway could not check the Idempotency-Key: its Redis is unavailable.
     """
 
     topic: str
@@ -33,56 +40,61 @@ class Attempt:
 
 
 class Observer:
-    """Override what you want to hear of. It is called by whoever posts: be quick."""
+    """Base class of observers, for metrics. Override the methods that you need.
 
-    def attempted(self, attempt: Attempt) -> None:
-        """Hear of a request that has ended."""
+    The client calls them from the thread or task that sends, so they must be quick.
+    """
 
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
-        """Hear how events ended."""
+    def on_attempt(self, attempt: Attempt) -> None:
+        """Handle a request that has its response, or failed."""
 
-
-class LogObserver(Observer):
-    """Writes what goes wrong to the logger `headgate_client`; the default."""
-
-    def attempted(self, attempt: Attempt) -> None:
-        """Log what is tried again or was refused."""
-        if attempt.result != "ended":
-            _log.warning(
-                "%s: %d events, attempt %d: %s (%s)",
-                _shown(attempt.topic), attempt.events, attempt.number, attempt.result,
-                _shown(attempt.detail),
-            )  # fmt: skip
-
-    def ended(self, topic: str, outcomes: Sequence[Outcome]) -> None:
-        """Log how many failed, by reason, with the first detail of each."""
-        failed = [one for one in outcomes if isinstance(one, (Rejected, Unknown))]
-        details = {one.reason: one.detail for one in reversed(failed)}
-        for (name, reason), number in Counter((one.name, one.reason) for one in failed).items():
-            detail = _shown(details[reason])
-            _log.error("%s: %d events %s: %s (%s)", _shown(topic), number, name, reason, detail)
+    def on_outcomes(self, topic: str, outcomes: Sequence[Outcome]) -> None:
+        """Handle the outcomes of some events of a topic."""
 
 
-def _shown(text: str) -> str:
+def report_attempt(observer: Observer | None, attempt: Attempt, *, is_retryable: bool) -> None:
+    """Log a request that may be sent again, and pass it to the observer."""
+    if is_retryable:  # another failure is an outcome, and is logged as that
+        log.warning(
+            "%s: %d events, attempt %d failed: %s (%s)",
+            attempt.topic, attempt.events, attempt.number, attempt.result,
+            printable(attempt.detail),
+        )  # fmt: skip
+    if observer is not None:
+        try:
+            observer.on_attempt(attempt)
+        except Exception:
+            log.exception("Observer.on_attempt raised")
+
+
+def report_outcomes(observer: Observer | None, outcomes: Iterable[Outcome]) -> None:
+    """Log the failures once, by topic and reason, and pass all outcomes to the observer."""
+    by_topic: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        by_topic.setdefault(outcome.topic, []).append(outcome)
+    for topic, outcomes_of_topic in by_topic.items():
+        _log_failures(topic, outcomes_of_topic)
+        if observer is not None:
+            try:
+                observer.on_outcomes(topic, outcomes_of_topic)
+            except Exception:
+                log.exception("Observer.on_outcomes raised")
+
+
+def _log_failures(topic: str, outcomes: Sequence[Outcome]) -> None:
+    """Log how many events failed for each reason, with the detail of the first."""
+    failures = [one for one in outcomes if isinstance(one, (Rejected, Unknown))]
+    details = {(one.name, one.reason): one.detail for one in reversed(failures)}
+    counts = Counter((one.name, one.reason) for one in failures)
+    for (name, reason), count in counts.items():
+        detail = printable(details[name, reason])
+        log.error("%s: %d events %s: %s (%s)", topic, count, name, reason, detail)
+
+
+def printable(text: str) -> str:
     """Return the text in one line, with escapes for characters that control a terminal."""
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
-
-
-def tell(observer: Observer, attempt: Attempt) -> None:
-    """Report an attempt; what an observer raises is its own affair, and no event is lost by it."""
-    try:
-        observer.attempted(attempt)
-    except Exception:
-        _log.exception("Observer.attempted raised")
-
-
-def tell_ended(observer: Observer, topic: str, outcomes: Sequence[Outcome]) -> None:
-    """Report outcomes, in the same way."""
-    try:
-        observer.ended(topic, outcomes)
-    except Exception:
-        _log.exception("Observer.ended raised")

@@ -1,7 +1,7 @@
-"""How an event ended: one type for each outcome of the gateway.
+"""Outcomes of events: one type for each outcome of the gateway.
 
-Every event ends in exactly one of them. What did not end well is returned like the rest, so that a
-batch can be looked at as a whole; `raise_for_outcome()` is there for who prefers exceptions.
+Every event has exactly one outcome. Failures are returned like the rest, so that a program can
+look at a batch as a whole. `raise_for_outcome()` turns a failure into an exception.
 """
 
 from dataclasses import dataclass
@@ -17,11 +17,14 @@ Name: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """What all outcomes that ended well have.
+    """Fields of all successful outcomes.
 
-    key: text, or bytes where it is no UTF-8.  partition, offset: the place of the record in Kafka,
-    None where there is none yet.  records: how many records were written for this event.
-    oversize: what an event that was too large became (`claim-check`, `split`, ...).
+    Attributes:
+        key: Record key as text, or as bytes if it is not UTF-8.
+        partition: Partition of the record, None if it has none yet.
+        offset: Offset of the record, None if it has none yet.
+        records: Number of records that were written for this event.
+        oversize: Form of an event that was too large (`claim-check`, `split`, ...).
     """
 
     topic: str
@@ -38,37 +41,37 @@ class Succeeded:
 
     @property
     def is_written(self) -> bool:
-        """Whether the event, or one that is equal to it, is in the topic at a known place."""
+        """Whether the event, or an equal one, is in the topic at a known offset."""
         return self.offset is not None
 
     def raise_for_outcome(self) -> None:
-        """Do nothing: it ended well."""
+        """Do nothing: the outcome is successful."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published(Succeeded):
-    """In Kafka, acknowledged by all in-sync replicas."""
+    """The record is in Kafka, acknowledged by all in-sync replicas."""
 
     name: ClassVar[Name] = "published"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unchanged(Succeeded):
-    """Not written again: the newest record of the key has the same content."""
+    """The event was not written: the newest record of its key has the same content."""
 
     name: ClassVar[Name] = "unchanged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duplicate(Succeeded):
-    """Done before, under the same event id or Idempotency-Key."""
+    """The event was written before, with the same event id or Idempotency-Key."""
 
     name: ClassVar[Name] = "duplicate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held(Succeeded):
-    """Durable, on a topic that coalesces: the newest event of the key is published later."""
+    """The event is durable on a topic that coalesces; the newest of its key is published later."""
 
     name: ClassVar[Name] = "held"
 
@@ -82,18 +85,21 @@ class Superseded(Succeeded):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spooled(Succeeded):
-    """On the gateway's disk: it is published when Kafka is back."""
+    """The event is on the gateway's disk, and is published when Kafka recovers."""
 
     name: ClassVar[Name] = "spooled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """Certainly not written.
+    """The event was certainly not written.
 
-    reason: a word of the gateway's table of reasons; `not_sent`, `unreachable`, `overtaken` and
-    `bad_answer` are this library's.  retryable: whether the same event may succeed later.
-    status: that of the answer, None where there was none.
+    Attributes:
+        reason: A reason of the gateway, or `not_sent`, `unreachable`, `overtaken` or `bad_answer`
+            of this library.
+        detail: Text that explains the reason.
+        retryable: Whether the same event may succeed later.
+        status: HTTP status of the response, None without one.
     """
 
     topic: str
@@ -115,10 +121,13 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """Nobody can tell: it may be written, or may still be written later.
+    """The event may or may not be written, now or later.
 
-    reason: `unknown` if the gateway said so, `no_answer` if the last answer was lost,
-    `out_of_order` if it is written and an older event of its key may be behind it.
+    Attributes:
+        reason: `unknown` if the gateway returned that, `no_answer` if the last response was lost,
+            `out_of_order` if the event is written and an older one of its key may be behind it.
+        detail: Text that explains the reason.
+        status: HTTP status of the response, None without one.
     """
 
     topic: str

@@ -1,30 +1,55 @@
-"""How patient a client is, and how much a producer keeps."""
+"""Options of retries, request sizes and buffers."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Literal, TypeAlias
+from difflib import get_close_matches
+from typing import Literal, Self, TypeAlias, get_args
 
-from headgate_client.errors import InvalidEventError
+from headgate_client.errors import InvalidOptionError
 
 Overtaken: TypeAlias = Literal["send", "leave_out"]
 Compression: TypeAlias = Literal["gzip", "zstd"]
 
-# The gateway remembers an Idempotency-Key for a day (`redis.idempotency_ttl_ms`): who repeats later
-# may write twice.
-LONGEST_PATIENCE_S = 23 * 3600.0
+# The gateway remembers an Idempotency-Key for a day (`redis.idempotency_ttl_ms`). A later retry may
+# write the event twice.
+MAX_PATIENCE_S = 23 * 3600.0
+
+
+def refuse_unknown(owner: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise InvalidOptionError for the first option that does not exist."""
+    for name in given:
+        if name not in known:
+            similar = get_close_matches(name, known, 1)
+            hint = f" Did you mean {similar[0]!r}?" if similar else ""
+            raise InvalidOptionError(
+                f"{owner}: unknown option {name!r}.{hint} The options are {', '.join(known)}."
+            )
+
+
+class _Options:
+    __slots__ = ()
+
+    def __new__(cls, *_: object, **given: object) -> Self:
+        """Refuse unknown options, before the dataclass does so without a list."""
+        refuse_unknown(cls.__name__, given, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+        return super().__new__(cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retry:
-    """When an event is sent again, and when that ends.
+class Retry(_Options):
+    """When an event is sent again, and when the client gives up.
 
-    patience_s: after this time nothing is tried again. It counts from the call, in a producer from
-    when the event was taken.  first_wait_s, longest_wait_s: before attempt n + 1 there is a random
-    wait of up to `first_wait_s * 2**n` and `longest_wait_s`, behind what Retry-After asks for.
-    repeat_unknown: False leaves alone what may be written already; right only where the gateway
-    has no Redis and a repeat does harm.  overtaken: what becomes of a failed event when a later
-    one of its key has got through: "send" writes it behind that one, "leave_out" ends it as
-    `overtaken` (right for states, of which the newest counts, and a repeat does no harm).
+    Attributes:
+        patience_s: Total time for an event, in seconds. It begins with the call of `send`. After
+            it, the event is not sent again.
+        first_wait_s: Base of the random wait. The wait before attempt n + 1 is at most
+            `first_wait_s * 2**n`, after the time that Retry-After asks for.
+        longest_wait_s: Upper limit of the random wait.
+        repeat_unknown: False does not send an event again if it may be written. Use it only if the
+            gateway has no Redis and a duplicate does harm.
+        overtaken: What happens to a failed event after a later event of its key was written.
+            "send" writes it behind the later one. "leave_out" drops it with the reason `overtaken`.
+            That is right for states, where only the newest counts and a duplicate does no harm.
     """
 
     patience_s: float = 120.0
@@ -34,40 +59,52 @@ class Retry:
     overtaken: Overtaken = "send"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        if not 0 <= self.patience_s <= LONGEST_PATIENCE_S:
-            raise InvalidEventError(f"patience_s: 0 to {LONGEST_PATIENCE_S:.0f} seconds")
-        _check_positive(self, {"first_wait_s": 0, "longest_wait_s": 0})
+        """Refuse values that are out of range."""
+        if not 0 <= self.patience_s <= MAX_PATIENCE_S:
+            raise InvalidOptionError(f"patience_s: use 0 to {MAX_PATIENCE_S:.0f} seconds")
+        _check_minimum(self, {"first_wait_s": 0, "longest_wait_s": 0})
+        check_choice("overtaken", self.overtaken, get_args(Overtaken))
 
     def wait_s(self, attempt: int, retry_after_s: float, share: float) -> float:
-        """Return how long to wait behind attempt 1, 2, ...  share: random, 0 to 1."""
+        """Return the wait after an attempt, in seconds.
+
+        Args:
+            attempt: Number of the attempt that failed; the first is 1.
+            retry_after_s: Wait that the gateway asked for.
+            share: Random number from 0 to 1.
+        """
         doubled = self.first_wait_s * 2.0 ** min(attempt, 60)
         return retry_after_s + share * min(self.longest_wait_s, doubled)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """The largest request. The gateway's own limits are `http.batch_max_events` and -bytes.
+class Limits(_Options):
+    """Size of one request. The gateway has limits of its own (`http.batch_max_events`, -bytes).
 
-    max_events, max_bytes: of one request before compression; a larger event goes alone.
+    Attributes:
+        max_events: Events in one request.
+        max_bytes: Bytes of one request before compression. A larger event is sent alone.
     """
 
     max_events: int = 500
     max_bytes: int = 1_000_000
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        _check_positive(self, {"max_events": 1, "max_bytes": 1})
+        """Refuse values that are out of range."""
+        _check_minimum(self, {"max_events": 1, "max_bytes": 1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Buffering:
-    """What a producer keeps, and for how long.
+class Buffering(_Options):
+    """Buffer of a producer.
 
-    linger_s: how long an event waits for others to go with.  max_events, max_bytes: of all events
-    that have not ended; there is no room beyond.  in_flight: requests at the same time.
-    one_per_key: never two events of a key in one request, so that none can be overtaken; each
-    event of a key then costs a round trip.
+    Attributes:
+        linger_s: Time that an event waits for others, to be sent in one request.
+        max_events: Events in the buffer that have no outcome yet.
+        max_bytes: Memory of these events, about.
+        in_flight: Concurrent requests.
+        one_per_key: Never put two events of a key into one request. No event can then be overtaken,
+            and each event of a key costs a round trip.
     """
 
     linger_s: float = 0.02
@@ -77,11 +114,25 @@ class Buffering:
     one_per_key: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
-        _check_positive(self, {"linger_s": 0, "max_events": 1, "max_bytes": 1, "in_flight": 1})
+        """Refuse values that are out of range."""
+        _check_minimum(self, {"linger_s": 0, "max_events": 1, "max_bytes": 1, "in_flight": 1})
 
 
-def _check_positive(options: Retry | Limits | Buffering, least: Mapping[str, float]) -> None:
-    for option in fields(options):
-        if option.name in least and not getattr(options, option.name) >= least[option.name]:
-            raise InvalidEventError(f"{option.name}: {least[option.name]} or more")
+def check_choice(name: str, value: object, choices: Collection[object]) -> None:
+    """Raise InvalidOptionError if the value is not one of the choices."""
+    if value not in choices:
+        allowed = " or ".join(repr(one) for one in choices)
+        raise InvalidOptionError(f"{name}: use {allowed}, not {value!r}")
+
+
+def check_type(name: str, value: object, expected: type) -> None:
+    """Raise InvalidOptionError if the value has another type."""
+    if not isinstance(value, expected):
+        kind = type(value).__name__
+        raise InvalidOptionError(f"{name}: use {expected.__name__}(...), not {kind}")
+
+
+def _check_minimum(options: Retry | Limits | Buffering, minimum: Mapping[str, float]) -> None:
+    for name, least in minimum.items():
+        if not getattr(options, name) >= least:
+            raise InvalidOptionError(f"{name}: use {least} or more")

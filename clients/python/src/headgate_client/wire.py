@@ -1,9 +1,10 @@
-"""What both clients share: their options, requests as HTTP has them, and answers read from it."""
+"""HTTP requests and responses of both clients, and the options that they share."""
 
 import random
+import socket
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypedDict
 
@@ -15,33 +16,48 @@ from headgate_client.core.compress import compressor
 from headgate_client.core.delivery import Chances, Delivery, Post
 from headgate_client.core.encode import Dumps, Part
 from headgate_client.core.ids import uuid7
-from headgate_client.errors import InvalidEventError
-from headgate_client.hooks import Attempt, LogObserver, Observer, tell
+from headgate_client.errors import InvalidEventError, InvalidOptionError
+from headgate_client.hooks import Attempt, Observer, report_attempt
 from headgate_client.outcomes import Outcome
-from headgate_client.settings import Compression, Limits, Retry
+from headgate_client.settings import Compression, Limits, Retry, check_type, refuse_unknown
 
-COMPRESSED_FROM_BYTES = 1024  # below, compressing saves nothing that counts
+COMPRESSED_FROM_BYTES = 1024  # smaller bodies gain too little
 CONNECT_TIMEOUT_S = 5.0
 IDLE_S = 30.0  # less than the 75 seconds after which the gateway closes an idle connection
 _TOKEN_REFUSED = "unauthenticated"
+# TLS handshakes that fail again however often they are tried (names of OpenSSL's reasons).
+_NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
+_HANDSHAKE_REFUSED = (
+    "ALERT_HANDSHAKE_FAILURE", "ALERT_PROTOCOL_VERSION", "UNSUPPORTED_PROTOCOL",
+    "NO_PROTOCOLS_AVAILABLE", "CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_ACCESS_DENIED",
+    "UNRECOGNIZED_NAME",
+)  # fmt: skip
+_UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
 class ClientOptions(TypedDict, total=False):
-    """The options of `Client` and `AsyncClient`.
+    """Options of `Client` and `AsyncClient`.
 
-    producer: who you are where authentication is off.  token: a bearer token, or what returns the
-    one of the moment.  headers: of every request.  retry, limits: see there.  idempotency: False
-    sends no Idempotency-Keys.  event_ids: give an id to each event that has none; on topics with
-    `dedupe_ttl_s` it is then written once, whatever request brings it.  compression: "gzip" or
-    "zstd".  tls: a context with other authorities or a client's certificate.  timeout_s: for an
-    answer; longer than `http.request_timeout_ms` of the gateway.  dumps: makes JSON of values.
-    observer: hears of requests and outcomes; logs what fails unless given.  transport: of httpx;
-    `headgate_client.testing` has one.
+    Keys:
+        producer: Producer name, for gateways without authentication.
+        token: Bearer token, or a function that returns the current one.
+        request_headers: HTTP headers of every request.
+        retry: Retries and their time limit.
+        limits: Size of one request.
+        idempotency: False sends no Idempotency-Key. A retry may then write an event twice.
+        event_ids: Give each event without an id a new one. A topic with `dedupe_ttl_s` then writes
+            each event once, also if it arrives in several requests.
+        compression: "gzip" or "zstd".
+        tls: Context with your certificate authority or client certificate.
+        timeout_s: Time limit for a response, in seconds. Keep it above the gateway's
+            `http.request_timeout_ms`.
+        dumps: Function that encodes values as JSON, such as `orjson.dumps`.
+        observer: Receives requests and outcomes, for metrics.
     """
 
     producer: str
     token: str | Callable[[], str]
-    headers: Mapping[str, str]
+    request_headers: Mapping[str, str]
     retry: Retry
     limits: Limits
     idempotency: bool
@@ -53,8 +69,11 @@ class ClientOptions(TypedDict, total=False):
     observer: Observer
 
 
+OPTIONS = (*ClientOptions.__annotations__, "transport")
+
+
 class Request(NamedTuple):
-    """What goes to the network. address: which of the URLs this is."""
+    """An HTTP request. address: index of its URL among those of the client."""
 
     address: int
     url: str
@@ -63,20 +82,24 @@ class Request(NamedTuple):
 
 
 class Wire:
-    """Makes requests and reads answers for one client; it has no connections itself."""
+    """Builds the requests of one client and reads the responses. It owns no connections."""
 
-    def __init__(self, url: str | Sequence[str], options: ClientOptions) -> None:
+    def __init__(self, owner: str, url: str | Sequence[str], options: ClientOptions) -> None:
+        refuse_unknown(owner, options, OPTIONS)
         self.retry = options.get("retry", Retry())
         self.limits = options.get("limits", Limits())
-        self.observer = options.get("observer") or LogObserver()
+        check_type("retry", self.retry, Retry)
+        check_type("limits", self.limits, Limits)
+        self.observer = options.get("observer")
         self.timeout = httpx.Timeout(options.get("timeout_s", 45.0), connect=CONNECT_TIMEOUT_S)
         self.tls = options.get("tls", True)
         new_key = uuid7 if options.get("idempotency", True) else None
         self.chances = Chances(random.random, new_key)
         self._urls = _urls(url)
         self._address = 0
+        self._unusable: set[int] = set()  # addresses where waiting does not help
         self._token = options.get("token")
-        self._headers = {**options.get("headers", {})}
+        self._headers = {**options.get("request_headers", {})}
         if "producer" in options:
             self._headers["Headgate-Producer"] = options["producer"]
         self._compression = options.get("compression")
@@ -85,18 +108,18 @@ class Wire:
         self._new_id = uuid7 if options.get("event_ids", False) else None
 
     def part(self, event: object) -> Part:
-        """Write an event as a member of a batch."""
+        """Encode an event as a member of a batch. Raises InvalidEventError."""
         return encode.encode_part(encode.as_event(event), self._dumps, self._new_id)
 
     def delivery(
         self, topic: str, events: Iterable[object], own_key: str | None, *, is_batch: bool
     ) -> Delivery:
-        """Prepare events to be sent. Raises InvalidEventError, and then nothing was sent."""
+        """Encode events for sending. Raises InvalidEventError; then nothing was sent."""
         write = encode.encode_part if is_batch else encode.encode_alone
         parts = [write(encode.as_event(one), self._dumps, self._new_id) for one in events]
         if own_key is not None and len({part.form for part in parts}) > 1:
             raise InvalidEventError(
-                "idempotency_key: CloudEvents and other events make two requests; send them apart"
+                "idempotency_key: CloudEvents and other events need two requests; send them apart"
             )
         return Delivery(
             encode.check_topic(topic),
@@ -109,12 +132,12 @@ class Wire:
         )
 
     def request(self, post: Post, extra: Mapping[str, str] | None = None) -> Request | Refused:
-        """Return the request to make, or why there is none."""
+        """Build the HTTP request of a post, or return the reason that prevents it."""
         headers = {**self._headers, **(extra or {}), **dict(post.headers)}
         if self._token is not None:
             try:
                 headers["Authorization"] = f"Bearer {self._bearer()}"
-            except Exception as error:  # the caller's code; what it raises ends no thread of ours
+            except Exception as error:  # the caller's code must not end the sender
                 return Refused("not_sent", f"token: {error!r}", retryable=True, status=None)
         content = post.content
         if self._compress is not None and len(content) >= COMPRESSED_FROM_BYTES:
@@ -127,7 +150,7 @@ class Wire:
     def answer(
         self, post: Post, request: Request, response: httpx.Response, began_s: float
     ) -> Answer:
-        """Read what came back."""
+        """Read the response to a post."""
         answer = read_answer(
             post.topic, post.events, response.status_code, response.headers, response.content,
             time.time(),
@@ -138,12 +161,12 @@ class Wire:
         return answer
 
     def refused(self, post: Post, refused: Refused, began_s: float) -> Answer:
-        """Report that there was no request."""
+        """Report a post that could not be built."""
         self._report(post, refused, began_s, None, None)
         return refused
 
     def failure(self, post: Post, request: Request, error: Exception, began_s: float) -> Answer:
-        """Say what it means that there is no answer."""
+        """Turn an exception of httpx into an answer."""
         answer = self._after(request, classify(error))
         self._report(post, answer, began_s, None, None)
         return answer
@@ -152,13 +175,13 @@ class Wire:
         return self._token() if callable(self._token) else str(self._token)
 
     def _after(self, request: Request, answer: Answer) -> Answer:
-        """Go to another address, and take a new token, where that helps."""
+        """Choose another address or check for a new token, if that may help."""
+        answer = self._after_unusable(request.address, answer)
         is_elsewhere = isinstance(answer, Lost) or (
             isinstance(answer, Refused) and answer.reason == "draining"
         )
         if is_elsewhere and len(self._urls) > 1:
-            if self._address == request.address:
-                self._address = (request.address + 1) % len(self._urls)
+            self._leave(request.address)
             return replace(answer, retry_after_s=0.0)
         if (
             isinstance(answer, Refused)
@@ -168,6 +191,21 @@ class Wire:
             is_new = request.headers["Authorization"] != f"Bearer {self._bearer()}"
             return replace(answer, retryable=is_new)
         return answer
+
+    def _after_unusable(self, address: int, answer: Answer) -> Answer:
+        """Try the other addresses before an unreachable one is final."""
+        if not isinstance(answer, Refused) or answer.reason != "unreachable":
+            self._unusable.discard(address)
+            return answer
+        self._unusable.add(address)
+        if len(self._unusable) == len(self._urls):
+            return answer
+        self._leave(address)
+        return replace(answer, retryable=True)
+
+    def _leave(self, address: int) -> None:
+        if self._address == address:
+            self._address = (address + 1) % len(self._urls)
 
     def _report(
         self,
@@ -189,42 +227,72 @@ class Wire:
             request_id=request_id,
             is_bypassed=isinstance(answer, Ended) and answer.bypassed,
         )
-        tell(self.observer, attempt)
+        is_retryable = isinstance(answer, Lost) or (
+            isinstance(answer, Refused) and answer.retryable
+        )
+        report_attempt(self.observer, attempt, is_retryable=is_retryable)
 
 
 def classify(error: Exception) -> Answer:
-    """Say what an error of httpx means for the request."""
+    """Return the meaning of an exception of httpx for the events of the request."""
     detail = f"{type(error).__name__}: {error}"
+    hint = _tls_hint(error)
+    if hint is not None:
+        return Refused("unreachable", f"{detail}; {hint}", retryable=False, status=None)
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
-        if _is_of_certificates(error):
-            return Refused("unreachable", detail, retryable=False, status=None)
-        return Lost(detail, was_sent=False)
+        is_unknown = any(
+            isinstance(one, socket.gaierror) and one.errno in _UNKNOWN_HOST
+            for one in _causes(error)
+        )
+        return Lost(detail, was_sent=False, is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
     return Lost(detail)
 
 
-def _is_of_certificates(error: BaseException | None) -> bool:
-    """Whether the other side is not who it should be, which waiting does not mend."""
-    while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return True
+def _tls_hint(error: BaseException) -> str | None:
+    """Return the fix for a TLS handshake that fails again however often it is tried.
+
+    The server has then read nothing: in TLS 1.3 it refuses a client's certificate only after the
+    client has sent its first request, but before it reads that.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return "give the client a tls= context that trusts the gateway's certificate authority"
+        if isinstance(cause, ssl.SSLError):
+            reason = cause.reason or ""
+            if reason in _NO_TLS:
+                return "this port does not speak TLS: use http://, or the port that has TLS"
+            if any(one in reason for one in _HANDSHAKE_REFUSED):
+                return "the gateway refused the TLS handshake: check tls= (client certificate)"
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception and those that it comes from."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
         error = error.__cause__ or error.__context__
-    return False
 
 
 def _urls(url: str | Sequence[str]) -> list[str]:
     urls = [url] if isinstance(url, str) else list(url)
     if not urls:
-        raise InvalidEventError("url: none is given")
-    for one in urls:
-        if httpx.URL(one).scheme not in ("http", "https"):
-            raise InvalidEventError(f"url: {one!r} does not begin with http:// or https://")
-    return [one.rstrip("/") for one in urls]
+        raise InvalidOptionError("url: give the URL of a gateway, such as http://127.0.0.1:8080")
+    for text in urls:
+        try:
+            parsed = httpx.URL(text)
+        except (httpx.InvalidURL, TypeError) as error:
+            raise InvalidOptionError(f"url: {text!r} is not a URL ({error})") from None
+        if parsed.scheme not in ("http", "https") or not parsed.host:
+            raise InvalidOptionError(f"url: {text!r} needs the form http://host:port (or https://)")
+    return [text.rstrip("/") for text in urls]
 
 
 def all_ended(outcomes: Sequence[Outcome | None]) -> list[Outcome]:
-    """Return the outcomes, which are all there."""
-    ended = [one for one in outcomes if one is not None]
+    """Return the outcomes, none of which may be missing."""
+    ended = [outcome for outcome in outcomes if outcome is not None]
     assert len(ended) == len(outcomes)
     return ended

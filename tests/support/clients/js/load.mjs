@@ -50,7 +50,7 @@ const client = new Client(urls, {
   timeoutMs: 15_000,
   fetch: recorded,
   observer: {
-    ended: (_, outcomes) => {
+    onOutcomes: (_, outcomes) => {
       for (const { name, eventId, partition, offset, reason } of outcomes) {
         ended.push({ name, eventId, partition, offset, reason });
       }
@@ -59,7 +59,7 @@ const client = new Client(urls, {
 });
 const producer = new BufferedProducer(client, {
   buffering: { maxEvents: 2000, inFlight: 3 },
-  laneOf: (_, event) => event.value.id,
+  orderingKey: (_, value) => value.id,
 });
 
 async function send(sender) {
@@ -68,7 +68,7 @@ async function send(sender) {
     if (largest) value.text = "x".repeat(Math.floor(Math.random() * largest));
     const eventId = crypto.randomUUID();
     sent.push({ key: value.id, eventId, value: JSON.stringify(value) });
-    const { outcome } = await producer.sendWhenRoom(topic, new HeadgateEvent({ value, id: eventId }));
+    const { outcome } = await producer.sendWhenRoom(topic, new HeadgateEvent(value, { id: eventId }));
     pending.push(outcome);
     await pause(PACE_MS);
   }

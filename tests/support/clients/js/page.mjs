@@ -5,10 +5,10 @@ import { BufferedProducer, Client, HeadgateEvent, TOMBSTONE } from "/src/index.j
 /** Send alone, in a batch and in the background; return the outcomes. */
 export async function send(url, topic) {
   const client = new Client(url, { producer: "page", compression: "gzip" });
-  const alone = await client.send(topic, new HeadgateEvent({ value: 1, key: "ключ '鍵'*" }));
+  const alone = await client.send(topic, new HeadgateEvent(1, { key: "ключ '鍵'*" }));
   const batch = [
     { id: "b" },
-    new HeadgateEvent({ value: TOMBSTONE, key: "gone" }),
+    new HeadgateEvent(TOMBSTONE, { key: "gone" }),
     { id: "large", text: "x".repeat(5000) },
   ];
   const together = await client.sendBatch(topic, batch);
@@ -24,7 +24,7 @@ export async function read(url, topic, nobody) {
   const attempts = [];
   const exposed = [];
   const options = {
-    observer: { attempted: (attempt) => attempts.push(attempt) },
+    observer: { onAttempt: (attempt) => attempts.push(attempt) },
     fetch: async (...request) => {
       const response = await fetch(...request);
       exposed.push(response.headers.get("Idempotency-Replayed"));
@@ -37,7 +37,7 @@ export async function read(url, topic, nobody) {
   for (const _ of [1, 2]) {
     twice.push((await client.send(topic, { id: 1 }, { idempotencyKey: `${topic}-k` })).name);
   }
-  const impatient = { retry: { patienceMs: 0 }, observer: {} };
+  const impatient = { retry: { patienceMs: 0 }, log: null };
   const away = (await new Client(nobody, impatient).send(topic, { id: 1 })).name;
   const ids = attempts.map(({ requestId }) => requestId);
   return { refusal: { reason, status, detail }, twice, exposed, ids, away };
@@ -45,9 +45,9 @@ export async function read(url, topic, nobody) {
 
 /** Have a producer take events that it does not send yet. */
 export function take(url, topic, count, text) {
-  const producer = new BufferedProducer(new Client(url, { producer: "page", observer: {} }), {
+  const producer = new BufferedProducer(new Client(url, { producer: "page", log: null }), {
     buffering: { lingerMs: 3_600_000 },
-    laneOf: (_, { id }) => String(id),
+    orderingKey: (_, { id }) => String(id),
   });
   for (let id = 0; id < count; id += 1) void producer.send(topic, { id, text });
 }

@@ -13,7 +13,7 @@ const renewing = async () => {
 };
 const ways = [...tokens, renewing];
 for (const token of ways) {
-  const client = new Client(url, { token, retry, observer: {} });
+  const client = new Client(url, { token, retry, log: null });
   const { name, reason, retryable, detail } = await client.send(topic, { id: 1 });
   console.log(JSON.stringify({ name, reason, retryable, detail }));
 }

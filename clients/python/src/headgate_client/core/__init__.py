@@ -1,1 +1,1 @@
-"""What decides, without sockets, clocks or threads: both clients run the same code."""
+"""Decisions of both clients, without sockets, clocks or threads."""

@@ -1,6 +1,6 @@
-"""From the gateway's answer to outcomes.
+"""Reads the gateway's response.
 
-An answer is one of three: outcomes for each event, a refusal of the request as a whole, or none.
+The result is one of three: an outcome for each event, a refusal of the whole request, or nothing.
 """
 
 import base64
@@ -26,15 +26,15 @@ from headgate_client.outcomes import (
 _Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
 _KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
 _ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
-_TEMPORARY = (408, 425, 429)  # what something before the gateway says that may end
+_TEMPORARY = (408, 425, 429)  # statuses of proxies that may pass
 _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The gateway says how each event ended.
+    """The gateway returned an outcome for each event.
 
-    bypassed: it could not look the request's Idempotency-Key up.
+    bypassed: the gateway could not check the Idempotency-Key.
     """
 
     outcomes: list[Outcome]
@@ -44,7 +44,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request failed as a whole, and this attempt wrote nothing."""
+    """The request failed as a whole. This attempt wrote nothing."""
 
     reason: str
     detail: str
@@ -55,9 +55,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """There is no answer that says what became of the events.
+    """No usable response: the events may or may not be written.
 
-    was_sent: False if no byte of the request has left.  reason: `unknown` if the gateway said so.
+    was_sent: False if no byte was sent.  reason: `unknown` if the gateway returned that.
+    is_unknown_host: the name of the host does not resolve.
     """
 
     detail: str
@@ -65,6 +66,7 @@ class Lost:
     reason: str = "no_answer"
     status: int | None = None
     retry_after_s: float = 0.0
+    is_unknown_host: bool = False
 
 
 Answer: TypeAlias = Ended | Refused | Lost
@@ -73,7 +75,7 @@ Answer: TypeAlias = Ended | Refused | Lost
 def read_answer(
     topic: str, expected: int, status: int, headers: Mapping[str, str], body: bytes, now_s: float
 ) -> Answer:
-    """Read an answer to a request with `expected` events.
+    """Read the response to a request with `expected` events.
 
     headers: names in any case.  now_s: seconds since 1970.
     """
@@ -134,7 +136,7 @@ def outcome_of(topic: str, found: Mapping[str, object]) -> Outcome:
 
 
 def retry_after(value: str | None, now_s: float) -> float:
-    """Return the seconds of a Retry-After, which has seconds or a date; 0 where it has neither."""
+    """Return the seconds of a Retry-After, which has seconds or a date; else 0."""
     if value is None:
         return 0.0
     if value.strip().isdigit():
@@ -154,9 +156,9 @@ def _document(body: bytes) -> dict[str, object] | None:
 
 
 def _foreign(status: int, body: bytes, wait_s: float) -> Answer:
-    """Something else than a gateway has answered: a proxy, or another server."""
+    """Return the answer for a response of a proxy or another server."""
     detail = (
-        f"status {status} and no answer of Headgate: {body[:_SHOWN].decode(errors='replace')!r}"
+        f"status {status}, not a response of Headgate: {body[:_SHOWN].decode(errors='replace')!r}"
     )
     if status >= 500 or 200 <= status < 300:
         return Lost(detail, status=status, retry_after_s=wait_s)

@@ -1,23 +1,23 @@
-"""Bodies that take less on the network."""
+"""Compression of request bodies."""
 
 import gzip
 import sys
 from collections.abc import Callable
 
-from headgate_client.errors import InvalidEventError
+from headgate_client.errors import InvalidOptionError
 from headgate_client.settings import Compression
 
 _GZIP_LEVEL = 6
 
 
 def compressor(compression: Compression | None) -> Callable[[bytes], bytes] | None:
-    """Return what compresses, the same bytes to the same each time."""
+    """Return a function that compresses; equal bytes always give equal results."""
     if compression is None:
         return None
     if compression == "gzip":
         return lambda content: gzip.compress(content, _GZIP_LEVEL, mtime=0)
     if compression != "zstd":
-        raise InvalidEventError(f"compression: gzip, zstd or None, not {compression!r}")
+        raise InvalidOptionError(f"compression: use 'gzip' or 'zstd', not {compression!r}")
     return _zstd()
 
 
@@ -28,7 +28,7 @@ def _zstd() -> Callable[[bytes], bytes]:
         try:
             from backports.zstd import compress
         except ImportError:
-            raise InvalidEventError(
+            raise InvalidOptionError(
                 "compression: zstd needs Python 3.14 or `pip install headgate-client[zstd]`"
             ) from None
     return lambda content: bytes(compress(content))

@@ -1,8 +1,8 @@
-"""Some events of a topic on their way: what to post now, what an answer means, when to give up.
+"""Delivery of some events of a topic: requests, the meaning of answers, and when to give up.
 
-What may have been written goes again as it was, the same bytes under the same Idempotency-Key.
-What was certainly not written goes again without the others, under a new key, before anything that
-is behind it.
+Events that may have been written are sent again as the same bytes with the same Idempotency-Key.
+Events that were certainly not written are sent again without the others, with a new key, before
+all events behind them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,8 +16,9 @@ from headgate_client.outcomes import Key, Outcome, Rejected, Unknown
 from headgate_client.settings import Limits, Retry
 
 CONFLICT = "idempotency_conflict"
+UNKNOWN_HOST_TRIES = 5  # in a row; then the host is taken for one that does not exist
 _TOO_MUCH = ("too_large", "too_many_events")
-# Reasons that lie in the event itself: had an earlier attempt arrived, it would have failed, too.
+# Reasons of the event itself: an earlier attempt would have failed as well.
 _OF_THE_EVENT = {
     *_TOO_MUCH, "malformed", "missing_key", "invalid_key", "schema_violation", "headers_too_large",
     "unsupported_encoding", "needs_native_api", "idempotency_mismatch",
@@ -26,7 +27,7 @@ _DOUBT = "an earlier attempt may have been written"
 
 
 class Post(NamedTuple):
-    """What to post. attempt: 1 for the first time that these bytes go."""
+    """One request. attempt: 1 for the first request with these bytes."""
 
     topic: str
     headers: tuple[tuple[str, str], ...]
@@ -36,10 +37,10 @@ class Post(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What an answer has changed.
+    """Result of an answer.
 
-    ended: the places of events that have their outcome now.  wait_s: until the next post; None if
-    all have ended.
+    ended: positions of the events that now have their outcome.  wait_s: time until the next post;
+    None if all events have ended.
     """
 
     ended: list[int]
@@ -47,18 +48,18 @@ class Step(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """Where randomness comes from. share: 0 to 1.  new_key: of a request; None sends none."""
+    """Sources of randomness. share: 0 to 1.  new_key: Idempotency-Keys; None sends none."""
 
     share: Callable[[], float]
     new_key: Callable[[], str] | None
 
 
 class Delivery:
-    """Events of one topic until each has ended. Call `post`, then `answered`, until nothing waits.
+    """Events of one topic until each has ended. Repeat `post` and `answered` until no event waits.
 
-    end_s: when to give up, by the clock that `answered` is told.  own_key: an Idempotency-Key of
-    the caller, for all of the events in one request: it is repeated as a whole, until there is
-    something that must not go with it (core/order.py).
+    end_s: time to give up, by the clock of `answered`.  own_key: the caller's Idempotency-Key for
+    all events in one request. That request is repeated as a whole, until an event must not be in it
+    (core/order.py).
     """
 
     def __init__(
@@ -81,13 +82,14 @@ class Delivery:
         self._current: dict[int, None] = {}
         self._kept: Post | None = None
         self._attempt = 0
+        self._unknown_hosts = 0  # tries in a row
         self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
         self._latest: dict[int, Outcome] = {}  # of `_current`, as far as there are outcomes
         self._before: dict[int, Outcome] = {}  # they are written, and have to be written again
         self._last: Refused | Lost = Lost("it was never tried", was_sent=False)
 
     def post(self) -> Post:
-        """Return the request to make now."""
+        """Return the next request."""
         if self._kept is not None:
             self._kept = self._kept._replace(attempt=self._kept.attempt + 1)
             return self._kept
@@ -102,6 +104,7 @@ class Delivery:
     def answered(self, answer: Answer, now_s: float) -> Step:
         """Take the answer to the last post."""
         self._attempt += 1
+        answer = self._without_hopeless(answer)
         if isinstance(answer, Ended):
             return self._after_outcomes(answer, now_s)
         self._last = answer
@@ -122,13 +125,22 @@ class Delivery:
         return self._next_step(self._end_all(self._current))
 
     def give_up(self, *, is_posted: bool) -> list[int]:
-        """End whatever is open, with what is known of it. is_posted: a request is under way."""
+        """End all open events with the best knowledge. is_posted: a request is under way."""
         if is_posted:
             self._doubtful.update(self._current)
         return self._end_all(list(self._open))
 
+    def _without_hopeless(self, answer: Answer) -> Answer:
+        """Turn an unknown host into a refusal after some tries: waiting does not help."""
+        is_unknown = isinstance(answer, Lost) and answer.is_unknown_host
+        self._unknown_hosts = self._unknown_hosts + 1 if is_unknown else 0
+        if not isinstance(answer, Lost) or self._unknown_hosts < UNKNOWN_HOST_TRIES:
+            return answer
+        detail = f"{answer.detail}; the host is unknown after {UNKNOWN_HOST_TRIES} tries"
+        return Refused("unreachable", detail, retryable=False, status=None)
+
     def _next(self) -> list[int]:
-        """The open events that go into one request: those of one form, in their order."""
+        """Return the open events of the next request: those of one form, in their order."""
         taken: list[int] = []
         size = 0
         for at in self._open:
@@ -184,7 +196,7 @@ class Delivery:
         return outcome.retryable and is_harmless
 
     def _disorder(self, answer: Ended) -> Disorder:
-        """What an answer says of the order of states, where those are what is sent."""
+        """Return the events that the answer shows to be in the wrong order (states only)."""
         if self._retry.overtaken != "leave_out":
             return Disorder({}, {})
         ends = [
@@ -196,7 +208,7 @@ class Delivery:
         )
 
     def _again(self, answer: Answer, now_s: float) -> Step:
-        """Keep the request, unless it is too late for that."""
+        """Repeat the request, unless it is too late."""
         wait_s = self._wait_s(answer)
         if now_s + wait_s <= self._end_s:
             return Step([], wait_s)
@@ -211,7 +223,7 @@ class Delivery:
         return Step(ended, 0.0 if self._open else None)
 
     def _end_all(self, places: Iterable[int]) -> list[int]:
-        """End these events with what is known of each, and return the places."""
+        """End these events with the best knowledge of each, and return their positions."""
         ending = [at for at in places if self.outcomes[at] is None]
         for at in ending:
             self._end(at, self._latest.get(at) or self._failure(at))
@@ -231,7 +243,7 @@ class Delivery:
         del self._open[at]
 
     def _failure(self, at: int) -> Outcome:
-        """What the last answer, which had no outcomes, means for one event."""
+        """Return the outcome of one event after an answer that had no outcomes."""
         last, key, event_id = self._last, self._key_of(at), self.parts[at].event_id
         if at in self._current and isinstance(last, Refused):
             return Rejected(
@@ -255,7 +267,7 @@ class Delivery:
 
 
 def as_key(lane: bytes | None) -> Key:
-    """Return a key as outcomes have it: text, or bytes that are none."""
+    """Return a key as text, or as bytes if it is not UTF-8."""
     if lane is None:
         return None
     try:

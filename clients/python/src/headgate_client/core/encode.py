@@ -1,9 +1,10 @@
-"""From events to the bytes of a request."""
+"""Encodes events as the bytes of a request."""
 
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
@@ -25,6 +26,8 @@ _PLAIN = re.compile(
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
 _ID_BYTES = 256
 _LATEST_MS = 999_999_999_999_999
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 _HEADER_BYTES = 4096  # of a request with one event; longer ones go into an envelope
 _OCTETS = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
@@ -33,9 +36,9 @@ _quoted = json.encoder.encode_basestring_ascii
 
 
 class Part(NamedTuple):
-    """One event, ready for a request of its form.
+    """One encoded event.
 
-    lane: what its order hangs on, None where only the gateway knows the key.
+    lane: the ordering key, None if only the gateway knows the record key.
     """
 
     form: Form
@@ -46,35 +49,48 @@ class Part(NamedTuple):
 
 
 class Body(NamedTuple):
-    """What is posted for some parts."""
+    """Headers and body of a request."""
 
     headers: tuple[tuple[str, str], ...]
     content: bytes
 
 
 def dumps(value: object) -> str:
-    """Make JSON of a value: UTF-8, no spaces, no NaN."""
+    """Encode a value as JSON, without spaces. NaN is refused."""
     return _encode(value)
 
 
 def check_topic(topic: str) -> str:
-    """Return the topic, if Kafka could have one of that name."""
-    if _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
+    """Return the topic if Kafka allows the name. Raises InvalidEventError."""
+    if not isinstance(topic, str) or _TOPIC.fullmatch(topic) is None or topic in (".", ".."):
         raise InvalidEventError(
             f"topic {topic!r}: a name has 1 to 249 letters, digits, dots, dashes and underscores"
         )
     return topic
 
 
-def as_event(event: object) -> Event | CloudEvent:
-    """Take a bare value for an event that has nothing else."""
-    return event if isinstance(event, (Event, CloudEvent)) else Event(value=event)
+def as_event(
+    value: object,
+    key: str | bytes | None = None,
+    id: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    timestamp: int | datetime | None = None,
+) -> Event | CloudEvent:
+    """Return the event that the arguments of `send` describe. Raises InvalidEventError."""
+    if not isinstance(value, (Event, CloudEvent)):
+        return Event(value, key=key, id=id, headers=headers or {}, timestamp=timestamp)
+    fields = {"key": key, "id": id, "headers": headers, "timestamp": timestamp}
+    for name, field in fields.items():
+        if field is not None:
+            kind = type(value).__name__
+            raise InvalidEventError(f"{name}: the value is {kind}(...); give it {name}= there")
+    return value
 
 
 def encode_part(
     event: Event | CloudEvent, to_json: Dumps, new_id: Callable[[], str] | None
 ) -> Part:
-    """Write an event as a member of a batch. Raises InvalidEventError."""
+    """Encode an event as a member of a batch. Raises InvalidEventError."""
     if isinstance(event, CloudEvent):
         return _cloudevent(event, to_json)
     event_id = _event_id(event, new_id)
@@ -95,18 +111,17 @@ def encode_part(
         members.append(f'"id":{_quoted(event_id)}'.encode())
     if event.headers or content_type:
         members.append(b'"headers":' + _headers_text(event, content_type))
-    if event.timestamp_ms is not None:
-        members.append(b'"timestamp_ms":%d' % _timestamp(event.timestamp_ms))
+    if event.timestamp is not None:
+        members.append(b'"timestamp_ms":%d' % _timestamp_ms(event.timestamp))
     return Part("envelope", b"{" + b",".join(members) + b"}", event_id, lane)
 
 
 def encode_alone(
     event: Event | CloudEvent, to_json: Dumps, new_id: Callable[[], str] | None
 ) -> Part:
-    """Write an event that is sent by itself: its body is the value, where headers carry the rest.
+    """Encode an event that is sent alone: the body is the value, HTTP headers carry the rest.
 
-    This is the form that costs the gateway least, and the one in which a large value goes straight
-    to its blob store.
+    This form costs the gateway least, and a large value goes straight to its blob store.
     """
     if isinstance(event, CloudEvent) or not _fits_headers(event):
         return encode_part(event, to_json, new_id)
@@ -128,8 +143,8 @@ def encode_alone(
         headers.append(("Headgate-Key*", "UTF-8''" + quote(event.key, safe="")))
     if event_id is not None:
         headers.append(("Headgate-Event-Id", event_id))
-    if event.timestamp_ms is not None:
-        headers.append(("Headgate-Timestamp", str(_timestamp(event.timestamp_ms))))
+    if event.timestamp is not None:
+        headers.append(("Headgate-Timestamp", str(_timestamp_ms(event.timestamp))))
     for name, value in event.headers.items():
         is_trace = name.lower() in ("traceparent", "tracestate")
         headers.append((name if is_trace else f"Headgate-Header-{name}", value))
@@ -149,9 +164,9 @@ def body_of(parts: Sequence[Part]) -> Body:
 def key_bytes(key: str | bytes) -> bytes:
     """Return the key as Kafka has it."""
     if not isinstance(key, (str, bytes)):
-        raise InvalidEventError(f"key: a str or bytes, not {type(key).__name__}; use str(key)")
+        raise InvalidEventError(f"key: use a str or bytes, not {type(key).__name__}; try str(key)")
     if not key:
-        raise InvalidEventError("key: it is empty; leave it out to let the topic's rule find one")
+        raise InvalidEventError("key: it is empty; leave it out to use the topic's key rule")
     return _utf8("key", key) if isinstance(key, str) else key
 
 
@@ -165,7 +180,7 @@ def _event_id(event: Event, new_id: Callable[[], str] | None) -> str | None:
     if event.id is None:
         return new_id() if new_id is not None else None
     if not isinstance(event.id, str) or not 0 < len(_utf8("id", event.id)) <= _ID_BYTES:
-        raise InvalidEventError(f"id: a str of 1 to {_ID_BYTES} bytes of UTF-8")
+        raise InvalidEventError(f"id: use a str of 1 to {_ID_BYTES} bytes")
     return event.id
 
 
@@ -176,7 +191,7 @@ def _json_text(value: object, to_json: Dumps) -> bytes:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEventError(
-            f"value: it is no JSON ({error}); give bytes, or a client with dumps=..."
+            f"value: it cannot be encoded as JSON ({error}); use bytes, or Client(dumps=...)"
         ) from error
     return _utf8("value", text) if isinstance(text, str) else text
 
@@ -185,38 +200,50 @@ def _utf8(what: str, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise InvalidEventError(f"{what}: a lone surrogate is no UTF-8") from None
+        raise InvalidEventError(f"{what}: a lone surrogate cannot be encoded as UTF-8") from None
 
 
 def _headers_text(event: Event, content_type: str | None) -> bytes:
-    for name, value in event.headers.items():
-        _check_header(name, value)
+    _check_headers(event.headers)
     headers = dict(event.headers)
     if content_type is not None:
         headers["content-type"] = content_type
     return _utf8("headers", _encode(headers))
 
 
-def _check_header(name: str, value: str) -> None:
-    if not isinstance(name, str) or _HEADER_NAME.fullmatch(name) is None:
-        raise InvalidEventError(f"headers: {name!r} is no name; use letters, digits and dashes")
-    if name.lower().startswith("hg-"):
-        raise InvalidEventError(f"headers: {name!r}: names with hg- are the gateway's own")
-    if not isinstance(value, str):
-        raise InvalidEventError(f"headers: the value of {name!r} is no str")
+def _check_headers(headers: Mapping[str, str]) -> None:
+    if not isinstance(headers, Mapping):
+        kind = type(headers).__name__
+        raise InvalidEventError(f"headers: use a dict of str, not {kind}; try dict(headers)")
+    for name, value in headers.items():
+        if not isinstance(name, str) or _HEADER_NAME.fullmatch(name) is None:
+            raise InvalidEventError(
+                f"headers: {name!r} is not a header name; use letters, digits and dashes"
+            )
+        if name.lower().startswith("hg-"):
+            raise InvalidEventError(f"headers: {name!r}: the gateway reserves names with hg-")
+        if not isinstance(value, str):
+            kind = type(value).__name__
+            raise InvalidEventError(f"headers: the value of {name!r} must be a str, not {kind}")
 
 
-def _timestamp(timestamp_ms: int) -> int:
-    if not isinstance(timestamp_ms, int) or not 0 <= timestamp_ms <= _LATEST_MS:
-        raise InvalidEventError("timestamp_ms: a whole number of milliseconds since 1970")
-    return timestamp_ms
+def _timestamp_ms(timestamp: int | datetime) -> int:
+    if isinstance(timestamp, datetime):
+        if timestamp.tzinfo is None:
+            raise InvalidEventError("timestamp: the datetime needs a time zone, such as UTC")
+        timestamp = (timestamp - _EPOCH) // _MILLISECOND
+    if not isinstance(timestamp, int) or not 0 <= timestamp <= _LATEST_MS:
+        raise InvalidEventError(
+            "timestamp: use whole milliseconds since 1970, such as int(time.time() * 1000), "
+            "or a datetime"
+        )
+    return timestamp
 
 
 def _fits_headers(event: Event) -> bool:
-    """Whether headers can say what the envelope would."""
+    """Return whether HTTP headers can carry all fields of the event."""
     key = b"" if event.key is None else key_bytes(event.key)
-    for name, value in event.headers.items():
-        _check_header(name, value)
+    _check_headers(event.headers)
     if isinstance(event.key, bytes) or (event.value is TOMBSTONE and event.content_type):
         return False
     is_bytes = isinstance(event.value, _BYTES)
@@ -232,9 +259,9 @@ def _fits_headers(event: Event) -> bool:
 
 
 def _is_opaque(content_type: str) -> bool:
-    """Whether the gateway takes a body of this type for the bytes of one event."""
+    """Return whether the gateway treats a body of this type as the bytes of one event."""
     if _PLAIN.fullmatch(content_type) is None:
-        raise InvalidEventError(f"content_type: {content_type!r} is no media type")
+        raise InvalidEventError(f"content_type: {content_type!r} is not a media type")
     main = content_type.partition(";")[0].strip().lower()
     return "json" not in main
 
@@ -244,7 +271,7 @@ def _cloudevent(event: CloudEvent, to_json: Dumps) -> Part:
     for name in ("id", "source", "type"):
         value = getattr(event, name)
         if not isinstance(value, str) or not value:
-            raise InvalidEventError(f"CloudEvent: {name} is a str that is not empty")
+            raise InvalidEventError(f"CloudEvent: {name} must be a str that is not empty")
         attributes[name] = value
     for name in ("subject", "time", "datacontenttype", "dataschema"):
         if getattr(event, name) is not None:
@@ -253,7 +280,7 @@ def _cloudevent(event: CloudEvent, to_json: Dumps) -> Part:
         attributes.setdefault("datacontenttype", _OCTETS)
     for name, extension in event.extensions.items():
         if _ATTRIBUTE.fullmatch(name) is None or name in attributes or name.startswith("data"):
-            raise InvalidEventError(f"CloudEvent: {name!r} is no name of an extension")
+            raise InvalidEventError(f"CloudEvent: {name!r} is not a valid name of an extension")
         attributes[name] = extension
     text = _utf8("CloudEvent", _encode(attributes))
     if isinstance(event.data, _BYTES):

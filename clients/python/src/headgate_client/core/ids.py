@@ -1,4 +1,4 @@
-"""Names for events and requests: UUIDs of version 7, which sort by time as the gateway's own do."""
+"""Ids of events and requests: UUIDs of version 7, which sort by time like those of the gateway."""
 
 import os
 import time

@@ -1,6 +1,6 @@
-"""The events of one topic that wait to be sent. A lane is what an order hangs on: a key, as a rule.
+"""The waiting events of one topic. A lane has the events of one ordering key, in their order.
 
-Of a lane only one request is under way at a time; what waits in it goes when that has ended.
+Only one request of a lane is under way at a time. Its other events wait until that has ended.
 """
 
 import math
@@ -15,7 +15,7 @@ from headgate_client.settings import Limits
 class Entry:
     """An event that a producer has taken.
 
-    size: what it counts in the buffer.  epoch: how many times `flush` was called before.
+    size: bytes in the buffer.  epoch: number of calls of `flush` before.
     """
 
     __slots__ = ("added_s", "done", "epoch", "lane", "part", "size")
@@ -36,9 +36,12 @@ class Entry:
         self.done = done
 
 
+OVERHEAD_BYTES = 2900  # of an event's objects, most of it its future; a test measures them
+
+
 def size_of(part: Part) -> int:
-    """Return about what an event takes in memory while it waits."""
-    return len(part.text) + 500  # of objects; measured in tests/unit/clients
+    """Return the memory that an event takes while it waits, about."""
+    return len(part.text) + OVERHEAD_BYTES
 
 
 class _Lane:
@@ -52,7 +55,7 @@ class _Lane:
 
 
 class Topic:
-    """The lanes of one topic. held_until_s: nothing new is tried before."""
+    """The lanes of one topic. held_until_s: no new request is sent before."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -63,11 +66,11 @@ class Topic:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits here, or is under way."""
+        """Return whether no event waits or is under way."""
         return not self._lanes
 
     def add(self, entry: Entry, limits: Limits) -> bool:
-        """Take an event; return whether something may go earlier than before."""
+        """Take an event; return whether a request is due earlier than before."""
         lane = self._lanes.get(entry.lane)
         is_first = False
         if lane is None:
@@ -85,7 +88,7 @@ class Topic:
         return is_first or fills_now or self._ready_events == limits.max_events
 
     def due_s(self, limits: Limits, linger_s: float) -> float:
-        """Return when the next request goes; infinity if nothing may go."""
+        """Return the time of the next request; infinity if none may go."""
         if not self._ready:
             return math.inf
         if self._ready_events >= limits.max_events or self._ready_size >= limits.max_bytes:
@@ -93,7 +96,7 @@ class Topic:
         return max(self.held_until_s, self._ready[0].entries[0].added_s + linger_s)
 
     def take(self, limits: Limits, one_per_lane: bool) -> list[Entry]:
-        """Take the events of the next request, all of one form; their lanes wait for its end."""
+        """Take the events of the next request, all of one form. Their lanes wait for its end."""
         taken: list[Entry] = []
         size = 0
         while self._ready:
@@ -114,7 +117,7 @@ class Topic:
         return taken
 
     def end(self, entry: Entry) -> None:
-        """Let the lane of an event go on that has ended."""
+        """Release the lane of an event that has ended."""
         lane = self._lanes[entry.lane]
         lane.under_way -= 1
         if lane.under_way:
@@ -127,7 +130,7 @@ class Topic:
         self._ready_size += lane.size
 
     def waiting(self) -> Iterator[Entry]:
-        """Yield what was never sent."""
+        """Yield the events that were never sent."""
         for lane in self._lanes.values():
             yield from lane.entries
 

@@ -1,9 +1,9 @@
-"""Which events of a request ended in the wrong order, where only the newest state counts.
+"""Finds events of a request that ended in the wrong order, if only the newest state counts.
 
-Two things bring an older state behind a newer one: that the older one alone is sent again, and that
-a request is repeated which has written the newer one before, but not the older one. The first is
-left out. The second is known only afterwards, since nobody saw the answer of that attempt, or the
-gateway has forgotten it: then the newer one is written once more.
+An older state gets behind a newer one in two ways. Either the older one alone is sent again: then
+it is dropped. Or a repeated request writes the older one after an earlier attempt had written only
+the newer one. That shows only afterwards, because the answer of that attempt was lost or the
+gateway has forgotten the request. Then the newer one is written once more.
 """
 
 from collections.abc import Iterable
@@ -14,10 +14,10 @@ from headgate_client.outcomes import Duplicate, Failed, Key, Outcome, Rejected, 
 
 
 class End(NamedTuple):
-    """How the event at a place of a delivery ended.
+    """The outcomes of the event at a position of a delivery.
 
-    now: in this answer.  best: in any.  before: in an earlier request, if an older one may be
-    behind that record, so that it was sent again.
+    now: in this answer.  best: in all answers.  before: in an earlier request, if the event was
+    sent again because an older one may be behind that record.
     """
 
     at: int
@@ -28,22 +28,22 @@ class End(NamedTuple):
 
 
 class Disorder(NamedTuple):
-    """What is to be done about it, by place.
+    """The corrections, by position.
 
-    left_out: they do not go again, as a newer one got through, or as their event id is written once
-    and no more.  behind: they go again, as an older one may have been written after them.
+    left_out: events to drop, because a newer one was written or their event id is written only
+    once.  behind: events to send again, because an older one may have been written after them.
     """
 
     left_out: dict[int, Failed]
     behind: dict[int, Unknown]
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there are any corrections."""
         return bool(self.left_out or self.behind)
 
 
 def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
-    """Compare each event with the newest of its key that ended well.  ends: the newest first."""
+    """Compare each event with the newest written one of its key.  ends: the newest first."""
     found = Disorder({}, {})
     newest: dict[Key, End] = {}
     for end in ends:
@@ -72,7 +72,7 @@ def _out_of_order(written: Outcome) -> Unknown:
 
 
 def _may_be_behind(older: Outcome, newer: End) -> bool:
-    """Whether a repeat may have written the older one behind the newer one."""
+    """Return whether a repeat may have written the older one behind the newer one."""
     if newer.now.succeeded and not isinstance(newer.now, Duplicate):
         return False  # both ended in this answer, in their order
     if isinstance(older, Duplicate):  # an attempt before wrote it, that was not answered
@@ -81,12 +81,12 @@ def _may_be_behind(older: Outcome, newer: End) -> bool:
 
 
 def _is_no_newer(now: Outcome, before: Outcome) -> bool:
-    """Whether an event that was sent again is answered with the record that it had before."""
+    """Return whether an event that was sent again still has its earlier record."""
     return isinstance(now, Duplicate) and now.offset is not None and not _is_behind(now, before)
 
 
 def _is_behind(one: Duplicate, other: Outcome) -> bool:
-    """Whether one is known to be behind the other one."""
+    """Return whether one is known to be behind the other one."""
     return (
         not isinstance(other, (Rejected, Unknown))
         and one.partition == other.partition

@@ -1,6 +1,6 @@
-"""What a producer keeps: events until they have ended, bounded, and what is to be posted next.
+"""The bounded buffer of a producer: its events until they have ended, and its next requests.
 
-Both producers, with threads and with a loop, do the same: `take`, post, `answered`.
+Both producers, with threads and with asyncio, repeat `take`, post, `answered`.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from headgate_client.settings import Buffering, Limits, Retry
 
 
 class Load:
-    """A request's worth of events. is_posted: a request is under way."""
+    """The events of one delivery. is_posted: its request is under way."""
 
     __slots__ = ("delivery", "entries", "is_posted")
 
@@ -46,7 +46,7 @@ class Outbox:
         self._open_of_epoch: dict[int, int] = {}
 
     def has_room(self, part: Part) -> bool:
-        """Whether the event may be added. Raises InvalidEventError if it never may."""
+        """Return whether the event fits now. Raises InvalidEventError if it never fits."""
         size = size_of(part)
         if size > self._buffering.max_bytes:
             raise InvalidEventError(
@@ -66,7 +66,7 @@ class Outbox:
         now_s: float,
         done: Callable[[Outcome], None],
     ) -> bool:
-        """Take an event; return whether something may go earlier than before."""
+        """Take an event; return whether a request is due earlier than before."""
         entry = Entry(part, lane, now_s, self._epoch, done)
         found = self._topics.get(topic)
         if found is None:
@@ -77,7 +77,7 @@ class Outbox:
         return found.add(entry, self._limits)
 
     def take(self, now_s: float) -> Load | float:
-        """Return what to post now (`load.delivery.post()`), else for how many seconds to wait."""
+        """Return the load to post now (`load.delivery.post()`), else the seconds to wait."""
         if self._waiting and self._waiting[0][0] <= now_s:
             load = heapq.heappop(self._waiting)[2]
             load.is_posted = True
@@ -92,15 +92,15 @@ class Outbox:
         return due_s - now_s
 
     def answered(self, load: Load, answer: Answer, now_s: float) -> list[tuple[Entry, Outcome]]:
-        """Take the answer to what was posted; return what has ended."""
+        """Take the answer to a post; return the events that have ended."""
         if id(load) not in self._loads:
-            return []  # given up meanwhile
+            return []  # abandoned in the meantime
         load.is_posted = False
         topic = self._topics[load.delivery.topic]
         step = load.delivery.answered(answer, now_s)
         if isinstance(answer, Ended):
             topic.held_until_s = 0.0
-        elif step.wait_s:  # others would be answered the same
+        elif step.wait_s:  # new requests would fail as well
             topic.held_until_s = max(topic.held_until_s, now_s + step.wait_s)
         if step.wait_s is None:
             del self._loads[id(load)]
@@ -110,16 +110,16 @@ class Outbox:
         return self._end(load, step.ended)
 
     def flush(self) -> int:
-        """Have everything go that is in it; return a number for `is_flushed`."""
+        """Make all present events due; return a number for `is_flushed`."""
         self._epoch += 1
         return self._epoch
 
     def is_flushed(self, number: int) -> bool:
-        """Whether everything has ended that was in it when `flush` gave this number."""
+        """Return whether all events have ended that were present when `flush` gave the number."""
         return not self._open_of_epoch or next(iter(self._open_of_epoch)) >= number
 
     def abandon(self, detail: str) -> list[tuple[Entry, Outcome]]:
-        """End everything with what is known of it."""
+        """End all events with the best knowledge of each."""
         ended: list[tuple[Entry, Outcome]] = []
         for load in list(self._loads.values()):
             ended += self._end(load, load.delivery.give_up(is_posted=load.is_posted))
@@ -155,7 +155,7 @@ class Outbox:
         return load
 
     def _end(self, load: Load, places: list[int]) -> list[tuple[Entry, Outcome]]:
-        """Make room, and let the lanes go on."""
+        """Free the room of events that have ended, and release their lanes."""
         ended = []
         topic = self._topics[load.delivery.topic]
         for at in places:

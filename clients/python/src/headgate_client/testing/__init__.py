@@ -6,9 +6,8 @@
         client.send("orders", {"order_id": 1})
     assert [record.value for record in gateway.records("orders")] == [{"order_id": 1}]
 
-It speaks HTTP, so that the client reads its answers with the code that reads those of a real one.
-`gateway.transport` is for `Client` and `AsyncClient`. Give the client `Retry(first_wait_s=0)`, and
-no test waits.
+The gateway speaks HTTP, so the client runs the code that it runs in production.
+`gateway.transport` is for `Client` and `AsyncClient`. With `Retry(first_wait_s=0)` no test waits.
 """
 
 from headgate_client.testing.gateway import FailEvents, FakeGateway, Fault, Lose, Refuse

@@ -1,4 +1,4 @@
-"""What the double does; the package says how to use it."""
+"""The gateway in memory; the package shows how to use it."""
 
 import base64
 import threading
@@ -24,7 +24,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """The connection drops before the answer. is_written: whether the events are in the log."""
+    """The connection drops before the response. is_written: whether the events are written."""
 
     is_written: bool
 
@@ -33,9 +33,12 @@ class Lose:
 class FailEvents:
     """Some events of the next request fail.
 
-    which: told the event and its place in the request.  is_written: they are in the log all the
-    same, which only `unknown` may say.  is_answered: False drops the connection, so that nobody is
-    told which failed.
+    Attributes:
+        reason: Reason of the failure.
+        which: Function of an event and its position in the request that selects those that fail.
+        retry_after_s: Value of Retry-After.
+        is_written: The events are written in spite of the failure; only for `unknown`.
+        is_answered: False drops the connection, so that the client does not know which failed.
     """
 
     reason: str
@@ -52,8 +55,10 @@ Fault: TypeAlias = Refuse | Lose | FailEvents
 class FakeGateway:
     """Takes events as a gateway does, and keeps them. Threads may share it.
 
-    key_of: told topic and value of an event that brings no key; None is `missing_key`.  dedupe:
-    whether an event id is written once (`dedupe_ttl_s`).
+    Args:
+        key_of: Function of topic and value that returns the key of an event without one. None
+            fails the event with `missing_key`.
+        dedupe: Write each event id once (`dedupe_ttl_s`).
     """
 
     url = "http://headgate.test"
@@ -74,17 +79,17 @@ class FakeGateway:
         self._lock = threading.Lock()
 
     def next(self, *faults: Fault) -> None:
-        """Have the next requests fail, each by one of these."""
+        """Fail the next requests, each by one of these faults."""
         with self._lock:
             self._faults.extend(faults)
 
     def forget(self) -> None:
-        """Forget the Idempotency-Keys, as where Redis is lost: repeats are written again."""
+        """Forget the Idempotency-Keys, as if Redis lost its data: repeats are written again."""
         with self._lock:
             self._remembered.clear()
 
     def records(self, topic: str) -> list[Record]:
-        """Return what was written to a topic, in its order; all of it is in partition 0."""
+        """Return the records of a topic in their order; all are in partition 0."""
         with self._lock:
             return list(self._log.get(topic, ()))
 
@@ -123,7 +128,7 @@ class FakeGateway:
     def _remembered_of(
         self, request: httpx.Request, content: bytes, count: int
     ) -> list[dict[str, object]]:
-        """How each event ended well in an earlier request of the same key; empty if it did not."""
+        """Return the good outcomes of an earlier request with the same key; empty for others."""
         none: list[dict[str, object]] = [{} for _ in range(count)]
         known, outcomes = self._remembered.get(
             request.headers.get("Idempotency-Key", ""), (content, none)
@@ -133,7 +138,7 @@ class FakeGateway:
         return outcomes
 
     def _end(self, record: Record, seen: dict[str, object]) -> dict[str, object]:
-        """Write an event, unless that was done. seen: how it ended under this Idempotency-Key."""
+        """Write an event, unless that was done. seen: its outcome under this Idempotency-Key."""
         if seen:
             return {**seen, "outcome": "duplicate", "records": 0}
         if record.key is None:

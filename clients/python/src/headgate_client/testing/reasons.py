@@ -1,8 +1,8 @@
-"""The reasons of a gateway, for the one of tests."""
+"""The gateway's reasons, for the gateway in memory."""
 
 from collections.abc import Mapping
 
-# Each reason of docs/reference/reasons.md that a sender may meet: its status, and whether the same
+# Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
 # event may succeed later.
 REASONS: Mapping[str, tuple[int, bool]] = {
     "malformed": (400, False),

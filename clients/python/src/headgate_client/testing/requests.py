@@ -1,4 +1,4 @@
-"""Requests as the gateway of tests reads them."""
+"""Reads requests for the gateway in memory."""
 
 import base64
 import gzip
@@ -12,7 +12,7 @@ import httpx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was written: a JSON value, bytes, or None for a tombstone.  headers: of the event."""
+    """A written record. value: JSON value, bytes, or None for a tombstone."""
 
     topic: str
     key: str | bytes | None
@@ -30,15 +30,15 @@ class RefusedError(Exception):
 
 
 def content_of(request: httpx.Request) -> bytes:
-    """Return the body, uncompressed."""
+    """Return the uncompressed body."""
     encoding = request.headers.get("Content-Encoding")
     if encoding not in (None, "gzip"):
-        raise RefusedError("unsupported_encoding", "this gateway of tests knows gzip alone")
+        raise RefusedError("unsupported_encoding", "the gateway in memory supports only gzip")
     return gzip.decompress(request.content) if encoding == "gzip" else request.content
 
 
 def records_of(topic: str, request: httpx.Request, content: bytes) -> Iterator[Record]:
-    """Cut a request into its events."""
+    """Yield the events of a request."""
     kind = request.headers.get("Content-Type", "")
     if kind == "application/vnd.headgate.batch+json":
         for event in json.loads(content)["events"]:

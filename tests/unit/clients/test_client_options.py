@@ -1,0 +1,176 @@
+"""Options of the Python client: unknown ones are refused; `send` takes the fields of a record."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from headgate_client import (
+    AsyncBufferedProducer,
+    AsyncClient,
+    BufferedProducer,
+    Buffering,
+    Client,
+    CloudEvent,
+    Event,
+    InvalidEventError,
+    InvalidOptionError,
+    Limits,
+    Retry,
+)
+from headgate_client.testing import FakeGateway
+from support.root import ROOT
+
+TOPIC = "orders"
+URL = "http://headgate.test"
+
+
+async def async_producer(**options: Any) -> None:
+    AsyncBufferedProducer(AsyncClient(URL), **options)
+
+
+@pytest.mark.parametrize(
+    ("new", "wrong", "similar", "known"),
+    [
+        (lambda **options: Client(URL, **options), "tokn", "token", "request_headers, retry"),
+        (lambda **options: AsyncClient(URL, **options), "compresion", "compression", "dumps"),
+        (lambda **options: Client(URL, **options), "transpor", "transport", "observer, transport"),
+        (lambda **options: Client(URL, **options), "headers", "request_headers", "producer, token"),
+        (Retry, "patience", "patience_s", "patience_s, first_wait_s"),
+        (Limits, "max_event", "max_events", "max_events, max_bytes"),
+        (Buffering, "linger_ms", "linger_s", "linger_s, max_events"),
+        (lambda **options: BufferedProducer(Client(URL), **options), "bufering", "buffering",
+         "buffering, ordering_key, when_full"),
+    ],
+)  # fmt: skip
+def test_an_unknown_option_is_refused_with_the_list(
+    new: Callable[..., object], wrong: str, similar: str, known: str
+) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        new(**{wrong: 1})
+    text = str(refused.value)
+    assert f"unknown option {wrong!r}. Did you mean {similar!r}?" in text
+    assert known in text
+
+
+async def test_an_unknown_option_of_a_producer_in_a_loop_is_refused_too() -> None:
+    with pytest.raises(InvalidOptionError, match="when_full"):
+        await async_producer(when_ful="raise")
+
+
+def test_an_option_without_a_similar_one_is_refused_without_a_guess() -> None:
+    options: dict[str, Any] = {"zzz": 1}
+    with pytest.raises(InvalidOptionError, match=r"'zzz'\. The options are producer, token"):
+        Client(URL, **options)
+
+
+@pytest.mark.parametrize(
+    ("new", "named"),
+    [
+        (lambda: Client(URL, retry={"patience_s": 5}), "retry"),  # type: ignore[typeddict-item]
+        (lambda: Client(URL, limits=5), "limits"),  # type: ignore[typeddict-item]
+        (lambda: BufferedProducer(Client(URL), buffering=5), "buffering"),  # type: ignore[typeddict-item]
+        (lambda: BufferedProducer(Client(URL), when_full="drop"), "when_full"),  # type: ignore[typeddict-item]
+        (lambda: Retry(overtaken="drop"), "overtaken"),  # type: ignore[arg-type]
+        (lambda: Limits(max_events=0), "max_events"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(new: Callable[[], object], named: str) -> None:
+    with pytest.raises(InvalidOptionError, match=named):
+        new()
+
+
+def test_send_takes_the_fields_of_the_record() -> None:
+    gateway = FakeGateway()
+    when = datetime(2026, 11, 27, 3, 4, 5, 678_900, tzinfo=UTC)
+    with Client(gateway.url, transport=gateway.transport) as client:
+        client.send(TOPIC, {"a": 1}, key="k", id="e-1", headers={"author": "Ada"}, timestamp=when)
+        with BufferedProducer(client) as producer:
+            producer.send(TOPIC, 2, key=b"k2", id="e-2", headers={"author": "Ада"}, timestamp=5)
+    alone, batch = gateway.requests
+    assert alone.headers["Headgate-Timestamp"] == "1795748645678"
+    assert b'"timestamp_ms":5' in batch.content
+    found = [
+        (one.key, one.value, one.event_id, dict(one.headers)) for one in gateway.records(TOPIC)
+    ]
+    assert found == [
+        ("k", {"a": 1}, "e-1", {"author": "Ada"}),
+        (b"k2", 2, "e-2", {"author": "Ада"}),
+    ]
+
+
+async def test_send_takes_the_fields_of_the_record_in_a_loop_too() -> None:
+    gateway = FakeGateway()
+    async with AsyncClient(gateway.url, transport=gateway.transport) as client:
+        await client.send(TOPIC, 1, key="k", headers={"a": "b"}, request_headers={"X-A": "1"})
+        async with AsyncBufferedProducer(client) as producer:
+            outcome = await (await producer.send(TOPIC, 2, key="k", id="e"))
+    assert (outcome.key, outcome.event_id) == ("k", "e")
+    assert gateway.requests[0].headers["X-A"] == "1"
+    assert [dict(one.headers) for one in gateway.records(TOPIC)] == [{"a": "b"}, {}]
+
+
+def test_an_event_takes_its_value_by_position() -> None:
+    assert Event(5) == Event(value=5)
+    assert Event({"total": 5}, key="k").key == "k"
+    with pytest.raises(TypeError):
+        Event(5, "k")  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("field", ["key", "id", "headers", "timestamp"])
+@pytest.mark.parametrize("event", [Event(1), CloudEvent(id="1", source="/s", type="t")])
+def test_an_event_has_its_own_fields(event: object, field: str) -> None:
+    gateway = FakeGateway()
+    fields: dict[str, Any] = {field: {"a": "b"} if field == "headers" else "x"}
+    with (
+        Client(gateway.url, transport=gateway.transport) as client,
+        BufferedProducer(client) as producer,
+    ):
+        for send in (client.send, producer.send):
+            with pytest.raises(InvalidEventError, match=rf"{field}: the value is \w+\(\.\.\.\)"):
+                send(TOPIC, event, **fields)
+    assert gateway.requests == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"timestamp": 1.5}, "whole milliseconds since 1970"),
+        ({"timestamp": datetime(2026, 1, 1)}, "time zone"),  # noqa: DTZ001
+        ({"headers": [("a", "b")]}, re.escape("dict(headers)")),
+        ({"headers": {"a": b"b"}}, "must be a str, not bytes"),
+    ],
+)
+def test_a_field_of_another_kind_names_the_fix(fields: dict[str, Any], text: str) -> None:
+    with Client(URL) as client, pytest.raises(InvalidEventError, match=text):
+        client.send(TOPIC, 1, **fields)
+
+
+def test_the_ordering_key_gets_the_value_of_each_kind_of_event() -> None:
+    gateway, values = FakeGateway(), []
+
+    def ordering_key(topic: str, value: object) -> str:
+        values.append(value)
+        return "a"
+
+    with (
+        Client(gateway.url, transport=gateway.transport) as client,
+        BufferedProducer(client, ordering_key=ordering_key) as producer,
+    ):
+        producer.send(TOPIC, 1)
+        producer.send(TOPIC, Event(2))
+        producer.send(TOPIC, CloudEvent(id="1", source="/s", type="t", data=3))
+        producer.send(TOPIC, 4, key="k")
+    assert values == [1, 2, 3]
+
+
+@pytest.mark.parametrize("client", ["python", "js"])
+def test_the_readme_has_no_link_that_is_dead_on_a_registry(client: str) -> None:
+    text = (ROOT / "clients" / client / "README.md").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", text)
+    assert links
+    assert [link for link in links if not link.startswith("https://")] == []
