@@ -163,7 +163,8 @@ async def create(bootstrap: str, names: list[str], partitions: int = 1) -> None:
     """Topics."""
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
-    await admin.create_topics([NewTopic(name, partitions, 1) for name in names])
+    kept = {"retention.ms": "-1"}  # records have times of their own
+    await admin.create_topics([NewTopic(name, partitions, 1, topic_configs=kept) for name in names])
     await admin.close()
 
 

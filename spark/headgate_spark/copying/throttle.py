@@ -10,8 +10,10 @@ from typing import Any
 
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
+from aiokafka.structs import TopicPartition
 
 _MIN_FETCH_BYTES, MAX_FETCH_BYTES = 65_536, 4_194_304
+_MAX_ANSWER_BYTES = 16_777_216  # of several partitions
 _SAVED_S = 0.5
 _FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
 
@@ -48,7 +50,7 @@ class BrokerBuckets:
         self._buckets: dict[int, Bucket] = {}
 
     def fetch_bytes(self) -> int:
-        """How much to ask for at a time."""
+        """How much to ask for at a time, of one partition."""
         if self._within is not None:
             alone = BrokerBuckets(self._rate)
             return min(alone.fetch_bytes(), self._within.fetch_bytes())
@@ -57,8 +59,24 @@ class BrokerBuckets:
         wanted = int(self._rate / _FETCHES_A_SECOND)
         return min(MAX_FETCH_BYTES, max(_MIN_FETCH_BYTES, wanted))
 
-    def throttle(self, client: AIOKafkaClient, count: Callable[[int], None]) -> None:
-        """Make this client's fetches wait. count: told the bytes they bring, as they came."""
+    def answer_bytes(self) -> int:
+        """How much to ask for at a time, of all partitions: a fraction of a second's bytes, too."""
+        return self.fetch_bytes() if self._is_limited else _MAX_ANSWER_BYTES
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._rate is not None or (self._within is not None and self._within._is_limited)
+
+    def throttle(
+        self, client: AIOKafkaClient, count: Callable[[TopicPartition, int], None]
+    ) -> None:
+        """Make this client's fetches wait.
+
+        Args:
+            client: The client.
+            count: Called for each partition of an answer with the bytes of its records, as they
+                came.
+        """
         send = client.send
         clock = asyncio.get_running_loop().time
 
@@ -70,8 +88,12 @@ class BrokerBuckets:
                 await asyncio.sleep(max(bucket.wait_s(clock()) for bucket in buckets))
             begun_s = clock()
             answer = await send(node, request, **options)
-            size = _record_bytes(answer)
-            count(size)
+            size = 0
+            for topic, partitions in answer.topics:
+                for partition in partitions:
+                    records = len(partition[-1] or b"")
+                    count(TopicPartition(topic, partition[0]), records)
+                    size += records
             for bucket in buckets:
                 bucket.spend(size, begun_s)
             return answer
@@ -85,9 +107,3 @@ class BrokerBuckets:
         if node not in self._buckets:
             self._buckets[node] = Bucket(self._rate, now_s)
         return [self._buckets[node], *outer]
-
-
-def _record_bytes(answer: Any) -> int:
-    return sum(
-        len(partition[-1] or b"") for _, partitions in answer.topics for partition in partitions
-    )

@@ -15,7 +15,13 @@ from headgate.core.replays.offset_map import gap_record, segment_records
 from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copying.chunks import Chunk, Written, segments_of
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
-from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
+from headgate_spark.copying.source_reader import (
+    GoneError,
+    ReadError,
+    RecreatedError,
+    SourceConsumer,
+    SourceReader,
+)
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.copying.transactions import Connections
 from headgate_spark.job.errors import in_words
@@ -50,10 +56,10 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 
 
 class Copier:
-    """Copies one unit. seen: told the records of each committed chunk.
+    """Copies one unit. seen: called with the records of each committed chunk.
 
     waiter: does not let it rest while somebody waits.  connections: to the target, of the whole
-    task; None = its own.
+    task; None = its own.  source: the consumer of the whole task; None = its own.
     """
 
     def __init__(
@@ -64,8 +70,9 @@ class Copier:
         seen: Callable[[int], None] = lambda records: None,
         waiter: Waiter | None = None,
         connections: Connections | None = None,
+        source: SourceConsumer | None = None,
     ) -> None:
-        self._waiter, self._connections = waiter or Waiter(), connections
+        self._waiter, self._connections, self._source = waiter or Waiter(), connections, source
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._lost = 0
         self._told_bytes = 0  # of what the reader has read, in the map
@@ -134,7 +141,7 @@ class Copier:
             options.target, unit.transactional_id(options.source.name), target, connections
         )
         tp = TopicPartition(unit.place.topic, unit.place.partition)
-        reader = SourceReader(tp, options, self._buckets)
+        reader = SourceReader(tp, options, self._buckets, self._source)
         try:
             await writer.start()
             known = await read_known(unit, options)  # after the fencing, never before

@@ -8,6 +8,7 @@ from aiokafka.structs import TopicPartition
 from pyspark import SparkContext
 
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
+from headgate_spark.copying.source_reader import SourceConsumer
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.copying.transactions import Connections
 from headgate_spark.job.task_log import format_task_log
@@ -33,13 +34,22 @@ def run_on_spark(
 
 
 async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
-    """Copy units beside each other, with one budget for each source broker, and with the same
-    connections to the target."""
+    """Copy units beside each other, with one budget for each source broker, one consumer of the
+    source, and the same connections to the target."""
     buckets, connections = BrokerBuckets(options.bytes_per_s), Connections()
+    tps = [TopicPartition(*unit.place[:2]) for unit in units]
+    source = SourceConsumer(options.source, buckets, tps)
     waiters = {unit.place[:2]: Waiter() for unit in units if unit.end is None}
     watching = asyncio.create_task(watch(options.target, waiters)) if waiters else None
     copiers = (
-        Copier(unit, options, buckets, waiter=waiters.get(unit.place[:2]), connections=connections)
+        Copier(
+            unit,
+            options,
+            buckets,
+            waiter=waiters.get(unit.place[:2]),
+            connections=connections,
+            source=source,
+        )
         for unit in units
     )
     try:
@@ -49,6 +59,7 @@ async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
             watching.cancel()
             await asyncio.wait([watching])
         connections.close()
+        await source.drop()
 
 
 def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:

@@ -88,7 +88,7 @@ def test_I10_the_rate_is_held_within_ten_per_cent(fetchers: int, pause_s: float)
             size = chance.randint(buckets.fetch_bytes() // 2, buckets.fetch_bytes())
             return SimpleNamespace(topics=[("t", [(0, bytes(size))])])
 
-        def count(size: int) -> None:
+        def count(_tp: TopicPartition, size: int) -> None:
             came[node] += size
 
         client = SimpleNamespace(send=send)

@@ -33,7 +33,7 @@ async def test_a_leader_that_is_not_known_yet_is_no_lack_of_one(
         await reader.start()  # metadata of the topic is still on its way
         reader.seek(0)
         assert (
-            reader._inner._client.cluster.leader_for_partition(TopicPartition(topic_name, 0))
+            reader.consumer._client.cluster.leader_for_partition(TopicPartition(topic_name, 0))
             is None
         )
         await reader.check(wanted)
@@ -50,7 +50,7 @@ async def test_a_topic_that_is_not_there_is_said_to_be_unknown(
     try:
         await reader.start()
         with pytest.raises(UnknownTopicOrPartitionError):
-            await topic_id(reader._inner._client, TopicPartition(topic_name, 0))
+            await topic_id(reader.consumer._client, TopicPartition(topic_name, 0))
         with pytest.raises(ReadError, match=f"cluster main: partition 0 of {topic_name}: "):
             await reader.check("any")
     finally:
@@ -65,6 +65,6 @@ async def test_a_partition_that_is_not_there_has_no_leader(
     try:
         await reader.start()
         with pytest.raises(NodeNotReadyError, match="no leader"):
-            await topic_id(reader._inner._client, TopicPartition(topic_name, 7))
+            await topic_id(reader.consumer._client, TopicPartition(topic_name, 7))
     finally:
         await reader.drop()

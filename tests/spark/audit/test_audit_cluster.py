@@ -30,7 +30,7 @@ def test_a_killed_executor_changes_no_figure(kafka: RunningBroker, tmp_path: Pat
     with spark_cluster(tmp_path) as cluster:
         job = submit(cluster, SCRIPT, archive, [*arguments, "--no-publish"], log)
         try:
-            deadline = time.monotonic() + 120
+            deadline = time.monotonic() + 300
             while "[2/" not in log.read_text():  # it has read from Kafka, and counts
                 assert job.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, log.read_text()
