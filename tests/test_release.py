@@ -89,6 +89,12 @@ def test_a_version_is_written_everywhere(copy: Path) -> None:
         assert f"{other!r} is no version such as 1.2.0" in wrong
 
 
+def test_the_changelog_lists_no_dated_change_of_an_unreleased_version() -> None:
+    """Only versions have dates: no user had what changed between two days of one version."""
+    dated = re.findall(r"^- \d{4}-\d\d-\d\d.*", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert dated == []
+
+
 def test_what_is_fit_for_a_release(copy: Path) -> None:
     chart = copy / "deploy/helm/headgate/Chart.yaml"
     run(copy, "1.2.0")
