@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import redirect_stdout
@@ -30,6 +31,7 @@ PACKAGE = ROOT / "gateway" / "headgate"
 CLIENTS = ROOT / "clients"
 EXAMPLES = ROOT / "examples"
 README = ROOT / "README.md"
+PUBLISHED = (README, *sorted(CLIENTS.glob("*/README.md")))
 OURS = (README, *sorted((ROOT / "docs").rglob("*.md")))
 CODE = {".py", ".pyi", ".c", ".h", ".lua", ".toml", ".yml"}
 PLACES = ("docs/", "deploy/", "loadtest/", "tests/", "gateway/", "spark/", "clients/")
@@ -103,8 +105,30 @@ def test_the_documents_name_every_command() -> None:
     assert named >= set(cli.COMMANDS) - {"worker"}
 
 
+def repository() -> str:
+    """The address that pyproject.toml names; `make urls` writes it wherever it is named."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["urls"]["Repository"])
+
+
 def test_the_readme_is_short() -> None:
-    assert len(text_of(README).splitlines()) <= 200
+    assert len(text_of(README).splitlines()) <= 150
+
+
+@pytest.mark.parametrize("document", PUBLISHED, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_of_pages_on_package_indexes_are_whole_and_alive(document: Path) -> None:
+    """PyPI and npm show these pages: a relative link is dead there."""
+    text = _CODE.sub("", text_of(document))
+    links = [*_LINK.findall(text), *re.findall(r"""(?:src|srcset|href)="([^"]+)""", text)]
+    assert [link for link in links if not link.startswith("https://")] == []
+    inside = re.compile(rf"{re.escape(repository())}/(?:blob|raw)/main/([^#]+)#?(.*)")
+    ours = [match.groups() for match in map(inside.fullmatch, links) if match]
+    assert ours
+    assert [
+        f"{name}#{anchor}"
+        for name, anchor in ours
+        if not (ROOT / name).is_file() or (anchor and anchor not in anchors(ROOT / name))
+    ] == []
 
 
 def test_the_example_of_the_readme_is_the_one_that_is_run() -> None:
