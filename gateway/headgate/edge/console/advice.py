@@ -25,7 +25,7 @@ def letter(name: str, found: Json, rejects: Sequence[Json]) -> str:
         lines += [f"- {topic['topic']}: {one}" for one in _of_topic(topic)]
     lines += [f"- {one}" for one in _of_rejects(rejects)]
     if len(lines) == 2:
-        lines.append("- Nothing to complain about.")
+        lines.append("- No problems found.")
     return "\n".join(lines)
 
 
@@ -34,9 +34,9 @@ def _of_topic(topic: Json) -> Iterator[str]:
     repeated = ratios["unchanged"] + ratios["superseded"]
     if repeated >= _MUCH:
         yield (
-            f"{wording.share(repeated)} of the events change nothing (unchanged or superseded, "
-            f"{wording.size(topic['bytes_saved_total'])} since the start). Publish when something "
-            "has changed, not after every save."
+            f"{wording.share(repeated)} of the events are unchanged or superseded ("
+            f"{wording.size(topic['bytes_saved_total'])} since the start). Publish on a change, "
+            "not after every save."
         )
     if ratios["oversize"] >= _SOME:
         yield f"{wording.share(ratios['oversize'])} of the events are larger than the topic allows."

@@ -25,12 +25,12 @@ def _byte_rate(value: float | None) -> str:
 
 _WORDS: dict[str, tuple[str, _Shown]] = {
     "records": ("Records", wording.count),
-    "records_per_s": ("Records a second", wording.rate),
+    "records_per_s": ("Records per second", wording.rate),
     "bytes": ("Bytes", wording.size),
-    "bytes_per_s": ("Bytes a second", _byte_rate),
-    "distinct_keys": ("Different keys", wording.count),
+    "bytes_per_s": ("Bytes per second", _byte_rate),
+    "distinct_keys": ("Distinct keys", wording.count),
     "partitions": ("Partitions", wording.count),
-    "useful_partitions": ("Partitions of use, at most", wording.count),
+    "useful_partitions": ("Useful partitions, at most", wording.count),
     "uneven_bytes": ("Fullest / mean, by bytes", wording.number),
     "uneven_records": ("Fullest / mean, by records", wording.number),
 }

@@ -102,7 +102,7 @@ class OverviewPage:
         if up < wanted:
             yield Worry(up == 0, f"{up} of {wanted} workers are up.", "/ready?pretty")
         for one in self._quarantines():
-            text = f"{one['topic']} publishes unchanged events, too: suppression is {one['state']}."
+            text = f"{one['topic']} publishes unchanged events: suppression is {one['state']}."
             yield Worry(False, text, f"/console/topics/{one['topic']}")
         if spooled := seen.gauges["headgate_spool_events"]:
             yield Worry(False, f"{spooled:,.0f} events wait on disk for Kafka.", "/v1/spool?pretty")
@@ -130,7 +130,7 @@ class OverviewPage:
                   f"{gauges['headgate_spool_events']:,.0f} events on disk", "headgate_spool_bytes"),
             _tile("In flight", wording.count(gauges["headgate_in_flight_events"]),
                   "events not yet answered", "headgate_in_flight_events"),
-            _tile("Held keys", wording.count(gauges["headgate_held_keys"]), "keys that wait",
+            _tile("Held keys", wording.count(gauges["headgate_held_keys"]), "with a held event",
                   "headgate_held_keys"),
         ]  # fmt: skip
 
@@ -157,7 +157,7 @@ def _by_outcome(ends: Points) -> Plot:
     for (outcome, _), values in ends.rows.items():
         before = rows.get((outcome,), [0.0] * len(values))
         rows[outcome,] = [one + other for one, other in zip(before, values, strict=True)]
-    title = "Events a second by outcome, last hour"
+    title = "Events per second by outcome, last hour"
     return Plot("outcomes", title, "events", recorder.EVENTS, ends, named(ends._replace(rows=rows)))
 
 

@@ -103,7 +103,7 @@ class ReplayConsole:
         }
 
     def _rate(self, replay_id: str, read: int) -> float | None:
-        """Records a second, over the last looks; None at the first."""
+        """Records per second, over the last looks; None at the first."""
         looks = self._seen.get(replay_id)
         if looks is None:
             while len(self._seen) >= _WATCHED:
@@ -137,5 +137,7 @@ def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
     )  # fmt: skip
     offsets = orjson.dumps(result["offsets"], option=orjson.OPT_INDENT_2).decode()
     told = (f"Offsets to read from and to, in {result['topic']} at {servers}", offsets)
-    found = [("Every event once, one JSON object a line", reader)]
-    return [*found, ("Look at it", consumer), told] if mode == "topic" else [*found, told]
+    found = [("Every event once, one JSON object per line", reader)]
+    return (
+        [*found, ("Read it in a terminal", consumer), told] if mode == "topic" else [*found, told]
+    )

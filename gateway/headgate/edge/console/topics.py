@@ -108,7 +108,7 @@ class TopicPages:
             "name": name,
             "found": found,
             "unit": unit,
-            "rate": Plot("rate", "Events a second by producer", "events", recorder.EVENTS,
+            "rate": Plot("rate", "Events per second by producer", "events", recorder.EVENTS,
                          events, named(events)),
             "heat": _heat(state, written[unit]),
             "heat_metric": _UNITS[unit],
@@ -184,7 +184,7 @@ def _written(unit: str, points: Points, partition: int) -> Plot:
 
 
 def _state(now: Any) -> str:
-    return "not known" if now is None else str(now.state)
+    return "unknown" if now is None else str(now.state)
 
 
 def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:

@@ -64,7 +64,7 @@ class Wizard:
     ) -> Page:
         topic = form["topic"]
         events = await self._plots.read(recorder.EVENTS, (2,), {1: {topic}})
-        plot = Plot("brush", f"Events a second of {topic} by outcome", "events",
+        plot = Plot("brush", f"Events per second of {topic} by outcome", "events",
                     recorder.EVENTS, events, named(events), brush=True)  # fmt: skip
         figures = (failure.figures if failure else None) or {}
         mirrored_to = figures.get("mirrored_to")
@@ -87,7 +87,7 @@ class Wizard:
         return [name for name in topics if policies.match(name) is not None]
 
     async def _mirrored(self, topic: str) -> Json | None:
-        """From when to when all of it can be replayed; None where that is not known."""
+        """From when to when all of it can be replayed; None where that is unknown."""
         try:
             found = (await self._admin.services.offsets.coverage(topic))["partitions"]
         except Refused:
@@ -102,5 +102,5 @@ class Wizard:
 
 
 def _same(body: Json, commands: Commands) -> Iterator[tuple[str, str]]:
-    yield "The same with curl", commands.curl("/v1/replays", "POST", body)
-    yield "The same on the command line", commands.headgate(*replay_form.words_of(body))
+    yield "With curl", commands.curl("/v1/replays", "POST", body)
+    yield "On the command line", commands.headgate(*replay_form.words_of(body))

@@ -147,7 +147,7 @@ async def test_pausing_and_resuming_a_group() -> None:
         await console.post("operator", f"{path}/resume", csrf=csrf, reason="deploy")
         await console.post("operator", f"{path}/resume", csrf=csrf, **part)
         text = await (await console.client.get(path, headers=basic("viewer"))).text()
-        assert "It is not paused." in text
+        assert "This group is not paused." in text
         whats = [one["what"] for one in await console.changes()]
         assert whats == ["resume", "resume", "pause", "pause"]
         answer = await console.post("operator", f"{path}/pause", csrf=csrf, reason="")

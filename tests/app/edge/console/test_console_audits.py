@@ -88,10 +88,10 @@ async def test_what_an_older_job_wrote_has_the_curve_alone(
     async with opened(instance) as client:
         text = await text_of(client, "/audits/old")
         assert text.count('class="chart"') == 1
-        assert "this is the first" in text
+        assert "This is the first audit" in text
         for topic in ("one", "keyless"):
             text = await text_of(client, f"/audits/{topic}")
-            assert "Nothing can be said" in text
+            assert "No prediction" in text
             assert 'class="chart"' not in text
         assert "another release" in await text_of(client, "/audits/other", 404)
         assert "Written by another release" in await text_of(client, "/audits")
@@ -101,7 +101,7 @@ async def test_two_audits_of_a_topic_are_compared(instance: world.ConsoleInstanc
     async with opened(instance) as client:
         text = await text_of(client, "/audits/worse/compare")
         assert ">Worse</p>" in text
-        assert re.search(r"Found now, not before</dt><dd>.*chatty", text)
+        assert re.search(r"New findings</dt><dd>.*chatty", text)
         assert re.search(r'<th scope="row" class="mono">2342565</th><td>.*?new</span>', text)
         assert "/v1/audits/comparison?topic=worse&amp;before=2026-01-31T01%3A00" in text
         before, after = quote(audits.made_at(2)), quote(audits.made_at(1))
@@ -111,7 +111,7 @@ async def test_two_audits_of_a_topic_are_compared(instance: world.ConsoleInstanc
         text = await text_of(client, f"/audits/worse/compare?before={after}&after={after}")
         assert ">About the same</p>" in text
         assert "has no two such" in await text_of(client, "/audits/worse/compare?after=then", 404)
-        assert "There is one audit" in await text_of(client, "/audits/new/compare")
+        assert "This topic has one audit" in await text_of(client, "/audits/new/compare")
         assert "no audit yet" in await text_of(client, "/audits/none/compare", 404)
 
 

@@ -36,7 +36,7 @@ async def test_a_stuck_group_is_seen_as_a_picture() -> None:
         text = await text_of(client, "/groups/billing")
     assert 'class="back"' in text
     assert "c1-app (c1)" in text
-    assert "lag 3 from outside, 1 from inside" in text
+    assert "lag 3 (broker), 1 (client)" in text
 
 
 async def test_a_group_of_ten_thousand_partitions_has_a_small_page() -> None:
@@ -63,7 +63,7 @@ async def test_a_partitions_page_has_the_groups_that_read_it() -> None:
         assert "topic=orders&amp;partition=0" in text
         assert "At most the worst" not in text
         text = await text_of(client, "/topics/orders/partitions/9")
-        assert "No group with members or commits does." in text
+        assert "No group with members or commits reads this partition." in text
     async with opened(await world.busy(1, 2, 1)) as client:
         assert "billing" not in await text_of(client, "/topics/topic-001/partitions/0")
     instance = await world.small()

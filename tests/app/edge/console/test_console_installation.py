@@ -83,7 +83,7 @@ async def test_links_keep_what_is_searched_and_the_order(client: Client) -> None
     assert kept == {"q": ["worker"], "sort": ["at"], "order": ["asc"], "level": ["error"]}
     assert '<input type="hidden" name="order" value="asc">' in text
     text = await text_of(client, "/configuration?q=http&order=desc&sort=origin&all=1")
-    (link,) = re.findall(r'<a href="([^"]*)">Only what is set', text)
+    (link,) = re.findall(r'<a href="([^"]*)">Only set options', text)
     kept = parse_qs(urlsplit(html.unescape(link)).query)
     assert kept == {"q": ["http"], "sort": ["origin"], "order": ["desc"]}
 

@@ -41,14 +41,14 @@ async def test_every_page_says_what_is_missing_where_there_is_nothing(path: str)
     async with opened(world.empty()) as client:
         text = await text_of(client, path)
     said = {
-        "": "None is known.",
-        "/producers": "No producer is configured or was seen.",
+        "": "No incident is recorded.",
+        "/producers": "No producer is configured or active.",
         "/topics": "No topic that a policy matches exists",
         "/groups": "headgate monitor --config",
-        "/replays": "There is no replay",
+        "/replays": "No replay",
         "/replays/new": "1. Topic",
         "/audits": "headgate-spark audit",
-        "/configuration": "None is known.",
+        "/configuration": "No start or reload is recorded.",
         "/log": "Nothing has happened.",
     }
     assert said[path] in text
@@ -56,8 +56,8 @@ async def test_every_page_says_what_is_missing_where_there_is_nothing(path: str)
 
 async def test_a_time_is_dragged_over_only_where_there_is_a_plot() -> None:
     async with opened(await world.small()) as client:
-        assert "Drag over the plot" in await text_of(client, "/replays/new?topic=orders")
-        assert "Drag over the plot" not in await text_of(client, "/replays/new?topic=saves")
+        assert "Drag over the chart" in await text_of(client, "/replays/new?topic=orders")
+        assert "Drag over the chart" not in await text_of(client, "/replays/new?topic=saves")
 
 
 async def test_what_does_not_exist_is_a_page_too() -> None:
@@ -187,13 +187,13 @@ async def test_the_overview_says_what_is_not_well() -> None:
         assert "All is well" in await text_of(client, "")
         instance.is_ready = False
         text = await text_of(client, "")
-        assert "Not well" in text
+        assert "Down" in text
         assert "kafka main: 3 brokers" in text
     busy = await world.busy(producers=9, topics=3, groups=1)
     async with opened(busy) as client:
         text = await text_of(client, "")
-    assert "Works, with limits" in text
-    assert "topic-001 publishes unchanged events, too: suppression is quarantine." in text
+    assert "Degraded" in text
+    assert "topic-001 publishes unchanged events: suppression is quarantine." in text
 
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
@@ -210,7 +210,7 @@ async def test_recent_incidents_are_what_the_log_says() -> None:
 async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
     async with opened(await world.small()) as client:
         text = await text_of(client, "/producers/shop")
-    assert "of the events change nothing" in text
+    assert "of the events are unchanged or superseded" in text
     assert "make consumers slow" in text
     assert "900000 bytes are over max_bytes" in text
     assert ">request request-116<" in text
@@ -224,8 +224,8 @@ async def test_who_is_not_configured_is_named() -> None:
     await instance.refresh()
     async with opened(instance) as client:
         text = await text_of(client, "/producers/other")
-        assert "Who this is" not in await text_of(client, "/producers/shop")
-    assert "Who this is" in text
+        assert "Unconfigured producers" not in await text_of(client, "/producers/shop")
+    assert "Unconfigured producers" in text
     assert "&lt;script&gt;alert" in text
 
 

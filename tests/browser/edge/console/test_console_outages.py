@@ -48,7 +48,7 @@ kind = "state"
 suppress = "raw"
 """
 PAGE_S = 5.0  # until a page is there, whatever is gone
-NO_MONITOR, WATCHED = "no monitor answers", "What cannot be seen"
+NO_MONITOR, WATCHED = "no monitor answers", "Limits of the monitor"
 GONE = "is lost since"
 SOON_MS = 30_000 * PATIENCE
 PARTS = {"name": "shop", "partition": "0", "group": "billing", "id": "none"}
@@ -154,7 +154,7 @@ async def test_outages_are_followed_by_open_pages(
         await expect(other.page.locator("#live")).to_contain_text("malformed", timeout=SOON_MS)
         redis.kill()
         with gone(broker):
-            await follow(first, "Not well", "down", "kafka main", "redis")
+            await follow(first, "Down", "down", "kafka main", "redis")
             await every_page_comes(other, topic_name, UNAVAILABLE, "outage")
             if gone is killed:  # one that stands still is given half a minute by the monitor
                 await follow_groups(groups, WATCHED, away=1)

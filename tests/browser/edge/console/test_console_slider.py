@@ -63,6 +63,6 @@ async def test_it_is_a_form_without_scripts(chromium: Browser, address: str) -> 
         said = seen.page.locator("#foreseen [role=status]")
         await expect(said).to_contain_text("With 24 partitions")
         assert seen.page.url.endswith("#what-if")
-        await seen.page.get_by_text("All that were tried").click()
+        await seen.page.get_by_text("All partition counts").click()
         await seen.page.get_by_role("link", name="48", exact=True).click()
         await expect(said).to_contain_text("With 48 partitions")

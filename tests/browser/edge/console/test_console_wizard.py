@@ -47,7 +47,7 @@ async def configured(two: Two) -> AsyncIterator[str]:
 
 
 async def brush(seen: Page, start_ms: int, end_ms: int) -> tuple[int, int]:
-    """Drag over the plot. Returns what the form says then, in ms."""
+    """Drag over the chart. Returns what the form says then, in ms."""
     figure = seen.locator("#plot-brush")
     await seen.mouse.move(*await figure.evaluate(PLACE, start_ms))
     await seen.mouse.down()
@@ -91,7 +91,7 @@ async def test_from_the_brush_to_the_last_record(
             assert 0 < len(expected) < in_time
             await seen.page.get_by_label("Keys").fill("\n".join(KEYS))
             await seen.page.get_by_label("topic: copy").check()
-            await seen.page.get_by_label("Most bytes a second").fill(str(BYTES_PER_S))
+            await seen.page.get_by_label("Most bytes per second").fill(str(BYTES_PER_S))
             create = seen.page.get_by_role("button", name="Create")
             await expect(create).to_be_disabled()
             await seen.page.get_by_role("button", name="Dry run").click()
@@ -137,5 +137,5 @@ async def follow(seen: Page, copied: int, planned: int) -> None:
     await expect(live.locator(".state")).to_have_text("ready", timeout=SOON_MS)
     await expect(progress(seen)).to_have_text(re.compile("100 %"))
     await expect(live).to_contain_text(re.compile(rf"Copied\s*{copied}\s*of {planned} planned"))
-    await expect(live.get_by_role("heading", name="What consumers run")).to_be_visible()
+    await expect(live.get_by_role("heading", name="How to consume it")).to_be_visible()
     await expect(seen.locator("body")).to_have_attribute("data-loaded", "once")

@@ -10,7 +10,7 @@ function localise() {
   }
   const zone = document.getElementById("zone");
   const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone) zone.textContent = `Times are in ${name}; UTC is shown when you point at one.`;
+  if (zone) zone.textContent = `Times are in ${name}. Hover over a time for UTC.`;
 }
 
 function reveal() {
