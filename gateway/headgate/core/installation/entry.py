@@ -56,49 +56,57 @@ class Meaning(NamedTuple):
 
 
 MEANINGS: Mapping[Kind, Meaning] = {
-    Kind.STARTED: Meaning(Level.INFO, "The gateway started. What was still on before, ended here."),
-    Kind.DRAINING: Meaning(Level.INFO, "It was told to end, and drains."),
-    Kind.ENDED: Meaning(Level.INFO, "It ended; `clean` says whether every worker drained in time."),
-    Kind.RELOADED: Meaning(Level.INFO, "Topics and producers of the file are in force."),
+    Kind.STARTED: Meaning(
+        Level.INFO, "The gateway started. Outages logged before this entry are over."
+    ),
+    Kind.DRAINING: Meaning(Level.INFO, "The gateway received a stop signal and drains."),
+    Kind.ENDED: Meaning(
+        Level.INFO, "The gateway ended; `clean` is true if all workers drained in time."
+    ),
+    Kind.RELOADED: Meaning(Level.INFO, "The topics and producers of the file are active."),
     Kind.RELOAD_REFUSED: Meaning(
-        Level.ERROR, "The file was refused, the configuration of before stays; `options` names why."
+        Level.ERROR,
+        "The file was refused, and the old configuration stays; `options` names the cause.",
     ),
-    Kind.CERTIFICATES_RELOADED: Meaning(Level.INFO, "New certificates are in force."),
+    Kind.CERTIFICATES_RELOADED: Meaning(Level.INFO, "New certificates are active."),
     Kind.CERTIFICATES_REFUSED: Meaning(
-        Level.ERROR, "The certificates of now cannot be used; those of before stay."
+        Level.ERROR, "The new certificates cannot be used; the old ones stay active."
     ),
-    Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker ended by itself, and is started again."),
-    Kind.WORKER_SILENT: Meaning(
-        Level.ERROR, "A worker did not answer for a minute, and is killed."
-    ),
+    Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker exited unexpectedly and is restarted."),
+    Kind.WORKER_SILENT: Meaning(Level.ERROR, "A worker did not answer for a minute and is killed."),
     Kind.OUTAGE_BEGAN: Meaning(
-        Level.ERROR, "Kafka, Redis, the blob store or the clock failed: `subject` says which."
+        Level.ERROR, "Kafka, Redis, the blob store or the clock failed; see `subject`."
     ),
-    Kind.OUTAGE_ENDED: Meaning(Level.INFO, "It is well again, after `seconds`."),
+    Kind.OUTAGE_ENDED: Meaning(Level.INFO, "The outage ended after `seconds`."),
     Kind.REDIS_CHANGED: Meaning(
-        Level.WARNING, "Another Redis process answers than before: a failover, or a restart."
+        Level.WARNING, "A different Redis process answers: a failover or a restart."
     ),
     Kind.QUARANTINE_BEGAN: Meaning(
-        Level.WARNING, "These topics publish everything, for what Redis knows may be incomplete."
+        Level.WARNING,
+        "These topics publish all events because the state in Redis may be incomplete.",
     ),
     Kind.SUPPRESSION_AWAY: Meaning(
-        Level.WARNING, "These topics publish everything, for Redis does not answer."
+        Level.WARNING, "These topics publish all events because Redis does not answer."
     ),
-    Kind.SUPPRESSION_ON: Meaning(Level.INFO, "These topics are suppressed again, after `seconds`."),
+    Kind.SUPPRESSION_ON: Meaning(
+        Level.INFO, "Suppression is active again on these topics, after `seconds`."
+    ),
     Kind.PRODUCER_REBUILT: Meaning(
-        Level.WARNING, "Kafka producers of a cluster failed for good and were made again."
+        Level.WARNING, "Kafka producers of a cluster failed permanently and were replaced."
     ),
-    Kind.SPOOL_BEGAN: Meaning(Level.WARNING, "Events began to wait on disk for Kafka."),
+    Kind.SPOOL_BEGAN: Meaning(Level.WARNING, "The gateway began to spool events on disk."),
     Kind.SPOOL_ENDED: Meaning(Level.INFO, "The spool is empty again, after `seconds`."),
     Kind.SPOOL_STOPPED: Meaning(
-        Level.ERROR, "The spool is full, or its disk fails: it takes none."
+        Level.ERROR, "The spool refuses events: it is full, or its disk fails."
     ),
-    Kind.SPOOL_RESUMED: Meaning(Level.INFO, "The spool takes events again, after `seconds`."),
-    Kind.REPLAY_CREATED: Meaning(Level.INFO, "A replay was asked for."),
-    Kind.REPLAY_DONE: Meaning(Level.INFO, "Its records can be read, or its group is set."),
-    Kind.REPLAY_FAILED: Meaning(Level.ERROR, "A replay failed; `reason` says why."),
-    Kind.REPLAY_CANCELLED: Meaning(Level.INFO, "Somebody cancelled a replay."),
-    Kind.REPLAY_EXPIRED: Meaning(Level.INFO, "A replay's time is over."),
+    Kind.SPOOL_RESUMED: Meaning(Level.INFO, "The spool accepts events again, after `seconds`."),
+    Kind.REPLAY_CREATED: Meaning(Level.INFO, "A replay was created."),
+    Kind.REPLAY_DONE: Meaning(
+        Level.INFO, "A replay is done: its records can be read, or its group is positioned."
+    ),
+    Kind.REPLAY_FAILED: Meaning(Level.ERROR, "A replay failed; see `reason`."),
+    Kind.REPLAY_CANCELLED: Meaning(Level.INFO, "A replay was cancelled."),
+    Kind.REPLAY_EXPIRED: Meaning(Level.INFO, "A replay expired."),
 }
 
 

@@ -63,23 +63,23 @@ AUDIT_SCHEMAS: dict[str, Json] = {
         producers=_array(_object(producer=_NAMED, change=_CHANGED, before=_FIGURE, after=_FIGURE)),
     ),
 }
-_TOPIC = {**query("topic", "Whose.", _TEXT), "required": True}
+_TOPIC = {**query("topic", "The audited topic.", _TEXT), "required": True}
 
 AUDITS = (
     view(
         "/v1/audits",
-        "A topic's skew audits, newest first, as they are compared",
+        "The skew audits of a topic that can be compared, newest first",
         _object(audits=_array(ref("KeptAudit"))),
         Reason.MALFORMED,
         Reason.NOT_FOUND,
         Reason.KAFKA_UNAVAILABLE,
         parameters=(_TOPIC,),
-        description=f"The newest and up to {MAX_EARLIER} before it, each with its {MAX_ROWS} "
-        "heaviest keys and producers.",
+        description=f"Contains the latest audit and up to {MAX_EARLIER} earlier ones, each with "
+        f"its {MAX_ROWS} heaviest keys and producers.",
     ),
     view(
         "/v1/audits/comparison",
-        "What differs between two of a topic's skew audits",
+        "The differences between two skew audits of a topic",
         ref("AuditComparison"),
         Reason.MALFORMED,
         Reason.NOT_FOUND,
@@ -87,16 +87,18 @@ AUDITS = (
         parameters=(
             _TOPIC,
             query(
-                "before", "The earlier one's `generated_at`; else the one before `after`.", _TEXT
+                "before",
+                "`generated_at` of the earlier audit. Default: the audit before `after`.",
+                _TEXT,
             ),
-            query("after", "The later one's `generated_at`; else the newest.", _TEXT),
+            query("after", "`generated_at` of the later audit. Default: the latest audit.", _TEXT),
         ),
-        description="Shares of keys and producers are of the topic's bytes, null where they are "
-        "not among the heaviest; those that changed most come first.",
+        description="Shares of keys and producers refer to the topic's bytes. A share is null if "
+        "the key or producer is not among the heaviest. The largest changes come first.",
     ),
     view(
         "/v1/audits/latest",
-        "The newest skew audit of each topic, as `headgate-spark audit` published it",
+        "The latest skew audit of each topic, as published by `headgate-spark audit`",
         {
             "type": "object",
             "required": ["topics"],
@@ -104,6 +106,6 @@ AUDITS = (
         },
         Reason.NOT_FOUND,
         Reason.KAFKA_UNAVAILABLE,
-        parameters=(query("topic", "One topic's alone.", _TEXT),),
+        parameters=(query("topic", "Only the audit of this topic.", _TEXT),),
     ),
 )

@@ -20,7 +20,7 @@ from headgate.edge.openapi.operation import (
 _V2, _V3 = confluent_v2.TYPE, confluent_v3.TYPE
 _TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", example="orders")
 _CLUSTER = path("cluster_id", "Kafka's id of the cluster.", example="Tm9yd2VnaWFuIGJsdWU")
-_PARTITION = path("partition", "A partition's number.", {"type": "integer", "minimum": 0}, 0)
+_PARTITION = path("partition", "The number of a partition.", {"type": "integer", "minimum": 0}, 0)
 _ASKING = (
     *CREDENTIALS,
     Reason.FORBIDDEN,
@@ -100,15 +100,16 @@ def _produce_v2(target: str, summary: str, *parameters: Json) -> Operation:
         summary,
         {
             "200": answer(
-                "An entry for each record in its place, failed ones with their `error_code`",
+                "One entry per record, in the order of the request; failed records have an "
+                "`error_code`",
                 _V2,
                 ref("V2Produced"),
             ),
             **_errors(_V2, *_PRODUCING, *_IDENTITY),
         },
-        "As Confluent's REST Proxy v2, and `Idempotency-Key` as in /v1. "
-        "`headers` and `timestamp` of a record and the text format are those of the "
-        "Strimzi bridge. Schema formats (avro, protobuf, jsonschema) are 415.",
+        "Compatible with Confluent's REST Proxy v2. `Idempotency-Key` works as in /v1. `headers` "
+        "and `timestamp` of a record and the text format are compatible with the Strimzi bridge. "
+        "Schema formats (avro, protobuf, jsonschema) are refused with 415.",
         parameters,
         {
             "required": True,
@@ -125,16 +126,18 @@ _PRODUCE_V3 = Operation(
     "/v3/clusters/{cluster_id}/topics/{topic}/records",
     "data",
     "Confluent REST",
-    "Produce records, one or a stream of them",
+    "Produce one record or a stream of records",
     {
         "200": answer(
-            "The report of each record, in their order, one after another", _V3, ref("V3Report")
+            "The reports of the records, one after another, in the order of the records",
+            _V3,
+            ref("V3Report"),
         ),
         **_errors(_V3, *_PRODUCING),
     },
-    "As Confluent's REST v3: a body of one JSON object, or of several that follow each other. With "
-    "`Transfer-Encoding: chunked` the connection is a stream: each record is published as it "
-    "arrives and its report is sent as soon as it has ended.",
+    "Compatible with Confluent's REST v3. The body is one JSON object or several consecutive "
+    "objects. With `Transfer-Encoding: chunked` the connection is a stream: each record is "
+    "published when it arrives, and its report is sent as soon as its outcome is known.",
     (_CLUSTER, _TOPIC),
     {
         "required": True,

@@ -7,7 +7,7 @@ _NUMBER: Json = {"type": ["integer", "null"], "minimum": 0}
 _PARTITION: Json = {"type": ["integer", "null"], "minimum": 0, "maximum": 2_147_483_647}
 _BASE64: Json = {"type": ["string", "null"], **BASE64}
 _ANY: Json = {"description": "Any JSON."}
-_IGNORED: Json = {"description": "Taken, and not looked at."}
+_IGNORED: Json = {"description": "Accepted and ignored."}
 
 
 def _strict(required: list[str], **properties: Json) -> Json:

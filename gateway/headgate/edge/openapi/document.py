@@ -21,21 +21,21 @@ from headgate.edge.openapi.schemas import SCHEMAS
 
 _PAGES = "Pages"
 _TAGS = {
-    "Events": "Posting events: what services use.",
-    "Confluent REST": "The producing half of Confluent's REST v2 and v3, for clients that have it "
-    "already. There is no consumer here.",
-    _PAGES: "Health, problems and this document, without credentials.",
-    "Control plane": "What operators ask, at the management port. `view` to read, `operate` to "
-    "change.",
-    "Second tier": "Replays from the backfill tier, and the map of offsets between the tiers.",
+    "Events": "Post events. For services.",
+    "Confluent REST": "Produce with Confluent's REST v2 and v3, for existing clients. Consuming is "
+    "not supported.",
+    _PAGES: "Health, problems and this document. No credentials are needed.",
+    "Control plane": "Inspect and operate the gateway, on the management port. Reading needs the "
+    "role `view`, changing needs the role `operate`.",
+    "Second tier": "Replay from the backfill tier, and translate offsets between the tiers.",
 }
 _HEADERS: Json = {
     "X-Request-Id": {
-        "description": "The request's id: yours, or one that was made.",
+        "description": "The request's id: the client's, or a generated one.",
         "schema": {"type": "string"},
     },
     "Retry-After": {
-        "description": "Seconds to wait before the next try.",
+        "description": "Seconds to wait before the next attempt.",
         "schema": {"type": "integer", "minimum": 0},
     },
 }
@@ -43,12 +43,13 @@ _SECURITY: Json = {
     "token": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of this gateway. With `auth.mode = none` nothing is asked.",
+        "description": "A token of this gateway. With `auth.mode = none` no token is needed.",
     },
     "basic": {
         "type": "http",
         "scheme": "basic",
-        "description": "For clients that know no other: any user name, the token as password.",
+        "description": "For clients that only support basic authentication: any user name, with "
+        "the token as the password.",
     },
 }
 
@@ -108,12 +109,13 @@ def _page(http: HttpSettings, ports: frozenset[str]) -> Json:
             "title": "Headgate",
             "version": __version__,
             "summary": "An HTTP gateway in front of Apache Kafka",
-            "description": "Services post events; operators see who posts what, and replay. Errors "
-            "are problem documents (RFC 9457) with a `reason` that programs can go by.",
+            "description": "Services post events. Operators inspect producers and topics, and "
+            "start replays. Errors are problem documents (RFC 9457); programs can rely on their "
+            "`reason`.",
             "contact": {"name": "Gateway operators"},
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/", "description": "The port that this document came from."}],
+        "servers": [{"url": "/", "description": "The port that served this document."}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {

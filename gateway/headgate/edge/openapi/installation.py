@@ -16,24 +16,24 @@ def _row(**properties: Json) -> Json:
 
 INSTALLATION_SCHEMAS: dict[str, Json] = {
     "LogEntry": _row(
-        id={"type": "integer", "minimum": 1, "description": "Grows by one with each."},
+        id={"type": "integer", "minimum": 1, "description": "Increases by one per entry."},
         at={"type": "string", "format": "date-time"},
         kind={"enum": [*map(str, Kind)]},
         level={"enum": [*map(str, Level)]},
         subject={
             **_TEXT,
-            "description": "What it happened to: `redis`, `worker 1`, a replay's id.",
+            "description": "The affected part: `redis`, `worker 1`, the id of a replay.",
         },
-        text={**_TEXT, "description": "For people."},
-        details={"type": "object", "description": "Figures and names of this kind of entry."},
+        text={**_TEXT, "description": "The event in words."},
+        details={"type": "object", "description": "Facts of the event; they depend on the kind."},
     ),
     "OptionInForce": _row(
-        option={**_TEXT, "description": 'As TOML has it: `topics."orders.*".key`.'},
-        value={"description": "null: not set. Secrets are `***`."},
+        option={**_TEXT, "description": 'The TOML name: `topics."orders.*".key`.'},
+        value={"description": "The active value; null if not set. Secrets are shown as `***`."},
         origin={
             **_TEXT,
-            "description": "`FILE:LINE`, a variable of the environment, an option of the command "
-            "line, `derived: ...` or `default`.",
+            "description": "The origin of the value: `FILE:LINE`, an environment variable, a "
+            "command-line option, `derived: ...` or `default`.",
         },
     ),
     "Finding": _row(level={"enum": ["ok", "warn", "error"]}, subject=_TEXT, text=_TEXT, fix=_TEXT),
@@ -48,19 +48,24 @@ _OPTIONS = {
 INSTALLATION = (
     view(
         "/v1/log",
-        "What happened to this gateway, newest first",
+        "The installation log of this gateway, newest entry first",
         paged("entries", "LogEntry"),
         Reason.MALFORMED,
         parameters=(
-            query("kind", "Of these kinds, with commas between them.", _TEXT),
-            query("since", "From this time on, with its zone.", {**_TEXT, "format": "date-time"}),
+            query("kind", "Only entries of these kinds, separated by commas.", _TEXT),
+            query(
+                "since",
+                "Only entries since this time, which has a time zone.",
+                {**_TEXT, "format": "date-time"},
+            ),
             *PAGING,
         ),
-        description=f"The newest 2,000 entries; each gateway has its own. Kinds:\n\n{_KINDS}\n\n",
+        description="Contains the latest 2,000 entries. Each gateway has its own log. Kinds:\n\n"
+        f"{_KINDS}\n\n",
     ),
     view(
         "/v1/config",
-        "Every option in force, with its value and where that is from",
+        "All active options, with their values and origins",
         _OPTIONS,
         Reason.MALFORMED,
         parameters=(
@@ -70,17 +75,19 @@ INSTALLATION = (
                 _TEXT,
             ),
             query(
-                "given", "Without what is the default; `?given` alone is `true`.", PRETTY["schema"]
+                "given",
+                "Leave out options whose origin is `default`; `?given` alone means `true`.",
+                PRETTY["schema"],
             ),
             *PAGING,
         ),
     ),
     view(
         "/v1/config/findings",
-        "What `headgate check` says of the configuration in force",
+        "Findings of `headgate check` about the active configuration",
         paged("findings", "Finding"),
         Reason.MALFORMED,
         parameters=PAGING,
-        description="Kafka and Redis are not asked: that is `headgate check --connect`.",
+        description="Does not connect to Kafka and Redis; `headgate check --connect` does.",
     ),
 )

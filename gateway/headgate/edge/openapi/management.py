@@ -55,10 +55,14 @@ def paged(name: str, row: str) -> Json:
 PAGING = (
     query(
         "limit",
-        "Rows of a page.",
+        "Maximum number of rows on a page.",
         {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": LIMIT},
     ),
-    query("after", "`next` of the page before; without it, the first page.", {"type": "string"}),
+    query(
+        "after",
+        "`next` of the previous page. Without it, the first page is returned.",
+        {"type": "string"},
+    ),
 )
 
 _FORGET = Operation(
@@ -66,30 +70,31 @@ _FORGET = Operation(
     "/v1/suppression/{topic}",
     "management",
     "Control plane",
-    "Forget the published state of a key, or of all keys",
+    "Delete the suppression state of one key or of all keys",
     {
-        "200": answer("Forgotten", "application/json", ref("Forgotten")),
+        "200": answer("Deleted", "application/json", ref("Forgotten")),
         **problems(
             *_ASKED,
             Reason.UNKNOWN_TOPIC,
             Reason.REDIS_UNAVAILABLE,
         ),
     },
-    "The next event of the key (without `key` and `key_base64`: of every key) is published. Needs "
-    "the role `operate`.",
+    "The next event of the key is published even if it is unchanged. Without `key` and "
+    "`key_base64` this applies to every key of the topic. Needs the role `operate`.",
     (
         TOPIC,
-        query("key", "The key as text.", {"type": "string"}),
-        query("key_base64", "The key's bytes.", {"type": "string", "format": "byte"}),
+        query("key", "The key, as text.", {"type": "string"}),
+        query("key_base64", "The key, in base64.", {"type": "string", "format": "byte"}),
     ),
 )
 
-_GROUP = path("group", "A consumer group's id.", example="billing")
+_GROUP = path("group", "The id of a consumer group.", example="billing")
 _OF_PARTITION = (
     query("topic", "Only groups that read this topic.", {"type": "string"}),
     query(
         "partition",
-        "Only groups that read this partition of `topic`; each has it as `partition`, too.",
+        "Only groups that read this partition of `topic`. Each group then contains the partition "
+        "as `partition`.",
         {"type": "integer", "minimum": 0},
     ),
 )
@@ -104,7 +109,7 @@ def _pause(method: str, summary: str, description: str, *reasons: Reason) -> Ope
         "Control plane",
         summary,
         {
-            "200": answer("What holds now", "application/json", ref("Paused")),
+            "200": answer("All current pauses of the group", "application/json", ref("Paused")),
             **problems(*_ON_PAUSES, *BODY, *reasons),
         },
         f"{description} Needs the role `operate`.",
@@ -115,13 +120,13 @@ def _pause(method: str, summary: str, description: str, *reasons: Reason) -> Ope
 
 _PAUSE = _pause(
     "PUT",
-    "Pause a group, a topic or a partition, for a reason",
-    "Consumers of `headgate.consumer` that keep their intent in Redis follow within a second.",
+    "Pause a group, a topic or a partition, and give a reason",
+    "Consumers of `headgate.consumer` that keep their pauses in Redis follow within a second.",
 )
 _RESUME = _pause(
     "DELETE",
-    "Take one reason away",
-    "Reading goes on when every reason is gone.",
+    "Remove one pause reason",
+    "Consumers resume after the last reason is removed.",
     Reason.NOT_FOUND,
 )
 
@@ -130,7 +135,7 @@ _METRICS = Operation(
     "/metrics",
     "management",
     "Pages",
-    "Figures of all workers, in Prometheus' text format or in OpenMetrics, as Accept asks",
+    "Metrics of all workers, in the Prometheus text format or in OpenMetrics (see `Accept`)",
     {
         "200": answer("Metrics", "text/plain", {"type": "string"}),
         **problems(*ALWAYS),
@@ -156,7 +161,7 @@ _SPOOL: Json = {
     "properties": {
         "state": {
             "type": ["object", "null"],
-            "description": "Whether it takes events now; null without a spool.",
+            "description": "Whether the spool accepts events now; null without a spool.",
             "properties": {"ok": {"type": "boolean"}, "detail": {"type": "string"}},
         },
         **_SPOOLED,
@@ -181,28 +186,28 @@ MANAGEMENT = (
         "One producer: rates, sizes, ratios, keys, recent rejects",
         ref("Producer"),
         Reason.NOT_FOUND,
-        parameters=(path("name", "A producer's name.", example="checkout"),),
+        parameters=(path("name", "The name of a producer.", example="checkout"),),
     ),
     view(
         "/v1/topics",
-        "All topics that a policy matches, by name",
+        "All topics that match a policy, by name",
         paged("topics", "Topic"),
         Reason.MALFORMED,
         parameters=PAGING,
     ),
     view(
         "/v1/topics/{topic}",
-        "One topic: policy in force, sizes, keys, skew",
+        "One topic: active policy, sizes, keys, skew",
         ref("Topic"),
         Reason.UNKNOWN_TOPIC,
         Reason.NOT_FOUND,
         parameters=(TOPIC,),
     ),
-    view("/v1/spool", "What waits on disk for Kafka, by topic", _SPOOL),
+    view("/v1/spool", "Spooled events that wait for Kafka, by topic", _SPOOL),
     _FORGET,
     view(
         "/v1/pauses/{group}",
-        "Every reason why a group is paused",
+        "All current pauses of a group",
         ref("Paused"),
         Reason.REDIS_UNAVAILABLE,
         parameters=(_GROUP,),
@@ -224,5 +229,9 @@ MANAGEMENT = (
     ),
     _PAUSE,
     _RESUME,
-    view("/v1/changes", "The newest changes made here", _listed("changes", "Change")),
+    view(
+        "/v1/changes",
+        "The latest changes made through the management port",
+        _listed("changes", "Change"),
+    ),
 )

@@ -35,7 +35,7 @@ _ELSEWHERE = frozenset(
 _OBJECT: Json = ref("Event")
 _PRODUCER_NAME: Json = {"type": "string", "minLength": 1, "maxLength": 100}
 _COMMITTED = {"outcome": "committed", "burst": "import-17", "topics": ["deals"]}
-_HTML: Json = {"type": "string", "description": "A page for people."}
+_HTML: Json = {"type": "string", "description": "An HTML page."}
 _EVENT_EXAMPLE = {"order_id": 17, "total": 35.5}
 _CLOUDEVENT = {
     "specversion": "1.0",
@@ -63,53 +63,60 @@ _PUBLISHED = {
 
 _KEY = query(
     "key",
-    "The key instead of `Headgate-Key`, for clients whose headers are Latin-1 (one event only). "
-    "`Headgate-Key*: UTF-8''...` (RFC 8187) is the same.",
+    "The key of the event, for clients that can only send Latin-1 headers. Replaces "
+    "`Headgate-Key`; a body with one event only. `Headgate-Key*: UTF-8''...` (RFC 8187) is "
+    "equivalent.",
     {"type": "string", "minLength": 1},
 )
 _HEADERS = (
-    header("Headgate-Key", "The key, UTF-8 (one event only).", {"type": "string", "minLength": 1}),
+    header(
+        "Headgate-Key",
+        "The key of the event, in UTF-8. For a body with one event only.",
+        {"type": "string", "minLength": 1},
+    ),
     header(
         "Headgate-Event-Id",
-        "Your id of the event (one event only).",
+        "The client's id of the event. For a body with one event only.",
         {"type": "string", "minLength": 1, "maxLength": 256},
     ),
     header(
         "Headgate-Timestamp",
-        "Milliseconds since 1970 (one event only).",
+        "Timestamp of the event, in milliseconds since 1970. For a body with one event only.",
         {"type": "integer", "minimum": 0, "maximum": 999_999_999_999_999},
     ),
-    header("Headgate-Tombstone", "`true` = a null value; the body must be empty.", FLAG),
+    header("Headgate-Tombstone", "`true`: publish a null value. The body must be empty.", FLAG),
     header(
         "Idempotency-Key",
-        "Your id of the request: a repeat is answered as the first one ended, and not written.",
+        "The client's id of the request. A repeated request gets the first response and writes "
+        "nothing.",
         {"type": "string", "minLength": 1, "maxLength": 255, "pattern": r"^[!#-~]+$"},
     ),
-    header("Headgate-Force", "`true` = publish even if unchanged.", FLAG),
-    header("Headgate-Batch", "`false` = an array is one event.", FLAG),
+    header("Headgate-Force", "`true`: publish the event even if it is unchanged.", FLAG),
+    header("Headgate-Batch", "`false`: publish a JSON array as one event.", FLAG),
     header(
         "Headgate-Burst",
-        "The burst that the events belong to: on topics that coalesce their keys wait for its end.",
+        "The burst that the events belong to. On topics that coalesce, their keys are held until "
+        "the burst ends.",
         {"type": "string", "minLength": 1, "maxLength": 128},
     ),
     header(
         "Headgate-Producer",
-        "Who you are, where authentication is off.",
+        "The producer's name, if authentication is off.",
         _PRODUCER_NAME,
     ),
     header(
         "Prefer",
-        "`return=minimal` = of a batch the summary and the failed events only.",
+        "`return=minimal`: return only the summary of a batch and its failed events.",
         {"type": "string", "examples": ["return=minimal"]},
     ),
     header(
         "Content-Encoding",
-        "How the body is compressed.",
+        "The compression of the body.",
         {"type": "string", "enum": ["gzip", "deflate", "zstd", "identity"]},
     ),
-    header("traceparent", "Written to Kafka.", {"type": "string"}),
-    header("tracestate", "Written to Kafka with traceparent.", {"type": "string"}),
-    header("X-Request-Id", "Your id of the request.", {"type": "string", "maxLength": 128}),
+    header("traceparent", "W3C trace context, written to Kafka.", {"type": "string"}),
+    header("tracestate", "Written to Kafka together with `traceparent`.", {"type": "string"}),
+    header("X-Request-Id", "The client's id of the request.", {"type": "string", "maxLength": 128}),
 )
 
 
@@ -122,11 +129,11 @@ def events_operation(batch_max_events: int, body_max_bytes: int) -> Operation:
         "Events",
         "Post events",
         {**_good_answers(), **_failures()},
-        "The content type says how the body is cut into events. A batch is not atomic: each event "
-        "has its own outcome. `application/cloudevents-batch+json`, an array of CloudEvents, is "
-        "taken, too. Every header `Headgate-Header-NAME` is a record header. "
-        f"At most {batch_max_events} events (`http.batch_max_events`) and {body_max_bytes} bytes "
-        "(`http.body_max_bytes`, decompressed) in one request.",
+        "The content type determines how the body is split into events. A batch is not atomic: "
+        "each event has its own outcome. `application/cloudevents-batch+json` (an array of "
+        "CloudEvents) is accepted as well. Each header `Headgate-Header-NAME` becomes a record "
+        f"header. One request takes at most {batch_max_events} events (`http.batch_max_events`) "
+        f"and {body_max_bytes} bytes after decompression (`http.body_max_bytes`).",
         (TOPIC, _KEY, *_HEADERS),
         {"content": _content(), "required": False},
     )
@@ -136,7 +143,7 @@ def _content() -> Json:
     return {
         "application/json": {"schema": _OBJECT, "example": _EVENT_EXAMPLE},
         "application/x-ndjson": {
-            "schema": {"type": "string", "description": "One JSON document a line."},
+            "schema": {"type": "string", "description": "One JSON document per line."},
             "example": '{"order_id": 17}\n{"order_id": 18}\n',
         },
         "application/vnd.headgate.batch+json": {
@@ -155,13 +162,13 @@ def _good_answers() -> dict[str, Json]:
     unchanged: Any = {**_PUBLISHED, "outcome": "unchanged", "event_id": None, "records": 0}
     texts = {
         "200": (
-            "Unchanged or a duplicate, or a batch that ended well",
+            "Unchanged, a duplicate, or a batch without failures",
             {"anyOf": [outcome, batch]},
             unchanged,
         ),
         "201": ("Published", outcome, _PUBLISHED),
-        "202": ("Held or spooled: durable, and published later", outcome, None),
-        "207": ("A batch of which some events failed", batch, None),
+        "202": ("Held or spooled: stored durably and published later", outcome, None),
+        "207": ("A batch with some failed events", batch, None),
     }
     found = {}
     for status, (text, schema, example) in texts.items():
@@ -190,10 +197,12 @@ COMMIT_BURST = Operation(
     "/v1/bursts/{id}/commit",
     "data",
     "Events",
-    "End a burst: what it has left of each key is published",
+    "End a burst and publish the latest event of each of its keys",
     {
         "200": {
-            **answer("Ended in these topics", "application/json", ref("Burst"), _COMMITTED),
+            **answer(
+                "The burst ended in these topics", "application/json", ref("Burst"), _COMMITTED
+            ),
             "headers": {"X-Request-Id": REQUEST_ID_HEADER},
         },
         **problems(
@@ -210,13 +219,23 @@ COMMIT_BURST = Operation(
             Reason.UNKNOWN,
         ),
     },
-    "Commit it once its events are answered. The end of a burst is written to every topic that "
-    "coalesces and that you may post to, unless `topic` names some. Whatever the answer was, it "
-    "may be committed again.",
+    "Commit a burst after the gateway has responded to all of its events. The gateway writes the "
+    "end of the burst to each topic that coalesces and that the caller may post to. `topic` "
+    "limits this to the topics that it names. A commit can be repeated after any response.",
     (
-        path("id", "As sent in `Headgate-Burst`: ASCII.", {"type": "string", "maxLength": 128}),
-        query("topic", "Only there; may come several times.", {"type": "string"}),
-        header("Headgate-Producer", "Who you are, where authentication is off.", _PRODUCER_NAME),
+        path(
+            "id",
+            "The id sent in `Headgate-Burst`, in ASCII.",
+            {"type": "string", "maxLength": 128},
+        ),
+        query(
+            "topic",
+            "End the burst in this topic only. Can be given several times.",
+            {"type": "string"},
+        ),
+        header(
+            "Headgate-Producer", "The producer's name, if authentication is off.", _PRODUCER_NAME
+        ),
     ),
 )
 
@@ -235,15 +254,15 @@ def _ready() -> Operation:
 PAGES = (
     _page("/live", "Liveness", "application/json", ref("Liveness"), "both"),
     _ready(),
-    _page("/problems", "All reasons for which an event may fail", "text/html", _HTML, "both"),
-    _page("/problems/{reason}", "One reason", "text/html", _HTML, "both")._replace(
-        parameters=(
-            path("reason", "As in `reason` of a problem.", {"enum": [*TRAITS]}, "too_large"),
-        )
+    _page("/problems", "All reasons for failed events", "text/html", _HTML, "both"),
+    _page(
+        "/problems/{reason}", "One reason for failed events", "text/html", _HTML, "both"
+    )._replace(
+        parameters=(path("reason", "The `reason` of a problem.", {"enum": [*TRAITS]}, "too_large"),)
     ),
     _page("/openapi.json", "This document", "application/json", {"type": "object"}, "both"),
-    _page("/docs", "What this port serves, to read and to try", "text/html", _HTML, "both"),
-    _page("/docs/{file}", "A file of that page", "*/*", {}, "both")._replace(
-        parameters=(path("file", "Its name.", {"enum": [*FILES]}, "openapi.json"),),
+    _page("/docs", "Interactive reference of this port", "text/html", _HTML, "both"),
+    _page("/docs/{file}", "A file of the interactive reference", "*/*", {}, "both")._replace(
+        parameters=(path("file", "The file's name.", {"enum": [*FILES]}, "openapi.json"),),
     ),
 )

@@ -119,6 +119,6 @@ TOPIC = path("topic", "A topic of the configuration that exists in Kafka.", exam
 FLAG: Json = {"type": "string", "enum": ["true", "false", "1", "0"]}
 PRETTY = query(
     "pretty",
-    "Indented JSON; `?pretty` alone is `true`.",
+    "Return indented JSON; `?pretty` alone means `true`.",
     {"type": "string", "enum": ["", *FLAG["enum"]]},
 )

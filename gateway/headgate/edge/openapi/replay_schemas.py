@@ -55,7 +55,7 @@ _FILTER: Json = _exactly(
     keys_base64=_texts(),
     producers=_texts(),
     headers={"type": "object", "additionalProperties": {"oneOf": [_TEXT, _texts()]}},
-    equals={"type": "object", "description": "Values by JSON Pointer."},
+    equals={"type": "object", "description": "Required values, by JSON Pointer."},
 )
 _RATE: Json = _exactly(
     [],
@@ -99,7 +99,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
             allow_cold={"type": "boolean"},
             **{"from": _BOUND},
         ),
-        "description": "`filter`, `rate` and `allow_cold` are for mode `topic` alone.",
+        "description": "`filter`, `rate` and `allow_cold` are allowed in mode `topic` only.",
     },
     "Replay": _object(
         ["name", "topic", "from", "deliver", "planned", "required"],
@@ -129,7 +129,7 @@ REPLAY_SCHEMAS: dict[str, Json] = {
         },
         required=_REQUIRED,
         dry_run={"type": "boolean"},
-        **{"from": {"description": "As it was asked for."}},
+        **{"from": {"description": "The start that was requested."}},
     ),
     "Unavailable": _object(["cluster", "why"], cluster=_TEXT, why=_TEXT),
     "TranslateRequest": _exactly(

@@ -21,7 +21,7 @@ from headgate.edge.openapi.operation import (
 
 _TAG = "Second tier"
 _ASKED = (*ALWAYS, *CREDENTIALS, Reason.FORBIDDEN, Reason.KAFKA_UNAVAILABLE)
-_ID = path("id", "A replay's id.", example="0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001")
+_ID = path("id", "The id of a replay.", example="0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001")
 _REPLAY_EXAMPLE = {
     "name": "orders again after the incident",
     "topic": "orders",
@@ -32,12 +32,13 @@ _REPLAY_EXAMPLE = {
 _TRANSLATE_EXAMPLE = {"topic": "orders", "to": "backfill", "offsets": {"0": [5, 9]}}
 _SNAPSHOT_EXAMPLE = {"name": "before-release-17", "topic": "orders"}
 _SILENT = (
-    "Backfill clusters that could not be asked: what is theirs is missing here. Where none answers "
-    "at all, the request is refused."
+    "Backfill clusters that did not answer; their rows are missing. If no backfill cluster "
+    "answers, the request is refused."
 )
 _KEY = header(
     "Idempotency-Key",
-    "Your id of the request: a repeat is answered with the replay that it made.",
+    "The client's id of the request. A repeated request returns the replay that the first one "
+    "created.",
     {"type": "string", "minLength": 1, "maxLength": 256},
 )
 
@@ -68,7 +69,7 @@ def _listed(name: str, row: str) -> dict[str, Json]:
     silent = {"type": "array", "items": ref("Unavailable"), "description": _SILENT}
     properties = {name: rows, "unavailable": silent}
     schema = {"type": "object", "required": [*properties], "properties": properties}
-    return {"200": answer("All of them", "application/json", schema)}
+    return {"200": answer(f"All {name}", "application/json", schema)}
 
 
 def _body(schema: str, example: Any) -> Json:
@@ -82,7 +83,7 @@ def _control(method: str, target: str, summary: str, description: str) -> Operat
         method,
         target,
         summary,
-        _ok("Replay", "As it stands now"),
+        _ok("Replay", "The current state of the replay"),
         *reasons,
         role="operate",
         description=description,
@@ -93,10 +94,10 @@ def _control(method: str, target: str, summary: str, description: str) -> Operat
 _CREATE = _operation(
     "POST",
     "/v1/replays",
-    "Ask for a replay from the backfill tier",
+    "Create a replay from the backfill tier",
     {
-        **_ok("Replay", "A dry run's plan, or the replay that this Idempotency-Key made before"),
-        **_ok("Replay", "Registered", "201"),
+        **_ok("Replay", "The plan of a dry run, or the earlier replay with this `Idempotency-Key`"),
+        **_ok("Replay", "Created", "201"),
     },
     Reason.UNKNOWN_TOPIC,
     Reason.NOT_COVERED,
@@ -105,47 +106,49 @@ _CREATE = _operation(
     *BODY,
     Reason.IDEMPOTENCY_MISMATCH,
     role="operate",
-    description="`seek` answers places on the backfill tier at once, `group` commits them for a "
-    "group without members, `topic` has the runner copy the filtered range to a topic of its own. "
-    "`from` and `to` are offsets of the ingest tier, times, snapshots or a group's offsets; `to` "
-    "left out = now. What is not mirrored is refused with figures (`partitions`, and `mirrored_to`,"
-    " a `to` that is covered), unless mode `topic` has `allow_cold`. With `dry_run` nothing is "
-    "registered, and `view` is enough.",
+    description="There are three modes of delivery. `seek` returns positions on the backfill tier "
+    "at once. `group` commits these positions for a group without members. `topic` makes the "
+    "runner copy the filtered range to a new topic. `from` and `to` are offsets of the ingest "
+    "tier, times, snapshots or the committed offsets of a group. Without `to`, the range ends "
+    "now. A range that is not fully mirrored is refused, unless mode `topic` has `allow_cold`. "
+    "The problem contains `partitions` and `mirrored_to` (a `to` that is mirrored). With "
+    "`dry_run` nothing is created, and the role `view` is enough.",
     parameters=(_KEY,),
     body=_body("ReplayRequest", _REPLAY_EXAMPLE),
 )
 _EVENTS = _operation(
     "GET",
     "/v1/replays/{id}/events",
-    "Watch a replay: server-sent events, one after each change",
+    "Watch a replay: one server-sent event after each change",
     {"200": answer("Events named `replay`", "text/event-stream", {"type": "string"})},
     Reason.NOT_FOUND,
     Reason.OVERLOADED,
-    description="The stream ends when the replay has ended.",
+    description="The stream ends when the replay ends.",
     parameters=(_ID,),
 )
 _TRANSLATE = _operation(
     "POST",
     "/v1/offsets/translate",
-    "Translate offsets of one tier to those of the other",
-    _ok("Translated", "In the order asked; `source` is the offset that was given"),
+    "Translate offsets from one tier to the other",
+    _ok("Translated", "The offsets in the order of the request; `source` is the requested offset"),
     Reason.UNKNOWN_TOPIC,
     Reason.NOT_COVERED,
     *BODY,
-    description="`exact`: the very record. `next`: the offset is in a hole (a transaction's marker,"
-    " compaction), reading goes on there. `out_of_range`: not mirrored, or no longer there; "
-    "`deleted` where retention took it. To the ingest tier a `deleted` record keeps its offset. "
-    "`topic_ids`: Kafka's, of the topics that the offsets are of; `unchecked` names the "
-    "ingest tier where it did not answer, so that nobody knows whether it still has that topic.",
+    description="`exact`: the offset of the same record. `next`: the offset has no record (a "
+    "transaction marker, or compaction); this is the offset of the next record. `out_of_range`: "
+    "the record is not mirrored or no longer exists. `deleted`: retention removed the record. "
+    "When offsets are translated to the ingest tier, a `deleted` record keeps its offset. "
+    "`topic_ids` contains Kafka's ids of the topics that the offsets belong to. `unchecked` names "
+    "the ingest tier if it did not answer; the topic may have been deleted there.",
     body=_body("TranslateRequest", _TRANSLATE_EXAMPLE),
 )
 _SNAPSHOT = _operation(
     "POST",
     "/v1/snapshots",
-    "Name the offsets of now, for `from` and `to` of a later replay",
+    "Save the current offsets under a name, for `from` and `to` of a later replay",
     {
-        **_ok("Snapshot", "It was there before, and is as it was"),
-        **_ok("Snapshot", "Kept", "201"),
+        **_ok("Snapshot", "The snapshot exists already and did not change"),
+        **_ok("Snapshot", "Created", "201"),
     },
     Reason.UNKNOWN_TOPIC,
     Reason.NOT_COVERED,
@@ -153,8 +156,8 @@ _SNAPSHOT = _operation(
     *BODY,
     Reason.IDEMPOTENCY_MISMATCH,
     role="operate",
-    description="Of a topic: where each partition ends. Of a group: what it has committed, of one "
-    "topic or of all.",
+    description="The snapshot of a topic contains the end offset of each partition. The snapshot "
+    "of a group contains its committed offsets, of one topic or of all topics.",
     body=_body("SnapshotRequest", _SNAPSHOT_EXAMPLE),
 )
 
@@ -166,32 +169,42 @@ SECOND_TIER = (
         "All replays, oldest first",
         _listed("replays", "Replay"),
         parameters=(
-            query("topic", "Those of one topic.", {"type": "string"}),
-            query("state", "Those in one state.", {"type": "string"}),
+            query("topic", "Only replays of this topic.", {"type": "string"}),
+            query("state", "Only replays in this state.", {"type": "string"}),
         ),
     ),
     _operation(
         "GET",
         "/v1/replays/{id}",
-        "One replay: state, progress, and where its records are",
-        _ok("Replay", "As it stands"),
+        "One replay: state, progress and location of its records",
+        _ok("Replay", "The current state of the replay"),
         Reason.NOT_FOUND,
         parameters=(_ID,),
     ),
-    _control("DELETE", "/v1/replays/{id}", "Cancel a replay", "For good; its topic is deleted."),
-    _control("POST", "/v1/replays/{id}/pause", "Stop copying", "Until it is resumed."),
-    _control("POST", "/v1/replays/{id}/resume", "Go on copying", ""),
+    _control(
+        "DELETE",
+        "/v1/replays/{id}",
+        "Cancel a replay",
+        "A cancelled replay cannot be resumed. Its topic is deleted.",
+    ),
+    _control(
+        "POST",
+        "/v1/replays/{id}/pause",
+        "Pause a replay",
+        "The runner stops copying until the replay is resumed.",
+    ),
+    _control("POST", "/v1/replays/{id}/resume", "Resume a replay", ""),
     _EVENTS,
     _TRANSLATE,
     _operation(
         "GET",
         "/v1/coverage/{topic}",
-        "What of a topic is mirrored: ranges, times and gaps by partition",
-        _ok("Coverage", "By partition"),
+        "The mirrored part of a topic: ranges, times and gaps by partition",
+        _ok("Coverage", "The mirrored ranges of each partition"),
         Reason.UNKNOWN_TOPIC,
         Reason.NOT_COVERED,
         parameters=(TOPIC,),
     ),
-    _operation("GET", "/v1/snapshots", "All named offsets", _listed("snapshots", "Snapshot")),
+    _operation("GET", "/v1/snapshots", "All snapshots", _listed("snapshots", "Snapshot")),
     _SNAPSHOT,
 )

@@ -41,7 +41,7 @@ _VIOLATION = _object(["path", "schema_path", "detail"], path=_TEXT, schema_path=
 _FIGURES: dict[str, Json] = {
     "size_bytes": _COUNT,
     "limit_bytes": _COUNT,
-    "limit": {"description": "Which limit, or its value."},
+    "limit": {"description": "The name or the value of the limit."},
     "largest_paths": {"type": "array", "items": _WEIGHT},
     "violations": {"type": "array", "items": _VIOLATION, "maxItems": 20},
     "key": _TEXT,
@@ -56,9 +56,9 @@ _SUPPRESSION: Json = {
         until_s={**_or_null("number"), "minimum": 0},
     ),
     **_or_null("object"),
-    "description": "Whether unchanged events are suppressed now: `quarantine` (not for `until_s` "
-    "seconds more), `away` (Redis does not answer), `off` (by policy). The worst that any worker "
-    "sees; null: nobody here compares them.",
+    "description": "The state of suppression: `quarantine` (suppression starts in `until_s` "
+    "seconds), `away` (Redis does not answer), `off` (disabled by policy). It is the worst state "
+    "of all workers; null if this gateway does not compare these events.",
 }
 
 _EVENT = {
@@ -66,7 +66,7 @@ _EVENT = {
         [],
         key={**_or_null("string"), "minLength": 1},
         key_base64={"type": ["string", "null"], "minLength": 1, **BASE64},
-        value={"description": "Any JSON; its exact text is published."},
+        value={"description": "Any JSON. Its exact text is published."},
         value_base64=_BASE64,
         tombstone={"type": "boolean"},
         id={**_or_null("string"), "minLength": 1, "maxLength": 256},
@@ -74,7 +74,8 @@ _EVENT = {
         timestamp_ms={"type": ["integer", "null"], "minimum": 0, "maximum": 999_999_999_999_999},
     ),
     "additionalProperties": False,
-    "description": "One of value, value_base64 and tombstone; key or key_base64, or neither.",
+    "description": "Has exactly one of `value`, `value_base64` and `tombstone`, and at most one of "
+    "`key` and `key_base64`.",
 }
 
 SCHEMAS: dict[str, Json] = {
@@ -133,9 +134,9 @@ SCHEMAS: dict[str, Json] = {
     "Event": {
         "type": "object",
         "additionalProperties": True,
-        "description": "One event: its value, whose exact text is published. Most send an object; "
-        "an array is a batch, an event each (`Headgate-Batch: false`: one event), and any other "
-        "JSON is an event as well.",
+        "description": "The value of one event. Its exact text is published. Usually an object. An "
+        "array is a batch with one event per element (with `Headgate-Batch: false` it is one "
+        "event). Any other JSON is one event.",
     },
     "Envelope": {
         **_object(["events"], events={"type": "array", "items": _EVENT}),
@@ -212,7 +213,7 @@ SCHEMAS: dict[str, Json] = {
     ),
     "Next": {
         "type": ["string", "null"],
-        "description": "Ask for the next page with it as `after`; null on the last page.",
+        "description": "The value of `after` for the next page; null on the last page.",
     },
     "Groups": _object(
         ["groups", "next", "regressions", "clusters", "cannot_be_seen"],
