@@ -38,7 +38,7 @@ _EXAMPLES = """examples:
   headgate init --config headgate.toml    create the internal topics
   headgate monitor --config headgate.toml watch all consumer groups
   headgate top                            producers, topics and groups, live
-  headgate check --config headgate.toml   is the configuration right?
+  headgate check --config headgate.toml   validate the configuration
   headgate COMMAND --help                 options and examples of a command
 
 exit codes: 0 ok, 1 failed, 2 usage or configuration

@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
     jobs = found.add_subparsers(title="jobs", metavar="JOB", required=True)
     add_audit(jobs.add_parser(
         "audit",
-        help="say why partitions are unequal, and what would help",
-        description="Reads topics, and says why their partitions are unequal and what would help.",
+        help="explain why partitions are unequal, and advise",
+        description="Reads topics, explains why their partitions are unequal, and advises.",
         epilog=AUDIT_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     add_replay(jobs.add_parser(
         "replay",
         help="carry out the replays that were asked for",
-        description="Carries out replays of mode topic: the runner.",
+        description="Runs replays of mode topic.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     ))  # fmt: skip
     completion = jobs.add_parser(

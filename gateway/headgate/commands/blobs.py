@@ -35,13 +35,15 @@ def register(subparsers: "Subparsers") -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     gc = add_command(actions, "gc", "remove blobs that no record refers to any more", _EXAMPLES)
     add_config(gc)
-    gc.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    gc.add_argument(
+        "--dry-run", action="store_true", help="only print the blobs that would be removed"
+    )
     gc.add_argument(
         "--older-than",
         type=float,
         default=24.0,
         metavar="HOURS",
-        help=f"leave younger ones: their records may still come; at least {MIN_HOURS}, default: 24",
+        help=f"keep younger blobs: their records may still arrive; min. {MIN_HOURS}, default: 24",
     )
 
 

@@ -31,7 +31,7 @@ _INKS = {Level.OK: Ink.GOOD, Level.WARN: Ink.WARNING, Level.ERROR: Ink.BAD}
 
 def register(subparsers: "Subparsers") -> None:
     """Add `check` to the commands."""
-    purpose = "validate the configuration, and with --connect the topics and Redis it relies on"
+    purpose = "validate the configuration; with --connect also its topics and Redis"
     parser = add_command(subparsers, "check", purpose, _EXAMPLES)
     add_config(parser)
     parser.add_argument("--connect", action="store_true", help="also ask Kafka and Redis")

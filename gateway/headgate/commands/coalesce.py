@@ -23,7 +23,7 @@ exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
 
 def register(subparsers: "Subparsers") -> None:
     """Add `coalesce` to the commands."""
-    purpose = "publish what coalescing topics hold, without a gateway"
+    purpose = "publish held events of coalescing topics, without a gateway"
     parser = add_command(subparsers, "coalesce", purpose, _EXAMPLES)
     add_config(parser)
 

@@ -55,7 +55,7 @@ class _Given(NamedTuple):
 
 def register(subparsers: "Subparsers") -> None:
     """Add `compare` to the commands."""
-    purpose = "say whether two topics have the same contents, key by key"
+    purpose = "compare the contents of two topics, key by key"
     parser = add_command(subparsers, "compare", purpose, _EXAMPLES)
     parser.add_argument("first", metavar="FIRST", help="a topic, or CLUSTER/TOPIC")
     parser.add_argument("second", metavar="SECOND", help="a topic, or CLUSTER/TOPIC")
@@ -63,9 +63,16 @@ def register(subparsers: "Subparsers") -> None:
     access.add_argument(
         "-c", "--config", type=Path, metavar="F", help="the configuration file, for its clusters"
     )
-    access.add_argument("--bootstrap-servers", metavar="H:P", help="or brokers that need no login")
+    access.add_argument(
+        "--bootstrap-servers",
+        metavar="H:P",
+        help="brokers without authentication, instead of a configuration file",
+    )
     parser.add_argument(
-        "--from", dest="begin", metavar="TIME", help="2h (ago), or ISO 8601; default: all there is"
+        "--from",
+        dest="begin",
+        metavar="TIME",
+        help="2h (ago), or ISO 8601; default: the first record",
     )
     parser.add_argument(
         "--to", dest="end", metavar="TIME", default="now", help="as --from; default: now"
@@ -77,11 +84,11 @@ def register(subparsers: "Subparsers") -> None:
     )  # fmt: skip
     parser.add_argument(
         "--key", action="append", default=[], metavar="POINTER",
-        help="compare by this part of the value instead of the record's key; may be repeated",
+        help="part of the value to use as key instead of the record's key; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--ignore", action="append", default=[], metavar="POINTER",
-        help="a part of the value that does not count; may be repeated",
+        help="part of the value to ignore; may be repeated",
     )  # fmt: skip
     parser.add_argument("--bytes", action="store_true", help="compare JSON byte by byte as well")
     parser.add_argument(

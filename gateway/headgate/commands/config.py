@@ -25,7 +25,7 @@ _EXAMPLES = """  headgate config --config headgate.toml
 
 def register(subparsers: "Subparsers") -> None:
     """Add `config` to the commands."""
-    purpose = "show every option in force and where its value comes from; secrets are masked"
+    purpose = "show every active option and the source of its value; secrets are masked"
     parser = add_command(subparsers, "config", purpose, _EXAMPLES)
     source = parser.add_mutually_exclusive_group()
     add_config_option(source, f"the configuration file; default: {CONFIG_DEFAULT}")

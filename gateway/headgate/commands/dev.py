@@ -32,12 +32,12 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--demo",
         action="store_true",
-        help="also sample traffic and consumers, the monitor, the mirror and the replay runner",
+        help="also start sample traffic and consumers, monitor, mirror and replay runner",
     )
     parser.add_argument(
         "--operations",
         action="store_true",
-        help="also the monitor, the mirror and the replay runner, without what is a sample",
+        help="also start the monitor, the mirror and the replay runner, without samples",
     )
     parser.add_argument("--fresh", action="store_true", help="start empty: delete earlier data")
     parser.add_argument(

@@ -32,7 +32,7 @@ _ONCE_S = 60.0
 
 def register(subparsers: "Subparsers") -> None:
     """Add `monitor` to the commands."""
-    purpose = "watch all consumer groups: lag, states, commits that went back"
+    purpose = "watch all consumer groups: lag, states and commits that were rewound"
     parser = add_command(subparsers, "monitor", purpose, _EXAMPLES)
     add_config(parser)
     parser.add_argument("--once", action="store_true", help="poll once, print and exit")

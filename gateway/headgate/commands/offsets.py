@@ -29,16 +29,16 @@ def register(subparsers: "Subparsers") -> None:
     from headgate.commands.output import add_formats
 
     parser = add_command(
-        subparsers, "offsets", "find where a record is on the other tier", _EXAMPLES
+        subparsers, "offsets", "find a record's position on the other tier", _EXAMPLES
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     one = add_command(
-        actions, "translate", "translate offsets of one tier into the other's", _EXAMPLES
+        actions, "translate", "translate offsets of one tier into offsets of the other", _EXAMPLES
     )
     one.add_argument("--topic", required=True, metavar="T", help="the topic")
     one.add_argument(
         "--to", choices=("backfill", "ingest"), default="backfill",
-        help="the tier whose offsets are wanted; default: backfill",
+        help="the tier of the resulting offsets; default: backfill",
     )  # fmt: skip
     one.add_argument(
         "places", nargs="+", metavar="PARTITION:OFFSETS", help="such as 0:1729, or 0:5,9,17"

@@ -16,7 +16,7 @@ _COLUMNS = 80  # where the terminal does not say
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """For commands that take a while."""
     parser.add_argument(
-        "--quiet", action="store_true", help="say only what is wrong, show no progress"
+        "--quiet", action="store_true", help="print only errors and warnings, no progress"
     )
 
 

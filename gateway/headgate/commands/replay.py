@@ -49,7 +49,7 @@ def register(subparsers: "Subparsers") -> None:
         subparsers, "replay", "create and manage replays from the backfill tier", _EXAMPLES
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = add_command(actions, "create", "ask for a replay", _EXAMPLES)
+    create = add_command(actions, "create", "create a replay", _EXAMPLES)
     _add_create(create)
     add_quiet(create)
     listed = add_command(actions, "list", "list replays", _EXAMPLES)
@@ -58,7 +58,7 @@ def register(subparsers: "Subparsers") -> None:
     parsers = [create, listed]
     for name, purpose in {
         "show": "show one replay",
-        "cancel": "end one for good",
+        "cancel": "cancel a replay for good",
         "pause": "pause copying",
         "resume": "resume copying",
     }.items():
@@ -76,7 +76,7 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     add("--from", dest="start", required=True, metavar="WHEN",
         help="2h (ago), ISO 8601 with a zone, ms since 1970, or the API's JSON")  # fmt: skip
     add("--to", dest="end", metavar="WHEN", help="the same, or now; default: now")
-    add("--name", metavar="NAME", help="what people call it; default: the topic and --from")
+    add("--name", metavar="NAME", help="name for people; default: the topic and --from")
     add("--partitions", metavar="N,N", help="only these; default: all")
     add(
         "--producer",
@@ -94,18 +94,22 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     )
     add("--filter", metavar="JSON", help="more conditions, as JSON or @FILE")
     add("--mode", choices=("seek", "topic", "group"), default="topic", help="default: topic")
-    add("--group", metavar="G", help="with --mode group: whose offsets are set")
-    add("--ttl", type=int, metavar="S", help="keep the result for so many seconds")
-    add("--bytes-per-s", type=int, metavar="N", help="copy at most so many bytes a second")
-    add("--records-per-s", type=int, metavar="N", help="copy at most so many records a second")
-    add("--allow-cold", action="store_true", help="read from the ingest tier what is not mirrored")
-    add("--dry-run", action="store_true", help="only say what it would be")
+    add("--group", metavar="G", help="with --mode group: the group whose offsets are set")
+    add("--ttl", type=int, metavar="S", help="keep the result for this many seconds")
+    add("--bytes-per-s", type=int, metavar="N", help="copy at most this many bytes per second")
+    add("--records-per-s", type=int, metavar="N", help="copy at most this many records per second")
+    add(
+        "--allow-cold",
+        action="store_true",
+        help="read records that are not mirrored from the ingest tier",
+    )
+    add("--dry-run", action="store_true", help="only print the plan")
     add(
         "--idempotency-key",
         metavar="K",
         help="a repeated request gets the replay that the first one made",
     )
-    add("--wait", action="store_true", help="wait until it is ready or has ended")
+    add("--wait", action="store_true", help="wait until the replay is ready or has ended")
 
 
 def run(args: argparse.Namespace) -> int:

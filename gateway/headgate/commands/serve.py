@@ -32,7 +32,7 @@ def register(subparsers: "Subparsers") -> None:
     parser.add_argument(
         "--abandon-spool",
         action="store_true",
-        help="start although events lie in a spool that the configuration does not name any more",
+        help="start even if the configuration no longer names a spool that holds events",
     )
 
 

@@ -39,12 +39,14 @@ wanted, delete the folder."""
 
 def register(subparsers: "Subparsers") -> None:
     """Add `spool` to the commands."""
-    purpose = "inspect or empty a spool of events that wait for Kafka"
+    purpose = "inspect, publish or empty a spool"
     parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = add_command(actions, "list", "show what waits, and what was set aside", _EXAMPLES)
+    listing = add_command(
+        actions, "list", "show waiting events and events that were set aside", _EXAMPLES
+    )
     export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
-    drain = add_command(actions, "drain", "publish all of it and exit", _EXAMPLES)
+    drain = add_command(actions, "drain", "publish all events and exit", _EXAMPLES)
     drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
     for one in (listing, export, drain, drop):
         one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
@@ -57,9 +59,9 @@ def register(subparsers: "Subparsers") -> None:
         type=float,
         default=600.0,
         metavar="S",
-        help="give up after so many seconds; default: 600",
+        help="give up after this many seconds; default: 600",
     )
-    drop.add_argument("--aside", action="store_true", help="only what was set aside")
+    drop.add_argument("--aside", action="store_true", help="only events that were set aside")
     drop.add_argument("--yes", action="store_true", help="confirm: these events were answered 202")
 
 

@@ -21,7 +21,7 @@ _NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 
 def register(subparsers: "Subparsers") -> None:
     """Add `token` to the commands."""
-    purpose = "create a token for a producer; only its hash is kept, so write the token down"
+    purpose = "create a token for a producer; only its hash is stored, so keep the token"
     parser = add_command(subparsers, "token", purpose, "  headgate token checkout")
     parser.add_argument("name", metavar="NAME", help="the producer's name")
 

@@ -43,7 +43,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         required=True,
         type=local_path,
         metavar="DIR",
-        help="where the results are written: a folder that driver and executors share",
+        help="directory for the results, shared by driver and executors",
     )
     add("--topics", metavar="P", help="names and globs, separated by commas; default: all")
     add(
@@ -60,18 +60,18 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
         'such as {"topic": {"0": [first, behind-the-last]}}',
     )
     add("--cluster", metavar="NAME", help="the cluster; default: the only one of tier ingest")
-    add("--partitions", default="", metavar="N,N", help="further partition counts to predict")
+    add("--partitions", default="", metavar="N,N", help="additional partition counts to predict")
     add(
         "--no-publish",
         action="store_true",
-        help="only write files, publish nothing to headgate.skew",
+        help="only write files; publish nothing to headgate.skew",
     )
     add(
         "--patience",
         type=float,
         default=45.0,
         metavar="S",
-        help="seconds to wait for brokers that are away; default: 45",
+        help="seconds to wait for unavailable brokers; default: 45",
     )
     add("--master", metavar="URL", help="Spark's master; default: local[*]")
     add(

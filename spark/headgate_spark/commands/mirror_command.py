@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 _FAILURES = 8  # how often a task may die before the job gives up
 _INTERVAL_S, _MIN_INTERVAL_S = 60.0, 5.0
 _MIRROR = """examples:
-  headgate-spark mirror --config headgate.toml                     what there is now, then exit
+  headgate-spark mirror --config headgate.toml                  all records so far, then exit
   headgate-spark mirror --config F --topics 'orders,deals.*' --bytes-per-s 20000000
   headgate-spark mirror --config F --follow --metrics /var/lib/node/mirror.prom
   spark-submit --conf spark.task.maxFailures=8 deploy/spark/headgate_spark_job.py \\
       mirror --config F --follow
 
-Stop it as you like: the next run goes on where the offset map in the backfill tier ends.
+You can stop it at any time: the next run continues at the end of the offset
+map in the backfill tier.
 exit codes: 0 everything is mirrored (or it was stopped while following), 1 failed, 2 usage or
 configuration, or a topic was skipped because it would not be a true mirror
 """
@@ -36,7 +37,8 @@ _VERIFY = """examples:
   headgate-spark verify --config F --topics orders --out verify.json
 
 Compares key, value, headers and timestamp of every record that is mapped and that both tiers
-still have. Records that the ingest tier no longer has (expired, compacted) are counted, and fine.
+still have. Records that the ingest tier no longer has (expired, compacted) are counted and
+accepted.
 exit codes: 0 all identical, 1 records differ or are missing (the first are named), 2 usage or
 configuration
 """
@@ -79,7 +81,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
         "--bytes-per-s",
         type=float,
         metavar="N",
-        help="read at most so many bytes a second from each broker",
+        help="read at most this many bytes per second from each broker",
     )
     add("--master", metavar="URL", help="Spark's master; default: local[*,8]")
     add(

@@ -9,8 +9,8 @@ from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError
 
 _REPLAY = """examples:
-  headgate-spark replay --config headgate.toml --follow        the runner: carries out replays
-  headgate-spark replay --config headgate.toml                 those that are waiting, then exit
+  headgate-spark replay --config headgate.toml --follow        runs replays until stopped
+  headgate-spark replay --config headgate.toml                 runs waiting replays, then exits
 
 Replays are asked for over HTTP or with `headgate replay create`; this copies those of mode topic.
 Start as many as you like: one has the lease, the others take over when it falls silent. Stop or
@@ -26,7 +26,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
     add("--follow", action="store_true", help="go on until stopped")
     add("--patience", type=float, default=15.0, metavar="S",
-        help="take over from a runner that is silent for so many seconds; default: 15")  # fmt: skip
+        help="take over from a runner after this many silent seconds; default: 15")  # fmt: skip
     add("--metrics", type=local_path, metavar="FILE", help="keep a Prometheus textfile up to date")
     add_quiet(parser)
     parser.set_defaults(run=run_replay)
