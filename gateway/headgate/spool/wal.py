@@ -5,6 +5,9 @@ behind. That is right for a commit that a loss of power cut short: it is the las
 has an answer to it, for each commit is synced before the next begins. If more of the same log
 follows behind a whole commit, that commit was answered, and the log is damaged before it. Whether a
 last commit is cut short or damaged cannot be seen here: `carve.look_at_log` looks into it.
+
+One changed bit in the header of a frame is found by the frame's checksum, and mended. Without that
+an older copy of a page could count as another page, and its chunks as chunks that still wait.
 """
 
 import struct
@@ -24,7 +27,7 @@ class Log(NamedTuple):
     behind: the same of what follows in the same log, which SQLite ignores.  behind_at: the places
     of all of that, for the number of a page may be damaged, too.
     size: pages of the database after the last commit that SQLite takes; 0 = there is none.
-    is_damaged: at least one whole commit lies behind damage.
+    is_damaged: at least one whole commit lies behind damage, or a frame was mended.
     """
 
     pages: dict[int, int]
@@ -63,8 +66,13 @@ def read_log(log: Path) -> Log:
                 break
             page, committed, *of_frame, first, second = _FRAME.unpack(frame)
             if is_whole:
-                checksum = _checksum(order, frame[:8] + content, checksum)
-                is_whole = of_frame == salts and checksum == (first, second)
+                before, checksum = checksum, (first, second)
+                is_whole = of_frame == salts
+                if is_whole and _checksum(order, frame[:8] + content, before) != checksum:
+                    mended = _mended(order, frame[:8], content, before, checksum)
+                    is_whole = mended is not None
+                    is_damaged |= is_whole
+                    page, committed = mended or (page, committed)
             if is_whole:
                 open_pages[page] = at
                 if committed:
@@ -77,6 +85,19 @@ def read_log(log: Path) -> Log:
                 is_damaged |= has_commit
                 has_commit |= committed != 0
     return found._replace(size=pages_after, is_damaged=is_damaged)
+
+
+def _mended(
+    order: str, head: bytes, content: bytes, before: tuple[int, int], wanted: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Page and commit of a frame's header with the one bit changed that makes its checksum right;
+    None if there is no such bit."""
+    bits = int.from_bytes(head, "big")
+    for bit in range(64):
+        changed = (bits ^ 1 << bit).to_bytes(8, "big")
+        if _checksum(order, changed + content, before) == wanted:
+            return struct.unpack(">2I", changed)
+    return None
 
 
 def _checksum(order: str, content: bytes, before: tuple[int, int]) -> tuple[int, int]:

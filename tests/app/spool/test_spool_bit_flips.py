@@ -6,6 +6,7 @@ that was not waiting, never changes the order, and says at CRITICAL what is miss
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import random
@@ -181,3 +182,24 @@ async def test_a_number_that_has_changed_in_the_last_commit_changes_no_order(
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL]
     judged(case, published, aside, disk, lines)
     assert bit == 7 or published == case.waiting  # with bit 7 the row cannot be read
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("frames", scaled(1, 100))
+async def test_a_changed_header_of_a_frame_loses_and_repeats_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, frames: int
+) -> None:
+    """An older copy of a page must not be taken for another page: its events were published."""
+    case = made(tmp_path, is_in_log=True)
+    raw = (case.folder / case.file).read_bytes()
+    headers = range(32, len(raw), 24 + 4096)
+    for at, bit in itertools.product(headers[:frames], range(64)):
+        folder = tmp_path / f"case-{at}-{bit}"
+        shutil.copytree(case.folder, folder)
+        overwrite(folder / case.file, at + bit // 8, bytes([raw[at + bit // 8] ^ 1 << bit % 8]))
+        caplog.clear()
+        published, aside, disk = await started(folder)
+        lines = [one.getMessage() for one in caplog.records if one.levelno == logging.CRITICAL]
+        assert judged(case, published, aside, disk, lines) == "salvaged, all of it", (at, bit)
+        assert published == case.waiting, (at, bit)
+        shutil.rmtree(folder)

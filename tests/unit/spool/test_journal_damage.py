@@ -172,7 +172,7 @@ def test_a_frame_whose_page_cannot_be_takes_no_time_and_is_no_reason_to_lose_oth
 ) -> None:
     left = with_log(tmp_path, 20)
     frames = ((left / LOG).stat().st_size - 32) // (PAGE + 24)
-    overwrite(left / LOG, 32 + frame % frames * (PAGE + 24), b"\x40")  # page 1,073,741,824 and more
+    overwrite(left / LOG, 32 + frame % frames * (PAGE + 24), b"\x43")  # page 1,124,073,472 and more
     with pytest.raises(JournalDamagedError):
         Journal(left)
     journal = Journal(tmp_path / "new")
