@@ -23,7 +23,7 @@ AUDIT_EXAMPLES = """examples:
   headgate-spark audit --config F --topics 'orders,deals.*' --from 24h --out audit/
   headgate-spark audit --config F --topics deals --from 2026-01-31T12:00:00Z --to now \\
       --partitions 20,40 --out audit/
-  spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 \\
+  spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4 \\
       deploy/spark/headgate_spark_job.py audit --config F --out /shared/audit
 
 exit codes: 0 ok, 1 failed or ended by a signal, 2 usage or configuration

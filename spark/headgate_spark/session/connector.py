@@ -1,7 +1,7 @@
 """Spark's Kafka connector: the jars that PySpark lacks, fetched once and verified.
 
 `python -m headgate_spark.session.connector` is a step of `make setup`. On a cluster that has the
-connector (`spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0`) none of
+connector (`spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4`) none of
 this is needed.
 """
 
@@ -14,7 +14,9 @@ from headgate.devstack.cache import cache_directory
 from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars, setup_step
 from headgate.devstack.java import JavaMissingError, find_java
 
-SPARK_VERSION = "4.0.0"
+SPARK_VERSION = "4.0.4"
+# Holds delegation tokens for Kafka. 4.0.0 fits every 4.0.x, and not every mirror of Maven Central has a later one.
+_TOKEN_PROVIDER_VERSION = "4.0.0"
 # The four that PySpark's own jars do not hold; without what they depend on, which it has.
 _CONNECTOR = JarSet(
     f"Spark's Kafka connector {SPARK_VERSION}",
@@ -23,8 +25,8 @@ _CONNECTOR = JarSet(
         Dependency(organisation, name, version, is_alone=True)
         for organisation, name, version in (
             ("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK_VERSION),
-            ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", SPARK_VERSION),
-            ("org.apache.kafka", "kafka-clients", "3.9.0"),
+            ("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", _TOKEN_PROVIDER_VERSION),
+            ("org.apache.kafka", "kafka-clients", "3.9.1"),
             ("org.apache.commons", "commons-pool2", "2.12.0"),
         )
     ),

@@ -30,7 +30,7 @@ class KafkaView:
         if isinstance(kind, JavaPackage):
             raise JobError(
                 "Spark has no Kafka connector: start with spark-submit --packages "
-                "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"
+                "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4"
             )
         own = {
             "key.deserializer": _BYTES,
