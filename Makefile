@@ -45,7 +45,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -57,7 +57,7 @@ machine:
 
 # What runs: the gateway, the local stack and the Spark jobs; no tools of tests or documents.
 $(RUN_STAMP): | machine
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv \
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf .venv/bin .venv/lib .venv/lib64; $(PYTHON) -m venv .venv; } \
 	  || { echo 'setup: no venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
 	# The build backend comes first and from the lock too: a source package (pyspark) would
 	# otherwise be built with whatever version is newest.
@@ -143,8 +143,8 @@ $(RELEASE_STAMP): | $(RUN_STAMP)
 	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
 	@rm -f .venv/.release-* && touch $@
 
-# As PyPI takes them: a wheel for each Python that is promised. Built apart from .venv, from what is pinned.
-PYTHONS ?= 3.11 3.12 3.13
+# As PyPI takes them: a wheel for each promised Python, and for 3.14 where it is installed. Built apart from .venv, from what is pinned.
+PYTHONS ?= 3.11 3.12 3.13 $(if $(shell command -v python3.14),3.14)
 UV_BUILD = UV_PYTHON_DOWNLOADS=never .venv/release/bin/uv build --quiet --require-hashes --build-constraints requirements-dev.lock
 dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of the sources, wheels for PYTHONS, SBOM, sums
 	@rm -rf build/wheels
@@ -154,6 +154,20 @@ dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of 
 	$(UV_BUILD) --out-dir dist clients/python
 	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
 	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+# Compiled by zig for another kind of machine, and not run here: zig's target decides the least C library (2.17), SETUPTOOLS_EXT_SUFFIX
+# the names of the modules. Python's own headers are those of this machine; the sizes of C's types are the same on both.
+CROSS_PYTHON = $(shell $(BIN)/python -c 'import sys; print("%d%d" % sys.version_info[:2])')
+wheel-aarch64: $(BUILD_STAMP) ## cross-compile a wheel for aarch64 with zig, for the Python of .venv, in dist (several minutes)
+	@rm -rf build/lib* build/bdist* build/temp* build/aarch64
+	$(PIP) install --quiet --require-hashes --target build/aarch64/zig -r requirements-zig.lock
+	PYTHONPATH="$(CURDIR)/.venv/build:$(CURDIR)/build/aarch64/zig" HEADGATE_NATIVE=1 _PYTHON_HOST_PLATFORM=linux-aarch64 \
+	  SETUPTOOLS_EXT_SUFFIX=.cpython-$(CROSS_PYTHON)-aarch64-linux-gnu.so \
+	  CC="$(CURDIR)/build/aarch64/zig/ziglang/zig cc -target aarch64-linux-gnu.2.17" \
+	  ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/build/aarch64/cache ZIG_LOCAL_CACHE_DIR=$(CURDIR)/build/aarch64/cache \
+	  $(BIN)/python setup.py --quiet bdist_wheel --plat-name manylinux_2_17_aarch64 --dist-dir dist
+	@$(BIN)/python .ci/aarch64.py dist/headgate-*-manylinux_2_17_aarch64.whl
+	@rm -rf build/lib* build/bdist* build/temp* build/aarch64
 
 version: ## give all that is released one: make version VERSION=1.2.0
 	@$(PYTHON) .ci/release.py $(or $(VERSION),$(error which one? make version VERSION=1.2.0))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_promised_pythons_are_classified_tested_and_released() -> None:
     }
     matrix = metadata(".github/workflows/ci.yml")["jobs"]["test"]["strategy"]["matrix"]["python"]
     assert set(matrix) <= classified
-    released = re.search(r"^PYTHONS \?= (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    released = re.search(r"^PYTHONS \?= ([\d. ]+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert released is not None
     assert set(released[1].split()) == classified
 
@@ -94,6 +95,27 @@ def test_workflows_run_targets_that_exist() -> None:
         commands = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
         used = {name for each in commands for name in re.findall(r"make ([a-z-]+)", each)}
         assert used <= targets, workflow.name
+
+
+def test_a_cross_compiled_wheel_is_checked_by_its_contents(tmp_path: Path) -> None:
+    """The machine is in the head of each module, and in its name."""
+    head = bytearray(b"\x7fELF".ljust(20, b"\0"))
+    for machine, name, wanted in (
+        (183, "aarch64", ""),
+        (62, "aarch64", "is not an ELF file for aarch64"),
+        (183, "x86_64", "has another machine in its name"),
+        (183, None, "has no extension module"),
+    ):
+        head[18:20] = machine.to_bytes(2, "little")
+        wheel = tmp_path / "some.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr("some.py", "")
+            if name is not None:
+                archive.writestr(f"some.cpython-311-{name}-linux-gnu.so", bytes(head))
+        command = [sys.executable, ROOT / ".ci" / "aarch64.py", wheel]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == bool(wanted)
+        assert wanted in done.stderr
 
 
 @pytest.fixture

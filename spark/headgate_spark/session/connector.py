@@ -15,7 +15,7 @@ from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars, s
 from headgate.devstack.java import JavaMissingError, find_java
 
 SPARK_VERSION = "4.0.4"
-# Holds delegation tokens for Kafka. 4.0.0 fits every 4.0.x, and not every mirror of Maven Central has a later one.
+# For delegation tokens. 4.0.0 fits every 4.0.x; not every mirror of Maven Central has later ones.
 _TOKEN_PROVIDER_VERSION = "4.0.0"
 # The four that PySpark's own jars do not hold; without what they depend on, which it has.
 _CONNECTOR = JarSet(
