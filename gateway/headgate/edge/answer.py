@@ -1,7 +1,7 @@
 """An answer in one write.
 
 aiohttp builds a response field by field and sends it through its writer: 23 % of a single event's
-cost (docs/design/measured.md#what-http-costs). What this gateway answers to events is known in
+cost (docs/design/measured.md#the-cost-of-http). What this gateway answers to events is known in
 full, so its bytes go to the transport as they are; whatever is unusual takes aiohttp's own way
 (`problems.response`).
 """

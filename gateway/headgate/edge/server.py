@@ -3,7 +3,7 @@
 What aiohttp says of itself, its version and the reprs in its errors, reaches no client.
 
 `web.Server` instead of an Application: 25-30 us less for a request
-(docs/design/measured.md#what-http-costs). It keeps aiohttp's limits on request line, headers and
+(docs/design/measured.md#the-cost-of-http). It keeps aiohttp's limits on request line, headers and
 idle connections.
 """
 
