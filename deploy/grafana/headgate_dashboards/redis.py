@@ -35,8 +35,8 @@ _SERVERS = Row(
         ),
         Panel(
             "Topics by state of suppression",
-            "Workers and topics: on; quarantine: all is published, for what Redis knows may be "
-            "incomplete; away: Redis does not answer.",
+            "Workers and topics. on: suppression is active; quarantine: all events are published "
+            "because the state in Redis may be incomplete; away: Redis does not answer.",
             Unit.COUNT,
             "operate/runbooks/gateway/nothing-suppressed",
             now_by("headgate_suppression_state", "state", _WHERE),
@@ -72,7 +72,7 @@ _EFFECT = Row(
             rate_by("headgate_events_total", "topic", f'outcome="duplicate",{_WHERE}'),
         ),
         Panel(
-            "Refused because Redis is away",
+            "Refused because Redis is not available",
             'Events of topics with redis_loss = "refuse".',
             Unit.EVENTS_PER_S,
             "operate/runbooks/gateway/redis-unavailable",

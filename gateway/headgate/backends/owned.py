@@ -34,7 +34,7 @@ class OwnedTasks:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("task %s ended by an error", task.get_name(), exc_info=error)
+            log.error("task %s failed", task.get_name(), exc_info=error)
 
     async def finish(self, deadline_s: float) -> None:
         """Wait for all to end by themselves, at most `deadline_s` seconds."""
@@ -55,7 +55,7 @@ async def _kept(work: Callable[[], Coroutine[Any, Any, None]], name: str) -> Non
         try:
             await work()
         except Exception:
-            log.exception("task %s goes on after an error", name)
+            log.exception("task %s failed and continues", name)
             await asyncio.sleep(_RESTART_S)
         else:
             return

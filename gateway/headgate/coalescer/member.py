@@ -63,11 +63,11 @@ class CoalescerMember:
             if not self._wanted:
                 await self._changed.wait()
                 continue
-            log.info("coalescing %s", ", ".join(sorted(self._wanted)))
+            log.info("coalescer reads %s", ", ".join(sorted(self._wanted)))
             try:
                 await self._membership.hold(self._wanted, self._changed)
             except READ_ERRORS as error:
-                log.warning("the coalescer joins its group again: %r", error)
+                log.warning("coalescer rejoins its group: %r", error)
                 await asyncio.sleep(_RETRY_S)
 
     # ---- membership.Holder

@@ -125,9 +125,7 @@ class PartitionOwner:
 
     def _report(self, failure: LogError) -> None:
         self._context.counts.owner_restarted(self.place.topic, failure.label)
-        log.warning(
-            "coalescing %s-%d begins again: %s", self.place.held, self.place.partition, failure
-        )
+        log.warning("coalescing %s-%d restarts: %s", self.place.held, self.place.partition, failure)
 
     # ---- base.AssignmentHost
 

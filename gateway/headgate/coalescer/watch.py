@@ -64,7 +64,7 @@ class HeldWatch:
                             consumer = consumer or await self._connect()
                             self.lags = await self._poll(consumer, states)
                     except READ_ERRORS as error:
-                        log.warning("the lag of %s is not known: %r", self._group, error)
+                        log.warning("lag of group %s is unknown: %r", self._group, error)
                         await _drop(consumer)
                         consumer = None
                 await asyncio.sleep(_POLL_S)

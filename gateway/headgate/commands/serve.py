@@ -75,6 +75,8 @@ def _look_for_spools(args: argparse.Namespace, current: str | None) -> None:
             USAGE,
         )
     for one in left:
-        logging.getLogger("headgate.spool").warning("abandoned, as --abandon-spool says: %s", one)
+        logging.getLogger("headgate.spool").warning(
+            "spool abandoned because of --abandon-spool: %s", one
+        )
     folders.forget(left)
     folders.note(current)

@@ -144,7 +144,7 @@ class Assembler:
             head = read_head(record.headers)
         except BadChunkError as error:
             self._bad += 1
-            log.warning("%s-%s, offset %s is skipped: %s", *place, record.offset, error)
+            log.warning("record %s-%s at offset %s skipped: %s", *place, record.offset, error)
             return None
         if head is None:
             self._report()
@@ -188,9 +188,7 @@ class Assembler:
                 self._reported[why] = count
                 # One that began before the committed offset had ended for whoever committed.
                 level = logging.DEBUG if why is Dropped.HEADLESS else logging.WARNING
-                log.log(
-                    level, "an incomplete set of chunks is given up: %s (%d so far)", why, count
-                )
+                log.log(level, "incomplete set of chunks dropped: %s (%d so far)", why, count)
 
 
 def _event(record: ReadRecord, value: "bytes | None", headers: Headers, records: int) -> Event:

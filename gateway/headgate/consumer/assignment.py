@@ -216,7 +216,7 @@ class Assignment:
             if not self._is_ending:
                 self._again_in(retries.wait_s(received.attempt), partition, received)
             return
-        log.error("%r is given up: %s", received, error)
+        log.error("%r failed its last attempt: %s", received, error)
         if retries.then == "skip":
             self._counts.skipped += 1
             partition.finish(received)
@@ -275,7 +275,7 @@ class Assignment:
             async with asyncio.timeout(self._options.drain_s):
                 await self._idle.wait()
         except TimeoutError:
-            log.warning("%d events are not done; they come again", self._outstanding)
+            log.warning("%d events are unfinished and will be redelivered", self._outstanding)
         self._counts.drain_s += time.monotonic() - begun
         self._counts.revokes += 1
         self._has_ended = True
@@ -286,4 +286,4 @@ class Assignment:
                 await self.commit()
         except TimeoutError:
             self._counts.stale_commits += 1
-            log.warning("the last offsets of this assignment could not be committed in time")
+            log.warning("last offsets of this assignment were not committed in time")

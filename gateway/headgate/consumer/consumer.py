@@ -120,7 +120,7 @@ class Consumer:
             try:
                 await self._membership.hold(self._topics, self._stop)
             except (KafkaError, OSError, TimeoutError) as error:
-                log.warning("%s joins its group again: %r", self.options.client_id, error)
+                log.warning("%s rejoins its group: %r", self.options.client_id, error)
                 await asyncio.sleep(_REJOIN_S)
             except Exception as error:  # the outermost frame of this task
                 self.give_up(error)
@@ -189,7 +189,7 @@ class Consumer:
             try:
                 self._pauses.store_says(await self._store.intents(self.group))
             except OSError as error:
-                log.warning("nothing is handed out, as pause intent cannot be read: %r", error)
+                log.warning("consumer hands out no events because pauses cannot be read: %r", error)
                 await asyncio.sleep(_PAUSE_POLL_S)
             else:
                 return
@@ -200,7 +200,7 @@ class Consumer:
             try:
                 changed = self._pauses.store_says(await self._store.intents(self.group))
             except OSError as error:
-                log.warning("pause intent cannot be read; the last one holds: %r", error)
+                log.warning("pauses cannot be read; the last known ones stay active: %r", error)
                 continue
             if changed:
                 self._apply_pauses()

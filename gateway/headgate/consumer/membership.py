@@ -179,6 +179,6 @@ async def _close(consumer: AIOKafkaConsumer) -> None:
         async with asyncio.timeout(_STOP_S):
             await consumer.stop()
     except (KafkaError, OSError, TimeoutError) as error:
-        log.warning("a consumer is dropped without leaving its group: %r", error)
+        log.warning("consumer dropped without leaving its group: %r", error)
     finally:
         await drop_consumer(consumer)

@@ -44,7 +44,7 @@ async def go_to_starts(
             rest = [tp for tp in every if (tp.topic, tp.partition) not in stored]
             return await _follow_the_group(consumer, rest)
         except (KafkaError, OSError) as error:
-            log.warning("no starting positions yet: %r", error)
+            log.warning("starting positions are not available yet: %r", error)
             await asyncio.sleep(_RETRY_S)
 
 
@@ -58,7 +58,9 @@ async def _follow_the_group(
     ends = await consumer.end_offsets(list(noted)) if noted else {}
     for tp in [tp for tp, below in noted.items() if below > ends[tp]]:
         # The log was cut off, as by an unclean election: what comes there now is not what was done.
-        log.warning("%s ends at %d, but is done up to %d", tp, ends[tp], noted.pop(tp))
+        log.warning(
+            "%s ends at offset %d, but its committed offset is %d", tp, ends[tp], noted.pop(tp)
+        )
     return noted
 
 

@@ -54,10 +54,10 @@ async def _handle_all(events: Events, handler: Handler) -> None:
             if task is None or task.cancelling():
                 raise
             # It came from within the handler, such as from a task that it waited for.
-            log.warning("the handler was cancelled from within for %r", event)
+            log.warning("handler cancelled itself for %r", event)
             event.failed(error)
         except Exception as error:  # the handler is not ours; its error is the event's
-            log.exception("the handler failed for %r", event)
+            log.exception("handler failed for %r", event)
             event.failed(error)
         else:
             event.done()
@@ -76,4 +76,4 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     if left:
         _, unfinished = await asyncio.wait(left, timeout=_CANCEL_S)
         for task in unfinished:
-            log.error("%s goes on although it was cancelled; it is left behind", task.get_name())
+            log.error("%s continues after its cancellation and is abandoned", task.get_name())

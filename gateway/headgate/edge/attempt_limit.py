@@ -63,7 +63,7 @@ class AttemptLimit:
             self._is_counting = True
             self._later(WINDOW_S, self._end_of_window)
             log.warning(
-                "too many wrong credentials: those of an address are not looked at for now",
+                "too many wrong credentials: this address is refused unchecked for now",
                 extra={"remote": address},
             )
         if address in self._refused or len(self._refused) < _TOLD_APART:
@@ -84,7 +84,9 @@ class AttemptLimit:
             "remote": most,
         }
         log.warning(
-            "wrong credentials within %d s, most from this address", WINDOW_S, extra=figures
+            "wrong credentials received within %d s, most of them from this address",
+            WINDOW_S,
+            extra=figures,
         )
 
 

@@ -141,7 +141,12 @@ class RequestLog:
         if window is None or not window.left_out:
             return
         extra = {**window.newest, "left_out": window.left_out}
-        log.log(_level(reason), "%s: more of them, the newest one here", reason, extra=extra)
+        log.log(
+            _level(reason),
+            "%s: more failures with this reason; the fields show the latest",
+            reason,
+            extra=extra,
+        )
 
     def _traced(self, fields: dict[str, Any]) -> dict[str, Any]:
         trace_id = self._trace_id()

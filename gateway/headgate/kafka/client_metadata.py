@@ -77,7 +77,7 @@ class _Metadata:
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
                 await self.bootstrap()
         except (KafkaError, TimeoutError) as error:
-            log.warning("no metadata from the bootstrap servers: %r", error)
+            log.warning("bootstrap servers returned no metadata: %r", error)
 
     async def _ask_first(self, host: str, port: int, reasons: list[str]) -> Any:
         """Return a bootstrap server's answer about the brokers, or None and add the reason."""
@@ -91,7 +91,7 @@ class _Metadata:
         try:
             return await connection.send(MetadataRequest([]))
         except (KafkaError, TimeoutError) as error:
-            log.warning("no metadata from bootstrap server %s:%s: %r", host, port, error)
+            log.warning("bootstrap server %s:%s returned no metadata: %r", host, port, error)
             reasons.append(f"{host}:{port}: {_NO_KAFKA}")
             return None
         finally:
@@ -114,7 +114,7 @@ class _Metadata:
         try:
             return await connection.send(MetadataRequest(topics, allow_auto_topic_creation=False))
         except (KafkaError, TimeoutError) as error:
-            log.warning("no metadata from node %s: %r", node, error)
+            log.warning("Kafka node %s returned no metadata: %r", node, error)
             return None
 
 

@@ -131,7 +131,7 @@ class ClusterMonitor:
                     self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
                     await self._reader.close()
                 else:
-                    self._is_back(self._outage, "is polled again")
+                    self._is_back(self._outage, "polled again")
                     commits = self.status.commits
                     self.status = Status(True, "", self._now_ms(), clock() - began, commits)
                     self._has_polled.set()
@@ -176,10 +176,10 @@ class ClusterMonitor:
             brokers = await scrape(self.exporters.urls)
         except ScrapeError as error:
             if self._scrape_outage.begins():
-                log.warning("cluster %s: brokers' metrics: %s", self.name, error)
-            self.rogue_detail = "brokers' metrics cannot be read; the monitor's log says why"
+                log.warning("cluster %s: broker metrics cannot be read: %s", self.name, error)
+            self.rogue_detail = "broker metrics cannot be read; see the log of the monitor"
             return
-        self._is_back(self._scrape_outage, "brokers' metrics can be read again")
+        self._is_back(self._scrape_outage, "broker metrics can be read again")
         self.rogue_detail = ""
         self.readers.polled(self._now_ms(), brokers, poll.stored, poll.groups)
 
@@ -251,7 +251,7 @@ class ClusterMonitor:
         self._logged += 1
         if self._logged > _MAX_LOGGED:
             if self._logged == _MAX_LOGGED + 1:
-                log.warning("more commits went back: see /v1/groups", extra={"cluster": self.name})
+                log.warning("more commits went back; see /v1/groups", extra={"cluster": self.name})
             return
         who = "committer unknown" if fall.committer is None else f"by {fall.committer.client}"
         log.warning(

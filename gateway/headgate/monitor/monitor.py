@@ -163,8 +163,8 @@ class Monitor:
             kept = await self._pauses(name)
         except OSError as error:
             if self._redis.begins():
-                log.warning("pauses: Redis is away: %s", error)
+                log.warning("pauses: Redis is not available: %s", error)
             return None
         if (away_s := self._redis.ends()) is not None:
-            log.info("pauses: Redis is back", extra={"away_s": away_s})
+            log.info("pauses: Redis answers again", extra={"away_s": away_s})
         return kept

@@ -56,7 +56,7 @@ class HelperProcess:
         try:
             process = self._process or self._start()
         except OSError as error:  # no memory, no more processes
-            log.error("no helper process: %s", error)  # noqa: TRY400 - a traceback tells no more
+            log.error("helper process cannot be started: %s", error)  # noqa: TRY400 - a traceback tells no more
             answer.set_result(None)
             return answer
         self._last_job += 1
@@ -93,13 +93,13 @@ class HelperProcess:
         if process is not self._process:
             return
         if found is None:
-            log.error("the helper process died", extra={"open": len(self._open)})
+            log.error("helper process died", extra={"open": len(self._open)})
             self.close()
             return
         self._answered += 1
         value, error = found
         if error is not None:
-            log.error("the helper process failed", exc_info=error)
+            log.error("helper process failed", exc_info=error)
         answer = self._open.pop(number)
         if not answer.done():  # who asked may have given up
             answer.set_result(value)
@@ -114,7 +114,7 @@ class HelperProcess:
         is_silent, self._answered = not self._answered, 0
         self._idle_s = 0.0 if self._open or not is_silent else self._idle_s + self._patience_s
         if self._open and is_silent:
-            log.error("the helper process hangs and is ended", extra={"open": len(self._open)})
+            log.error("helper process hangs and is killed", extra={"open": len(self._open)})
             self.close()
         elif self._idle_s >= _IDLE_S:
             self.close()

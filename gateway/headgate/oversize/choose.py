@@ -122,7 +122,7 @@ class ChooseStrategy:
         if parts is None:
             raise Refused(_LOST)
         if isinstance(parts, str):
-            log.debug("an event of %s is not split: %s", publish.record.topic, parts)
+            log.debug("event of topic %s not split: %s", publish.record.topic, parts)
             return None
         return split_plan(publish, route, parts, self._tools.ids.take(_common(publish).now_ms))
 

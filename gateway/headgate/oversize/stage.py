@@ -132,7 +132,7 @@ class OversizeStage:
         except Refused as refused:
             plan = refused.failure
         except Exception:  # the outermost frame of this task
-            log.exception("an oversized event of %s failed", publish.record.topic)
+            log.exception("oversized event of topic %s failed", publish.record.topic)
             plan = _BUG
         if publish.dropped:
             return

@@ -61,7 +61,7 @@ class ClockWatch:
     def acknowledged(self, topic: str) -> None:
         """Kafka took a record with a time of ours."""
         if self.suspects.pop(topic, None) is not None:
-            log.info("clock: topic %s takes the time of this gateway's clock again", topic)
+            log.info("clock: topic %s accepts this gateway's timestamps again", topic)
 
     def dependencies(self) -> list[Dependency]:
         """As /ready shows it: nothing as long as the clock may be right."""

@@ -42,4 +42,4 @@ class Deadlines:
             try:
                 self.sweep()
             except Exception:  # the outermost frame of this task: the others must be answered
-                log.exception("a deadline was not told")
+                log.exception("deadline callback failed")

@@ -72,7 +72,7 @@ class Turn:
         try:
             self._go_on(batch)
         except Exception:  # the outermost frame of these events
-            log.exception("a batch of events failed")
+            log.exception("batch of events failed")
             for publish in batch:
                 if publish.stage is _NEW:
                     self._refuse(publish, _BUG)

@@ -52,7 +52,7 @@ class Sweeper:
             try:
                 await self.sweep()
             except Exception:
-                log.exception("looking after replays failed")
+                log.exception("replay maintenance failed")
             await asyncio.sleep(_EVERY_S)
 
     async def sweep(self) -> None:
@@ -79,7 +79,7 @@ class Sweeper:
                     await registry.change(partial(_sweep, gone))
         except Refused as refusal:
             if self._said.get(backfill) != str(refusal):  # once, however long it lasts
-                log.warning("replays cannot be looked after: %s", refusal)
+                log.warning("replay maintenance is not possible: %s", refusal)
             self._said[backfill] = str(refusal)
         else:
             self._said.pop(backfill, None)

@@ -126,7 +126,7 @@ class Disk:
         self._note_index()
         self._known = max([self._known, *(number for number, _ in written)])
         if self.trouble is not None:
-            log.warning("spool: it can be written again")
+            log.warning("spool: the disk is writable again")
             self.trouble = None
         return written
 
@@ -173,7 +173,7 @@ class Disk:
         try:
             return await self._run(self._open_journal().shrink)
         except JournalError as error:
-            log.warning("spool: the file cannot be made smaller: %s", error)
+            log.warning("spool: the file cannot be shrunk: %s", error)
             return False
 
     async def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
@@ -196,7 +196,7 @@ class Disk:
                     self._checking.interrupt()
             raise
         except JournalError as error:
-            log.warning("spool: the file could not be checked to its end: %s", error)
+            log.warning("spool: the file could not be checked completely: %s", error)
             self.note_lasting(error)
 
     def _check(self) -> None:
@@ -233,7 +233,8 @@ class Disk:
             found, self.is_checked = self._begin_again(folder, error), True
         if found[0].is_missing:
             log.critical(
-                "spool: %s is missing: what it had is lost, and a new one is begun", folder / FILE
+                "spool: %s is missing: its events are lost, and a new spool is created",
+                folder / FILE,
             )
         self.kept = kept_in(folder)
         return found
@@ -245,7 +246,7 @@ class Disk:
         try:
             move(folder, kept)
         except OSError as refused:
-            raise JournalError(f"it is damaged, and cannot be moved: {refused}") from error
+            raise JournalError(f"the file is damaged and cannot be moved: {refused}") from error
         journal = Journal(folder)
         try:
             self.salvaged = found = salvage(kept, journal)
@@ -254,32 +255,34 @@ class Disk:
             journal.close()
             raise
         log.critical(
-            "spool: %s is damaged (%s): it is kept as %s. %d events of it are published, at least "
-            "%d are not%s",
+            "spool: %s is damaged (%s) and kept as %s. %d of its events will be published, at "
+            "least %d will not%s",
             folder / FILE, error, kept, found.events, sum(events for _, events in found.aside),
-            "" if found.is_complete else ", and how many else it had is not known",
+            "" if found.is_complete else "; the number of lost events is unknown",
         )  # fmt: skip
         return journal, lanes
 
     def _failed(self, error: JournalError) -> None:
         if self.trouble is None:
-            log.error("spool: it cannot be written: %s", error)
+            log.error("spool: the disk cannot be written: %s", error)
         self.trouble = str(error)
         self._retry_at = time.monotonic() + _RETRY_S
         self.note_lasting(error)
 
     def _note_index(self) -> None:
         if self._journal is not None and self._journal.distrusts_index:
-            self.note_lasting(JournalDamagedError("the index of its chunks is not right"))
+            self.note_lasting(JournalDamagedError("the index of its chunks is wrong"))
 
     def note_lasting(self, error: JournalError) -> None:
         """If it is damage, or the files are gone: nothing more is taken until a start."""
         if self.lasting is not None:
             return
         if isinstance(error, JournalDamagedError):
-            self.lasting = f"it is damaged ({error}): restart the gateway, which sets it aside"
+            self.lasting = (
+                f"the file is damaged ({error}): restart the gateway, which sets the file aside"
+            )
         elif isinstance(error, JournalGoneError):
-            self.lasting = f"{error}: restart the gateway once nothing is left in the spool"
+            self.lasting = f"{error}: restart the gateway when the spool is empty"
         if self.lasting is not None:
             log.critical("spool: %s", self.lasting)
 

@@ -205,7 +205,7 @@ class Draining:
     ) -> None:
         """others: events that are to be left."""
         log.error(
-            "spool: %d events of %s-%d are set aside: %s",
+            "spool: %d events of %s-%d set aside: %s",
             chunk.events, backlog.topic, backlog.partition, reason,
         )  # fmt: skip
         await self._disk.set_aside(chunk.number, reason)
@@ -235,7 +235,7 @@ class Draining:
         """Less lies there than was put there: nothing waits for the rest."""
         lost = backlog.left
         log.error(
-            "spool: %d events of %s-%d are not on disk any more",
+            "spool: %d events of %s-%d are missing on disk",
             lost, backlog.topic, backlog.partition,
         )  # fmt: skip
         for placed_by, events in list(backlog.counts.items()):
@@ -287,7 +287,7 @@ class Draining:
         """Kafka will never take it: it is kept for people, and does not stand in the way."""
         backlog, row = unit.backlog, unit.rows.pop(at)
         log.error(
-            "spool: an event of %s-%d is refused and set aside: %s",
+            "spool: Kafka refused an event of %s-%d, which is set aside: %s",
             backlog.topic, backlog.partition, why,
         )  # fmt: skip
         self._meter.set_aside(backlog.topic, 1)

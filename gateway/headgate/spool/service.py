@@ -198,7 +198,7 @@ class SpoolService:
             found = await self._disk.open()
         except JournalError as error:
             if self._disk.trouble != str(error):
-                log.warning("spool: it cannot be opened: %s", error)
+                log.warning("spool: the disk file cannot be opened: %s", error)
             self._disk.trouble = str(error)
             return
         self.is_open = True
@@ -213,10 +213,10 @@ class SpoolService:
         try:
             self._topics.recall(await self._disk.topics())
         except JournalError as error:
-            log.warning("spool: it does not know its topics: %s", error)
+            log.warning("spool: the list of its topics cannot be read: %s", error)
         events = sum(one.events for one in found)
         if events:
-            log.warning("spool: %d events of an earlier run are published now", events)
+            log.warning("spool: publishing %d events of an earlier run", events)
 
     async def _look(self) -> None:
         while True:
@@ -243,7 +243,7 @@ class SpoolService:
             try:
                 await self._disk.remember(states)
             except JournalError as error:
-                log.warning("spool: it cannot remember topics: %s", error)
+                log.warning("spool: the list of its topics cannot be written: %s", error)
             else:
                 self._remembered = states
 
@@ -257,7 +257,7 @@ class SpoolService:
         try:
             chunks = await self._disk.count()
         except JournalError as error:
-            log.warning("spool: its chunks cannot be counted: %s", error)
+            log.warning("spool: chunks cannot be counted: %s", error)
             self._disk.note_lasting(error)
             return True
         if self.backlogs.topics:  # events came meanwhile
@@ -273,7 +273,7 @@ class SpoolService:
         if is_empty and not self._was_empty:
             is_empty = await self._is_empty()
             if is_empty and self._disk.lasting is None:
-                log.warning("spool: empty again: everything spooled was published")
+                log.warning("spool: empty again, all spooled events were published")
                 self._shrinks = True
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()

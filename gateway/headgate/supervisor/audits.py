@@ -114,6 +114,6 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Audit]:
         if is_result(audit[1]):
             sound[topic] = audit
         elif audit[1]:
-            log.warning("%s: the record of %s is no result of an audit", SKEW_TOPIC, topic)
+            log.warning("%s: the record of topic %s is not an audit result", SKEW_TOPIC, topic)
         await asyncio.sleep(0)  # each takes some 0.2 ms of the event loop
     return sound

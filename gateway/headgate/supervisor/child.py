@@ -82,7 +82,7 @@ class WorkerProcess:
             if time.monotonic() - started > _STEADY_S:
                 pause = BACK_OFF_S[0]
             log.error(
-                "worker %d %s; it is started again in %g s", self.index, _how(code), pause,
+                "worker %d %s; it is restarted in %g s", self.index, _how(code), pause,
                 extra={"worker": self.index, "exit_code": code},
             )  # fmt: skip
             self._watchers.lost(self.index, _how(code), code)
@@ -140,5 +140,5 @@ class WorkerProcess:
 
 def _how(code: int) -> str:
     if code < 0:
-        return f"was ended by {signal.Signals(-code).name}"
-    return f"ended with code {code}"
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"exited with code {code}"

@@ -59,7 +59,7 @@ class Forward:
         except (aiohttp.ClientError, OSError) as error:
             if body.broken is not None:
                 raise Refused(body.broken) from None
-            log.warning("the management process does not answer: %r", error)
+            log.warning("management process does not answer: %r", error)
             detail = "the management process does not answer"
             raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=1)) from None
 

@@ -22,13 +22,15 @@ def started(file: str, workers: int) -> Happening:
 
 def draining(delay_s: float, bound_s: float) -> Happening:
     """It serves for delay_s more, and has ended bound_s from now."""
-    text = f"for at most {bound_s:g} s, {delay_s:g} s of which it still serves"
+    text = f"ends within {bound_s:g} s and serves requests for the first {delay_s:g} s"
     return Happening(Kind.DRAINING, _GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
 
 
 def ended(is_clean: bool) -> Happening:
     """All workers are gone."""
-    text = "all workers drained" if is_clean else "not all workers ended by themselves in time"
+    text = (
+        "all workers drained" if is_clean else "some workers did not drain in time and were killed"
+    )
     return Happening(Kind.ENDED, _GATEWAY, text, {"clean": is_clean})
 
 
@@ -47,9 +49,11 @@ def refused(file: str, why: str, options: Sequence[str]) -> Happening:
 
 def certificates_reloaded() -> Happening:
     """Those in the files are in force."""
-    return Happening(Kind.CERTIFICATES_RELOADED, _CERTIFICATES, "new ones are in force")
+    return Happening(Kind.CERTIFICATES_RELOADED, _CERTIFICATES, "new certificates are active")
 
 
 def certificates_refused(error: OSError) -> Happening:
     """Those in the files cannot be used."""
-    return Happening(Kind.CERTIFICATES_REFUSED, _CERTIFICATES, f"the old ones stay: {error}")
+    return Happening(
+        Kind.CERTIFICATES_REFUSED, _CERTIFICATES, f"the old certificates stay active: {error}"
+    )

@@ -98,7 +98,7 @@ class InstallationLog:
             async with asyncio.timeout(_LAST_WRITE_S):
                 await self._write()
         except TimeoutError:
-            log.warning("%d entries could not be written in time", len(self._unwritten))
+            log.warning("%d entries were not written in time", len(self._unwritten))
 
     async def _write(self) -> None:
         """Write what is noted by now. A write goes on when nobody waits for it any more, so that
@@ -167,7 +167,7 @@ class LogFile:
             self._say(error)
             return False
         if self._trouble:
-            log.warning("%s is written again", self._path)
+            log.warning("%s is writable again", self._path)
             self._trouble = ""
         return True
 

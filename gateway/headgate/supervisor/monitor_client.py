@@ -54,7 +54,7 @@ class MonitorClient:
                     answer.status, answer.content_type, await whole(answer, _MAX_BYTES)
                 )
         except (TooMuchError, aiohttp.ClientPayloadError) as error:
-            log.warning("the answer of the monitor at %s cannot be used: %r", masked(url), error)
+            log.warning("response of the monitor at %s cannot be used: %r", masked(url), error)
             return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if self._outage.begins():  # a live page asks every few seconds
@@ -66,5 +66,5 @@ class MonitorClient:
             return Failure(Reason.NOT_FOUND, detail)
         away_s = self._outage.ends()
         if away_s is not None:
-            log.info("the monitor at %s answers", masked(url), extra={"away_s": away_s})
+            log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})
         return found

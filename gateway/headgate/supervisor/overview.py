@@ -79,7 +79,7 @@ class Overview:
             try:
                 await self._read(with_details=number % _DETAILS_EVERY == 0)
             except Exception:
-                _log.exception("reading the workers failed")
+                _log.exception("polling the workers failed")
             await asyncio.sleep(_POLL_S)
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -217,7 +217,7 @@ class Overview:
         silent_s = time.monotonic() - worker.last_answer
         if silent_s > _HUNG_S:
             # The kernel goes on giving it its share of new connections.
-            _log.error("worker %d has been silent for %.0f s and is killed", worker.index, silent_s)
+            _log.error("worker %d did not answer for %.0f s and is killed", worker.index, silent_s)
             worker.signal(signal.SIGKILL)
             subject, text = (
                 f"worker {worker.index}",

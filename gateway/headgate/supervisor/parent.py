@@ -183,7 +183,7 @@ class Parent:
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
         }
-        log.info("the gateway starts", extra=known)
+        log.info("gateway starts", extra=known)
 
     # ---- signals
 
@@ -273,7 +273,7 @@ class Parent:
             context = await asyncio.to_thread(self._tls.accept)
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
-            log.error("certificates refused, the old ones stay: %s", error)  # noqa: TRY400
+            log.error("certificates refused, the old ones stay active: %s", error)  # noqa: TRY400
             self._log.note(happenings.certificates_refused(error))
             return False
         if context is None:
@@ -293,7 +293,9 @@ class Parent:
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))
         log.error(
-            "reload refused, the old configuration stays: %s", why, extra={"options": options}
+            "reload refused, the old configuration stays active: %s",
+            why,
+            extra={"options": options},
         )
         self._log.note(happenings.refused(str(self._start.config), why, options))
 
@@ -304,6 +306,6 @@ def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
             log.error("%s", error)
             return CONFIGURATION
         if isinstance(error, BaseException):
-            log.error("a worker could not be kept running", exc_info=error)
+            log.error("worker could not be kept running", exc_info=error)
             return FAILED
     return OK if is_clean else FAILED

@@ -48,7 +48,7 @@ def _remove_left(above: Path) -> None:
             folder = lock.parent
             if folder.stat().st_uid == os.getuid() and _is_free(lock):
                 shutil.rmtree(folder)
-                log.info("removed what a killed parent left", extra={"path": str(folder)})
+                log.info("removed the folder of a killed parent", extra={"path": str(folder)})
 
 
 def _is_free(lock: Path) -> bool:

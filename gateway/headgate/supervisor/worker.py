@@ -103,7 +103,7 @@ async def read_again(worker: Worker, place: WorkerFiles) -> None:
     try:
         reload = await beside(_read, place, worker, there)
     except (ConfigError, RestartNeededError) as error:
-        log.error("reload refused, the old configuration stays: %s", error)  # noqa: TRY400
+        log.error("reload refused, the old configuration stays active: %s", error)  # noqa: TRY400
         return
     await worker.reload(reload)
     try:
@@ -111,7 +111,7 @@ async def read_again(worker: Worker, place: WorkerFiles) -> None:
         if context is not None:
             await worker.port.renew(context)
     except OSError as error:
-        log.error("the old certificates stay: %s", error)  # noqa: TRY400
+        log.error("certificates refused, the old ones stay active: %s", error)  # noqa: TRY400
 
 
 def _read(place: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:

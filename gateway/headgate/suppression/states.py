@@ -43,15 +43,17 @@ class StateLog:
         if begun := paused - self._paused:
             until_s = max(states[topic].until_s or 0.0 for topic in begun)
             span = (
-                f"for {until_s:.0f} s if nothing else happens" if until_s else "until more is known"
+                f"for {until_s:.0f} s unless it is extended"
+                if until_s
+                else "until Redis has answered"
             )
             _log.warning(
-                "suppression: %s: quarantine: all is published, %s (Redis is new or lost its "
-                "state, or other gateways write by other rules or have other servers)",
+                "suppression: %s: quarantine: all events are published, %s (Redis is new or lost "
+                "its state, or other gateways use other rules or other servers)",
                 _named(begun), span,
             )  # fmt: skip
         if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
-            _log.info("suppression: %s: on, the quarantine is over", _named(ended))
+            _log.info("suppression: %s: active, the quarantine is over", _named(ended))
         self._paused = paused
 
 

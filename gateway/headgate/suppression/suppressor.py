@@ -208,11 +208,11 @@ class Suppressor:
         eviction, self._eviction = self._eviction, self.store.eviction
         if self._eviction and not eviction:
             _log.warning(
-                "suppression: Redis: %s; an evicted entry forgets publishes under way",
+                "suppression: Redis: %s; an eviction can lose publishes in progress",
                 self._eviction,
             )
         elif eviction and not self._eviction:
-            _log.info("suppression: Redis evicts nothing any more")
+            _log.info("suppression: Redis no longer evicts keys")
 
     async def _serve(self) -> None:
         while True:
@@ -297,7 +297,7 @@ class Suppressor:
         if count:
             if now_s - self._slow_s >= _SLOW_S:
                 self._slow_count = 0
-                _log.warning("suppression: Redis is slow: events go past it")
+                _log.warning("suppression: Redis is slow: events bypass it")
             self._slow_s = now_s
             self._slow_count += count
         return self.claims.is_waited_for

@@ -74,7 +74,7 @@ async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
     there, when they believe nothing any more."""
     while (wait_s := agreement.begins_s - clock()) > 0:  # a server may answer meanwhile
         _log.warning(
-            "suppression: other gateways have other servers in redis.urls: begins in %.0f s",
+            "suppression: other gateways have other servers in redis.urls: start delayed by %.0f s",
             wait_s,
         )
         await asyncio.sleep(wait_s)

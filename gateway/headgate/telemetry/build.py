@@ -34,8 +34,8 @@ BUILD_FIELDS: Final = {
     "python": platform.python_version(),
 }
 WITHOUT_NATIVE: Final = (
-    "runs without its native code, at up to twice the processor time: install it anew with a C "
-    "compiler"
+    "Headgate runs without its native code and uses up to twice the processor time: reinstall it "
+    "with a C compiler"
 )
 
 

@@ -137,12 +137,12 @@ class Exporter:
 
     def _is_away(self, why: str) -> None:
         if self._outage.begins():
-            log.warning("the collector of spans is away: %s", why)
+            log.warning("span collector is not available: %s", why)
 
     def _is_back(self) -> None:
         self._pause_s = _FIRST_PAUSE_S
         if (away_s := self._outage.ends()) is not None:
-            log.info("the collector of spans is back", extra={"away_s": away_s})
+            log.info("span collector answers again", extra={"away_s": away_s})
 
 
 class Collector:

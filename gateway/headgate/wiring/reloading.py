@@ -116,7 +116,7 @@ class Reloading:
                 try:
                     await self._reload()
                 except Exception:
-                    log.exception("the reload failed")
+                    log.exception("reload failed")
         finally:
             self._is_running = False
 

@@ -105,7 +105,7 @@ class Copier:
             except Exception as error:
                 # Whatever is wrong with one partition must not end those that share its task.
                 trouble = in_words(error)
-                log.exception("%s partition %d", *self._unit.place[:2])
+                log.exception("copying %s partition %d failed", *self._unit.place[:2])
                 break
             if self._transactions > before:
                 moved_s = clock()

@@ -52,7 +52,9 @@ async def first_timestamps(
     except CLIENT_ERRORS as error:
         count = len(missing) - len(found)
         log.info(
-            "%d partitions: the age of what is missing is not known: %s", count, in_words(error)
+            "age of the first missing record is unknown for %d partitions: %s",
+            count,
+            in_words(error),
         )
     finally:
         await drop_consumer(consumer)

@@ -61,7 +61,9 @@ async def watch(target: Connection, waiters: Mapping[tuple[str, int], Waiter]) -
         try:
             await _follow(consumer, waiters)
         except CLIENT_ERRORS as error:
-            log.info("who waits for the mirror is not known: %s: %s", type(error).__name__, error)
+            log.info(
+                "replays that wait for the mirror are unknown: %s: %s", type(error).__name__, error
+            )
         finally:
             await drop_consumer(consumer)
         await asyncio.sleep(_AGAIN_S)

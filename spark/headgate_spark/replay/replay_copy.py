@@ -107,7 +107,7 @@ class ReplayCopy:
                     raise
                 except Exception as error:  # whatever is wrong with one replay is its own trouble
                     if not isinstance(error, _EXPECTED):
-                        log.exception("replay %s", self._replay.id)
+                        log.exception("replay %s failed", self._replay.id)
                     await self._close()
                     await self._report_trouble(in_words(error))
                     await self._waiting(asyncio.sleep(pause_s))

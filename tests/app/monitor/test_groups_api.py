@@ -97,7 +97,7 @@ async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFix
         await pages.close()
     gone, back = caplog.records
     assert gone.message.startswith(f"no monitor answers at {monitor_url(settings)}")
-    assert back.message == f"the monitor at {monitor_url(settings)} answers"
+    assert back.message == f"monitor at {monitor_url(settings)} answers"
     assert vars(back)["away_s"] == 7.5
 
 

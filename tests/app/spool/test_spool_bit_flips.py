@@ -125,7 +125,7 @@ def judged(case: Damaged, published: Values, aside: int, disk: Disk, lines: list
     lost = sum(events for _, events in disk.salvaged.aside)
     assert disk.salvaged.events == all_waiting - missing
     assert disk.kept
-    assert f"{disk.salvaged.events} events" in lines[0]
+    assert f"{disk.salvaged.events} of its events" in lines[0]
     if disk.salvaged.is_complete:
         assert lost >= missing
         assert aside >= missing

@@ -138,7 +138,7 @@ async def test_a_bit_that_changed_in_the_index_while_it_was_closed_loses_nothing
     assert world.disk.salvaged is not None
     assert world.disk.salvaged.is_complete
     [line] = [one.getMessage() for one in caplog.records if one.levelname == "CRITICAL"]
-    assert "24 events of it are published, at least 0 are not" in line
+    assert "24 of its events will be published, at least 0 will not" in line
 
 
 @pytest.mark.parametrize(("number", "overtaken"), [(3, [0, 1, 2]), (24, [])])
@@ -156,7 +156,7 @@ async def test_a_bit_that_changed_in_the_index_under_the_gateway_is_noticed_and_
     assert world.disk._journal is not None
     assert sum(one.events for one in world.disk._journal.contents.aside()) == len(overtaken)
     [line] = [one.getMessage() for one in caplog.records if one.levelname == "CRITICAL"]
-    assert "the index of its chunks is not right" in line
+    assert "the index of its chunks is wrong" in line
     world.away()
     refused(world.post("orders", {"id": 1, "n": 24}))
 
@@ -184,7 +184,7 @@ async def test_a_file_that_is_deleted_under_the_gateway_takes_nothing_more_and_l
     ticket = world.post("orders", {"id": 1, "n": 3})
     await world.writing.write()
     assert f"{name} is gone" in refused(ticket).detail
-    assert "restart the gateway once nothing is left" in (
+    assert "restart the gateway when the spool is empty" in (
         refused(world.post("orders", {"id": 1, "n": 4})).detail
     )
     world.back()

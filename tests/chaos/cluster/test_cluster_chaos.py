@@ -51,7 +51,7 @@ def defects(it: Stand) -> list[str]:
         f"gateway {number}: {line[:1000]}"
         for number, gateway in enumerate(it.gateways.all)
         for line in gateway.log().splitlines()
-        if "was never retrieved" in line or "goes on after an error" in line
+        if "was never retrieved" in line or "failed and continues" in line
     ]
 
 

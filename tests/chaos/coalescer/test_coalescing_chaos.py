@@ -74,7 +74,7 @@ async def check(it: Stand, clients: Clients, done: Sequence[str], note: Note) ->
 
 
 def _lives(it: Stand) -> int:
-    return sum(gateway.log().count("begins again") for gateway in it.gateways)
+    return sum(gateway.log().count(" restarts: ") for gateway in it.gateways)
 
 
 async def test_nothing_is_lost_or_repeated_when_owners_and_redis_die(

@@ -84,7 +84,7 @@ async def test_a_file_that_is_deleted_under_it_ends_answers_of_202_and_is_told(
     assert "spool.db is gone" in answer.document["detail"]
     state = spool(gateway)["state"]
     assert not state["ok"]
-    assert "restart the gateway once nothing is left" in state["detail"]
+    assert "restart the gateway when the spool is empty" in state["detail"]
     metrics = exchange(gateway.management_port, "GET", "/metrics").body.decode()
     assert 'headgate_dependency_up{dependency="spool"} 0' in metrics
     broker.restart()

@@ -84,7 +84,7 @@ async def test_so_is_one_with_another_spool_unless_the_former_is_abandoned(
     gateway._command.append("--abandon-spool")
     gateway.restart(wait=False)
     await eventually(lambda: is_live(gateway), 60, 0.1)
-    assert "abandoned, as --abandon-spool says" in log_of(gateway)
+    assert "spool abandoned because of --abandon-spool" in log_of(gateway)
     gateway.terminate()
     assert await exit_code(gateway) == 0
     gateway._command.remove("--abandon-spool")

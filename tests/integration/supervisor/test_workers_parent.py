@@ -68,7 +68,7 @@ def test_figures_of_all_workers_add_up_and_survive_kills(
         return text if 'headgate_workers{state="up"} 2.0' in text else ""
 
     assert f"headgate_worker_restarts_total {kills}.0" in running.until(metrics_when_both_are_up)
-    assert running.log.count("was ended by SIGKILL") == kills
+    assert running.log.count("was killed by SIGKILL") == kills
 
 
 def test_a_worker_that_hangs_is_seen_and_holds_nobody_up(start: Callable[..., Running]) -> None:
@@ -348,7 +348,7 @@ def test_a_worker_that_cannot_start_is_tried_again_more_slowly(
     start: Callable[..., Running],
 ) -> None:
     running = start(workers=1, environ={"FAKE_WORKER": "broken"})
-    running.until(lambda: running.log.count("ended with code 1") >= 3)
+    running.until(lambda: running.log.count("exited with code 1") >= 3)
     assert running.get("/ready")[0] == 503
     assert running.get("/live")[0] == 200
     pauses = re.findall(r"started again in (\S+) s", running.log)

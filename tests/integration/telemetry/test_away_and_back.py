@@ -50,9 +50,12 @@ TYPES = {
     "string": str, "integer": int, "number": (int, float), "object": dict, "array": list,
 }  # fmt: skip
 AWAY_AND_BACK = (
-    ("suppression: Redis is away", "suppression: Redis is back"),
+    ("suppression: Redis is not available", "suppression: Redis answers again"),
     ("cluster main does not answer", "cluster main answers again"),
-    ("producer of cluster main is replaced|cluster main: cannot conn", "cluster main: connected"),
+    (
+        "producer of cluster main replaced|cannot connect to cluster main",
+        "reconnected to cluster main",
+    ),
 )
 
 
@@ -60,8 +63,8 @@ AWAY_AND_BACK = (
 BESIDE = {
     "monitor": (
         "monitor started",
-        (("cluster main cannot be polled", "cluster main: is polled again"),
-         ("pauses: Redis is away", "pauses: Redis is back")),
+        (("cluster main cannot be polled", "cluster main: polled again"),
+         ("pauses: Redis is not available", "pauses: Redis answers again")),
     ),
     "coalesce": ("coalescer started", AWAY_AND_BACK[:2]),
 }  # fmt: skip
@@ -192,7 +195,7 @@ async def test_what_was_away_is_back(
     await eventually(lambda: said(gateway, "configuration reloaded"))
     gateway.stop()
 
-    (start,) = said(gateway, "the gateway starts")
+    (start,) = said(gateway, "gateway starts")
     sha256 = hashlib.sha256(gateway.config.read_bytes()).hexdigest()
     assert start["config_sha256"] == sha256
     assert said(gateway, "configuration reloaded")[0]["config_sha256"] == sha256

@@ -177,7 +177,10 @@ async def test_the_log_says_once_that_redis_is_away_and_once_that_it_is_back(
     for _ in range(3):
         await monitor.group(GROUP)
     said = [(one.levelname, one.getMessage()) for one in caplog.records]
-    away, back = ("WARNING", "pauses: Redis is away: no answer"), ("INFO", "pauses: Redis is back")
+    away, back = (
+        ("WARNING", "pauses: Redis is not available: no answer"),
+        ("INFO", "pauses: Redis answers again"),
+    )
     assert said == [away, back]
     assert vars(caplog.records[1])["away_s"] >= 0
 

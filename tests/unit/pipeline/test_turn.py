@@ -96,7 +96,7 @@ def test_a_batch_that_fails_takes_no_other_along(caplog: pytest.LogCaptureFixtur
         (first[2], Reason.INTERNAL),
     ]
     assert len(world.batches) == 2
-    assert "a batch of events failed" in caplog.text
+    assert "batch of events failed" in caplog.text
     world.turn.add(ROUTES[0], [event("orders", 9)])
     world.end_turn()
     assert len(world.batches) == 3

@@ -249,6 +249,6 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end(caplog: pytest.LogCaptureFix
     finally:
         release.cancel()
         file.goes_on.set()
-    assert "1 entries could not be written in time" in caplog.text
+    assert "1 entries were not written in time" in caplog.text
     for thread in file.threads:
         thread.join(10)

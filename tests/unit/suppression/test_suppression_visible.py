@@ -109,9 +109,9 @@ def test_one_line_of_the_log_at_the_begin_and_one_at_the_end(
     for states in ({"a": on}, {"a": paused, "b": paused}, {"a": paused, "b": paused}):
         log.note(states)
     (begin,) = caplog.messages
-    assert begin.startswith("suppression: a, b: quarantine: all is published, for 37 s")
+    assert begin.startswith("suppression: a, b: quarantine: all events are published, for 37 s")
     for states in ({"a": on, "b": on}, {"a": on, "b": on}):
         log.note(states)
-    assert caplog.messages == [begin, "suppression: a, b: on, the quarantine is over"]
+    assert caplog.messages == [begin, "suppression: a, b: active, the quarantine is over"]
     log.note({f"t{number}": paused for number in range(9)})
     assert "t0, t1, t2, t3, t4 and 4 more: quarantine" in caplog.messages[-1]

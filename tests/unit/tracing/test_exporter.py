@@ -94,9 +94,9 @@ def test_while_it_is_away_they_wait_and_the_rest_is_counted(
         assert +world.counted == {"dropped": 10, "exported": MAX_WAITING}
 
     run_in_virtual_time(work())
-    said = [(one.levelname, one.getMessage()[:32]) for one in caplog.records]
+    said = [(one.levelname, one.getMessage()[:33]) for one in caplog.records]
     assert said == [
-        ("WARNING", "the collector of spans is away: "), ("INFO", "the collector of spans is back"),
+        ("WARNING", "span collector is not available: "), ("INFO", "span collector answers again"),
     ]  # fmt: skip
     assert 100 <= caplog.records[1].__dict__["away_s"] <= 131
 
@@ -116,7 +116,7 @@ def test_what_it_refuses_is_not_sent_again(caplog: pytest.LogCaptureFixture) -> 
 
     run_in_virtual_time(work())
     assert [one.getMessage() for one in caplog.records] == [
-        "the collector of spans is away: it refuses spans: 401 who are you?"
+        "span collector is not available: it refuses spans: 401 who are you?"
     ]
 
 

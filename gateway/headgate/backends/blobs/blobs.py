@@ -143,13 +143,13 @@ class Blobs:
             errors = self._opened().errors
         except ImportError as error:
             self._failed_s = self._clock()
-            log.warning("the blob store cannot be opened: %s; install headgate[s3]", error)
+            log.warning("blob store cannot be opened: %s; install headgate[s3]", error)
             raise Refused(_UNAVAILABLE) from error
         try:
             return work(*arguments)
         except errors as error:
             self._failed_s = self._clock()
-            log.warning("the blob store fails: %r", error)
+            log.warning("blob store failed: %r", error)
             raise Refused(_UNAVAILABLE) from error
 
     def _opened(self) -> ObjectStore:

@@ -135,14 +135,14 @@ class FactsLog:
 
     def _count_dropped(self) -> None:
         for topic, count in self._facts.take_dropped().items():
-            self._drop(topic, "full", count, "more come than can be written")
+            self._drop(topic, "full", count, "they arrive faster than they can be written")
 
     def _drop(self, topic: str, result: str, count: int, why: str | None) -> None:
         self._meter.facts(topic, result, count)
         now = time.monotonic()
         if now - self._logged_at >= _LOG_AGAIN_S:
             self._logged_at = now
-            log.warning("facts of %s are dropped: %s", topic, why or self._missing_reason())
+            log.warning("audit facts of topic %s dropped: %s", topic, why or self._missing_reason())
 
     def _missing_reason(self) -> str:
         failure = self._topics.missing_reason(FACTS_TOPIC)  # which has it looked for soon

@@ -146,7 +146,7 @@ class GroupReader:
             try:
                 return node, (await read_metadata(client, node)).topics
             except (KafkaError, OSError, TimeoutError) as failure:
-                log.warning("node %d tells nothing of topics: %r", node, failure)
+                log.warning("Kafka node %d returned no topic metadata: %r", node, failure)
                 error = failure
         raise error or NodeNotReadyError("no broker is known")
 
@@ -160,7 +160,7 @@ class GroupReader:
         for error, groups in answers:
             if error:
                 is_whole = False
-                log.warning("a node does not list its groups: %s", for_code(error).__name__)
+                log.warning("Kafka node did not list its groups: %s", for_code(error).__name__)
             found += [
                 group
                 for group in groups
@@ -236,7 +236,7 @@ class GroupReader:
         found: list[_T] = []
         for answer in answers:
             if isinstance(answer, KafkaError | OSError | TimeoutError):
-                log.warning("a node does not answer: %r", answer)
+                log.warning("Kafka node did not answer: %r", answer)
             elif isinstance(answer, BaseException):
                 raise answer
             else:

@@ -49,7 +49,7 @@ async def first_readable(
             await consumer.start()
             await _read(consumer, spans, found)
     except (KafkaError, OSError, TimeoutError) as error:
-        log.info("%d partitions: no telling what can be read: %r", len(spans) - len(found), error)
+        log.info("readable ranges of %d partitions are unknown: %r", len(spans) - len(found), error)
     finally:
         await _stop(consumer)
     return found

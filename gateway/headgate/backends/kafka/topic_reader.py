@@ -120,7 +120,7 @@ class TopicReader:
     def _cannot_read(self, name: str, error: int) -> None:
         if name not in self._denied:
             self._denied.add(name)
-            log.warning("settings of topic %s not readable: %s", name, for_code(error).__name__)
+            log.warning("settings of topic %s cannot be read: %s", name, for_code(error).__name__)
 
     def _state(
         self,

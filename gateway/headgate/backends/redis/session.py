@@ -136,20 +136,20 @@ class ScriptSession:
         if away_s is None:
             self._log.info("%s: connected to Redis", self._name)
         else:
-            self._log.info("%s: Redis is back", self._name, extra={"away_s": away_s})
+            self._log.info("%s: Redis answers again", self._name, extra={"away_s": away_s})
 
     def _lost(self, error: StoreError) -> None:
         self._tried.set()
         self._outage.begins()
         if self._breaker.state is BreakerState.CLOSED or str(self.trouble) != str(error):
-            self._log.warning("%s: Redis is away: %s", self._name, error)
+            self._log.warning("%s: Redis is not available: %s", self._name, error)
         self.trouble = error
         self.is_connected = False
         self._breaker.failed(self._clock())
         try:
             self._work.lost(error)
         except Exception:  # within the task's outermost frame: it must go on and connect again
-            self._log.exception("%s: what waited could not go past Redis", self._name)
+            self._log.exception("%s: waiting events could not bypass Redis", self._name)
 
     async def _tick(self) -> None:
         while True:

@@ -10,18 +10,21 @@ from headgate.core.suppression.states import AWAY, ON, QUARANTINE
 SPOOL = "spool"
 _MAX_NAMED = 20  # topics in an entry; how many there are is said besides
 _SUPPRESSION = {
-    QUARANTINE: (Kind.QUARANTINE_BEGAN, "all is published uncompared (quarantine)"),
-    AWAY: (Kind.SUPPRESSION_AWAY, "all is published uncompared: Redis does not answer"),
-    ON: (Kind.SUPPRESSION_ON, "suppressed again"),
+    QUARANTINE: (Kind.QUARANTINE_BEGAN, "all events are published without comparison (quarantine)"),
+    AWAY: (
+        Kind.SUPPRESSION_AWAY,
+        "all events are published without comparison: Redis does not answer",
+    ),
+    ON: (Kind.SUPPRESSION_ON, "suppression is active again"),
 }
 Words = tuple[Kind, str]
 _OUTAGE: tuple[Words, Words] = (
     (Kind.OUTAGE_BEGAN, "{}: {}"),
-    (Kind.OUTAGE_ENDED, "{} is well again after {}"),
+    (Kind.OUTAGE_ENDED, "{} recovered after {}"),
 )
 _SPOOL_STOP: tuple[Words, Words] = (
-    (Kind.SPOOL_STOPPED, "the {} takes no events: {}"),
-    (Kind.SPOOL_RESUMED, "the {} takes events again after {}"),
+    (Kind.SPOOL_STOPPED, "the {} refuses events: {}"),
+    (Kind.SPOOL_RESUMED, "the {} accepts events again after {}"),
 )
 
 
@@ -73,7 +76,7 @@ class Observer:
         for name, server in seen.items():
             change = self._servers.setdefault(name, Steady()).see(now_ms, server)
             if change is not None and change.before is not None:
-                text = f"{name}: {change.after} answers, before it was {change.before}"
+                text = f"{name}: {change.after} answers instead of {change.before}"
                 details: dict[str, Detail] = {"before": change.before, "after": change.after}
                 yield Happening(Kind.REDIS_CHANGED, name, text, details, change.at_ms)
 
@@ -95,7 +98,7 @@ class Observer:
         if change is None or (change.before is None and not change.after):
             return
         if change.after:
-            text, details = "events wait on disk for Kafka", {"events": spooled}
+            text, details = "events are spooled on disk", {"events": spooled}
             yield Happening(Kind.SPOOL_BEGAN, SPOOL, text, details, change.at_ms)
             return
         text = f"empty again after {span(change.lasted_ms)}"
@@ -107,7 +110,7 @@ class Observer:
             self._rebuilds[labels] = total
             if more > 0:
                 cluster, reason = labels
-                text = f"kafka {cluster}: {more} producer(s) made again: {reason}"
+                text = f"kafka {cluster}: {more} producer(s) replaced: {reason}"
                 details: dict[str, Detail] = {"reason": reason, "count": more}
                 yield Happening(Kind.PRODUCER_REBUILT, f"kafka {cluster}", text, details)
 

@@ -82,7 +82,7 @@ class FetchedKeys:
             left_s = max(0.0, self.trusted_until - self._clock())
             known = {"url": self._shown, "trusted_for_s": round(left_s)}
             why = without_secrets(repr(error))
-            log.error("the issuer's keys cannot be fetched: %s", why, extra=known)  # noqa: TRY400
+            log.error("keys of the issuer cannot be fetched: %s", why, extra=known)  # noqa: TRY400
         finally:
             self._is_fetching = False
 
@@ -109,12 +109,12 @@ class FetchedKeys:
     def _accept(self, keys: Keys, asked: set[str]) -> None:
         if (away_s := self._outage.ends()) is not None:
             known = {"url": self._shown, "away_s": away_s}
-            log.info("the issuer's keys are fetched again", extra=known)
+            log.info("keys of the issuer fetched again", extra=known)
         before = set() if self._keys is None else self._keys.thumbprints
         if before - keys.thumbprints:
             self.generation += 1
         if before != keys.thumbprints:
-            log.info("the issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
+            log.info("issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
         self._keys = keys
         self.trusted_until = self._clock() + self._max_age_s
         if len(self._missing) > _NAMES_REMEMBERED:

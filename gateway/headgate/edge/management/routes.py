@@ -145,7 +145,7 @@ def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, di
         if error.status != 404:
             return None, {}
         return Failure(Reason.NOT_FOUND, f"no page at {request.path[:SHOWN]}{_hint(request)}"), {}
-    log.error("a management page failed", exc_info=error, extra={"path": request.path[:SHOWN]})
+    log.error("management page failed", exc_info=error, extra={"path": request.path[:SHOWN]})
     return Failure(Reason.INTERNAL, "an internal error"), {}
 
 

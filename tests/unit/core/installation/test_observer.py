@@ -49,7 +49,7 @@ def test_an_outage_has_a_begin_and_an_end_and_how_long_it_was() -> None:
     made = polls(poll(), poll(), *[poll(AWAY_NOW)] * 5, poll(), poll())
     assert all_of(made) == [
         (Kind.OUTAGE_BEGAN, "redis: no connection", {}),
-        (Kind.OUTAGE_ENDED, "redis is well again after 5 s", {"seconds": 5.0}),
+        (Kind.OUTAGE_ENDED, "redis recovered after 5 s", {"seconds": 5.0}),
     ]
     began, ended = (one for some in made for one in some)
     assert (began.at_ms, ended.at_ms) == (START_MS + 2000, START_MS + 7000)
@@ -81,8 +81,8 @@ def test_the_spool_stops_and_takes_events_again() -> None:
     fine = {"spool": (True, "empty")}
     made = all_of(polls(poll(fine), poll(fine), poll(full), poll(full), poll(fine), poll(fine)))
     assert made == [
-        (Kind.SPOOL_STOPPED, "the spool takes no events: spool.max_bytes is reached", {}),
-        (Kind.SPOOL_RESUMED, "the spool takes events again after 2 s", {"seconds": 2.0}),
+        (Kind.SPOOL_STOPPED, "the spool refuses events: spool.max_bytes is reached", {}),
+        (Kind.SPOOL_RESUMED, "the spool accepts events again after 2 s", {"seconds": 2.0}),
     ]
 
 
@@ -90,7 +90,7 @@ def test_spooling_begins_and_ends_and_is_not_judged_while_a_worker_is_missing() 
     some, none, unknown = poll(spooled=7), poll(), poll(spooled=None)
     made = polls(none, none, some, some, unknown, unknown, some, none, none)
     assert all_of(made) == [
-        (Kind.SPOOL_BEGAN, "events wait on disk for Kafka", {"events": 7}),
+        (Kind.SPOOL_BEGAN, "events are spooled on disk", {"events": 7}),
         (Kind.SPOOL_ENDED, "empty again after 5 s", {"seconds": 5.0}),
     ]
 
@@ -102,7 +102,7 @@ def test_another_redis_process_is_a_failover() -> None:
     assert all_of(made) == [
         (
             Kind.REDIS_CHANGED,
-            "redis: b:2 run y answers, before it was a:1 run x",
+            "redis: b:2 run y answers instead of a:1 run x",
             {"before": "a:1 run x", "after": "b:2 run y"},
         )
     ]
@@ -117,7 +117,7 @@ def test_topics_that_change_together_are_one_entry() -> None:
     assert [kind for kind, _, _ in made] == kinds
     assert made[0][2] == {"topics": names[:20], "count": 30}
     assert made[1][2] == {"topics": names[:20], "count": 30, "seconds": 2.0}
-    assert "and others: all is published uncompared (quarantine)" in made[0][1]
+    assert "and others: all events are published without comparison (quarantine)" in made[0][1]
 
 
 def test_a_topic_that_was_on_all_the_time_is_not_told_of() -> None:

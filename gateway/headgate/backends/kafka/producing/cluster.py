@@ -137,7 +137,7 @@ class ProducingCluster:
             reason = await asyncio.shield(producer.broken)
             self._hold()
             self._outage.begins()
-            log.warning("producer of cluster %s is replaced: %s", self.name, reason)
+            log.warning("producer of cluster %s replaced: %s", self.name, reason)
             await self._quiesce()
             await self._drop()
             self._meter.rebuilt(self.name, reason)
@@ -182,12 +182,12 @@ class ProducingCluster:
         self._outage.begins()
         detail = f"cannot connect: {kafka_in_words(error)}"
         if detail != self._detail:
-            log.warning("cluster %s: cannot connect: %r", self.name, error)
+            log.warning("cannot connect to cluster %s: %r", self.name, error)
         self._detail = detail
 
     def _open(self, producer: Producer) -> None:
         if (away_s := self._outage.ends()) is not None:
-            log.info("cluster %s: connected again", self.name, extra={"away_s": away_s})
+            log.info("reconnected to cluster %s", self.name, extra={"away_s": away_s})
         self.producer = producer
         self.refusing = None
         self.tried.set()

@@ -222,7 +222,7 @@ class Lane:
                 publishes.append(queue.popleft())
                 size += publish.size
         except (TypeError, ValueError, AttributeError, OverflowError):
-            log.exception("a record of %s-%s cannot be encoded", self.topic, self.partition)
+            log.exception("record of %s-%s cannot be encoded", self.topic, self.partition)
             self._end([queue.popleft()], BAD_RECORD)
             self._requeue(publishes)
             return None
@@ -286,7 +286,9 @@ class Lane:
             return
         if verdict.fate is Fate.LATER:  # no progress
             if not self._put_off_s:
-                log.warning("%s-%s takes nothing now: %r", self.topic, self.partition, error)
+                log.warning(
+                    "%s-%s accepts no records at the moment: %r", self.topic, self.partition, error
+                )
             self._producer.rewind(handed)
             self._put_off()
             self._shared.topics_are_old()
