@@ -42,7 +42,7 @@ _NOTES = {
     "producers": "One section for each producer.",
     "topics": "One section for each topic, or glob of topics (* = anything, ? = one character): "
     "the exact name goes first, then the glob with the longest text before its first wildcard. "
-    "What no section matches is answered unknown_topic.",
+    "A topic that no section matches is answered unknown_topic.",
 }
 
 
