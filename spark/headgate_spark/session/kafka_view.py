@@ -1,5 +1,6 @@
 """What a cluster has: topics, partitions and offsets, asked with the connector's own client."""
 
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -13,7 +14,9 @@ from headgate.core.topics.internal_topics import replicas_on
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import Cluster
 
-_MAX_ANSWER_MS = 20_000  # a wrong address is told sooner than a broker that goes is given up
+# A wrong address is reported after this time; a cluster that answered before has its patience.
+_MAX_ANSWER_MS = 20_000
+_TIMEOUT = "org.apache.kafka.common.errors.TimeoutException"
 # py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
 # is from before 25 January 1970.
 _MIN_LONG = 2**31
@@ -26,6 +29,7 @@ class KafkaView:
     def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
         jvm: Any = spark._jvm  # the only way to the connector's own Kafka client
         self._jvm, self._cluster = jvm, cluster
+        self._has_answered = False
         kind = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
         if isinstance(kind, JavaPackage):
             raise JobError(
@@ -39,6 +43,7 @@ class KafkaView:
             "isolation.level": "read_committed",
         }
         self._consumer = self._answer_of(lambda: kind(self._properties(own)))
+        self._has_answered = False  # making a client asks nothing of the cluster
 
     def __enter__(self) -> "KafkaView":
         return self
@@ -111,9 +116,15 @@ class KafkaView:
         return made
 
     def _answer_of(self, ask: Any) -> Any:
-        try:
-            return ask()
-        except Py4JJavaError as error:
-            raise JobError(
-                f"{self._cluster.address} does not answer: {error.java_exception.toString()}"
-            ) from error
+        end_s = time.monotonic() + self._cluster.patience_ms / 1000
+        while True:
+            try:
+                answer = ask()
+            except Py4JJavaError as error:
+                what = str(error.java_exception.toString())
+                is_over = not self._has_answered or time.monotonic() >= end_s
+                if is_over or not what.startswith(_TIMEOUT):
+                    raise JobError(f"{self._cluster.address} does not answer: {what}") from error
+            else:
+                self._has_answered = True
+                return answer
