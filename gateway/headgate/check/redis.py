@@ -42,7 +42,7 @@ def _eviction(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iter
     if policy is None:
         yield warn(_SUBJECT, "maxmemory-policy cannot be read", "Make sure it is noeviction.")
     elif policy != "noeviction":
-        text = f"maxmemory-policy {policy}: an evicted entry forgets publishes under way"
+        text = f"maxmemory-policy {policy}: Redis may evict the state of publishes in progress"
         yield warn(_SUBJECT, text, "Set maxmemory-policy noeviction.")
 
 

@@ -70,8 +70,8 @@ def _look_for_spools(args: argparse.Namespace, current: str | None) -> None:
             f"headgate spool drain {one.folder} --config {args.config}" for one in left
         )
         raise CommandError(
-            f"spool.path: {text} would stay there, for the configuration does not name it any "
-            f"more. Publish them first: `{commands}`; or give --abandon-spool",
+            f"spool.path: {text} would stay there, because the configuration no longer names it. "
+            f"Publish them first: `{commands}`; or give --abandon-spool",
             USAGE,
         )
     for one in left:

@@ -147,11 +147,11 @@ class Admission:
         if size > free:
             detail = f"more than admission.{option} = {maximum} are in flight"
         elif size > max(1, free // 2):
-            detail = f"{size} {unit} are more than half of what is left of admission.{option} = "
+            detail = f"{size} {unit} are more than half of the free part of admission.{option} = "
             detail += f"{maximum}; smaller requests get in"
         elif self._is_shared and held + size > TIMES_FREE * (free - size):
             detail = f"producer {brief(producer)} has {held} {unit} in flight; what is left of "
-            detail += f"admission.{option} = {maximum} is kept for others"
+            detail += f"admission.{option} = {maximum} is reserved for other producers"
             figures["producer"] = producer
         else:
             return None

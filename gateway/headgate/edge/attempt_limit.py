@@ -42,8 +42,8 @@ class AttemptLimit:
             return None
         self._tell(network_of(address))
         detail = (
-            "too many wrong credentials came from this address: for now only those are looked at "
-            "that were right before"
+            "too many wrong credentials came from this address: for now only credentials that "
+            "were valid before are checked"
         )
         return Failure(Reason.TOO_MANY_ATTEMPTS, detail, None, math.ceil(wait_s))
 

@@ -185,7 +185,7 @@ class Authenticator:
         """Who the claims name; what they do not say is as the configuration has it."""
         producer = self._producers.get(claims.name)
         if producer is None and claims.topics is None and claims.roles is None:
-            detail = f"the token is of {brief(claims.name)}, which is no producer here"
+            detail = f"the token names {brief(claims.name)}, which is not a configured producer"
             return Failure(Reason.UNAUTHENTICATED, detail)
         topics, roles = claims.topics, claims.roles
         if topics is None:

@@ -61,9 +61,7 @@ class InTurn:
         """Why a request that has waited is not started any more."""
         if self._loop.time() - inbound.arrived <= self._max_wait_s:
             return None
-        detail = (
-            f"producer {brief(inbound.producer)} sends more than its share of this instance takes"
-        )
+        detail = f"producer {brief(inbound.producer)} sends more than its share of this instance"
         detail += f": this waited {self._max_wait_s:g} s; nothing was written"
         return Failure(Reason.OVERLOADED, detail, {"limit": "share"}, OVERLOADED_RETRY_S)
 

@@ -74,7 +74,7 @@ class Origins:
         if self._is_ours(_name(host), remote):
             return None
         detail = (
-            f"Host {brief(host)} may be a web page's name that was made to point here: add it to "
+            f"Host {brief(host)} may belong to a web page that attacks by DNS rebinding: add it to "
             'http.hosts if it is this gateway\'s, or set auth.mode = "token"'
         )
         return Failure(Reason.FORBIDDEN, detail)
@@ -88,7 +88,7 @@ class Origins:
 
     def _foreign(self, page: str) -> Failure:
         fix = "they may not use the control plane" if self._asks_all else "see http.cors_origins"
-        detail = f"a browser sends this for a page of {page}, not of this gateway's address: {fix}"
+        detail = f"the browser's page is from {page}, not from this gateway's address: {fix}"
         return Failure(Reason.FORBIDDEN, detail)
 
 

@@ -27,8 +27,8 @@ _SPOOLS = Failure(
 )
 _STILL_SPOOLED = Failure(
     Reason.KAFKA_UNAVAILABLE,
-    "events of this topic still lie in the spool, from before it stopped spooling, so there is no "
-    "offset yet to answer with; nothing was written",
+    "the spool still holds events of this topic from before it stopped spooling, so there is no "
+    "offset to answer with yet; nothing was written",
     retry_after_s=5,
 )
 

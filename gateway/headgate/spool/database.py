@@ -136,7 +136,7 @@ def look_at_header(path: Path, *, has_log: bool) -> None:
         and not any(head[72:92])
     )
     if not is_ours:
-        raise JournalDamagedError(f"{path}: its header is not what was written")
+        raise JournalDamagedError(f"{path}: the header was changed")
 
 
 def _schema(database: sqlite3.Connection) -> list[tuple[str, str, str, str | None]]:

@@ -112,5 +112,5 @@ def _wanted(request: web.Request) -> tuple[str | None, int | None]:
         return topic, None
     is_number = given.isascii() and given.isdecimal() and len(given) < _DIGITS
     if topic is None or not is_number:
-        raise Refused(malformed("partition is the number of one, and topic says of which topic"))
+        raise Refused(malformed("partition must be a number, and topic must name the topic"))
     return topic, int(given)

@@ -216,7 +216,7 @@ class Mirror:
         try:
             now = await self._planned(there, here, list(planned.skipped))
         except (JobError, *CLIENT_ERRORS) as error:
-            self._say(f"what is skipped is not known: {in_words(error)}")
+            self._say(f"cannot read the list of skipped topics: {in_words(error)}")
             return False
         self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
         return bool(planned.skipped.keys() - now.skipped.keys())

@@ -56,7 +56,7 @@ def test_under_pressure_small_requests_get_in_where_large_ones_do_not() -> None:
     admission = Admission(1000, 100)
     assert admission.take_bytes("p", 850) is None
     failure = refused(admission.take_bytes("q", 76))
-    assert "more than half of what is left" in failure.detail
+    assert "more than half of the free part" in failure.detail
     assert admission.take_bytes("q", 75) is None
     assert admission.take_bytes("r", 1) is None
 

@@ -93,6 +93,25 @@ def test_a_killed_gateway_has_had_all_the_time_that_was_given() -> None:
     assert environ["HEADGATE_HTTP__DRAIN_TIMEOUT_MS"] == "60000"
 
 
+def test_a_spool_without_a_disk_is_refused() -> None:
+    """Its events were answered 202, and would be gone with the pod."""
+    with pytest.raises(AssertionError, match=r"set gateway\.spool\.size"):
+        rendered("config=[spool]")
+    rendered("config=[spool]", SPOOL)
+    rendered("config=[spool]", "extraVolumes[0].name=spool", "extraVolumes[0].emptyDir.medium=")
+
+
+def test_helm_test_passes_a_policy_that_names_clients() -> None:
+    spec = one_of("NetworkPolicy", "networkPolicy.clients[0].namespaceSelector.matchLabels.a=b")[
+        "spec"
+    ]
+    (peers,) = [rule["from"] for rule in spec["ingress"] if rule["ports"] == [{"port": 8080}]]
+    names = [peer["podSelector"]["matchLabels"] for peer in peers if "podSelector" in peer]
+    assert names == [
+        {"app.kubernetes.io/name": "headgate-test", "app.kubernetes.io/instance": "headgate"}
+    ]
+
+
 def test_a_node_can_be_drained_also_while_kafka_is_away() -> None:
     """One gateway may always go, and those that are not ready may go at once."""
     spec = one_of("PodDisruptionBudget")["spec"]

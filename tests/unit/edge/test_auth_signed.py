@@ -146,7 +146,7 @@ def test_claims_go_over_the_configuration(
 def test_a_name_that_nothing_says_anything_of_is_nobody() -> None:
     found = World(Tokens(a=Said("new"))).who("a")
     assert isinstance(found, Failure)
-    assert "'new', which is no producer here" in found.detail
+    assert "'new', which is not a configured producer" in found.detail
 
 
 @pytest.mark.parametrize(

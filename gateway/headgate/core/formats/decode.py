@@ -107,7 +107,7 @@ def decode(
 
 def _tombstone(body: bytes, headers: Headers) -> RawEvent:
     if body:
-        raise Refused(malformed("a tombstone has an empty body: nothing of this one would be kept"))
+        raise Refused(malformed("a tombstone must have an empty body: this body would be lost"))
     if b"ce-specversion" in headers:
         return cloudevents.from_headers(body, headers, False)._replace(value=None)
     return RawEvent(None, None, content_type=headers.get(b"content-type"))

@@ -110,5 +110,7 @@ def _read(body: bytes) -> Json:
     except orjson.JSONDecodeError:
         answer = None
     if not isinstance(answer, dict):
-        raise Refused(Failure(Reason.INTERNAL, "what answers at monitor.url is no monitor"))
+        raise Refused(
+            Failure(Reason.INTERNAL, "the server at monitor.url is not a headgate monitor")
+        )
     return answer

@@ -105,7 +105,11 @@ class OverviewPage:
             text = f"{one['topic']} publishes unchanged events: suppression is {one['state']}."
             yield Worry(False, text, f"/console/topics/{one['topic']}")
         if spooled := seen.gauges["headgate_spool_events"]:
-            yield Worry(False, f"{spooled:,.0f} events wait on disk for Kafka.", "/v1/spool?pretty")
+            yield Worry(
+                False,
+                f"{spooled:,.0f} events wait on disk until Kafka is available.",
+                "/v1/spool?pretty",
+            )
         share = _recent_rejects(seen.ends)
         if share > _MANY_REJECTS:
             text = f"{wording.share(share)} of the last minute's events were rejected."

@@ -70,7 +70,7 @@ class PublishedAudits:
         pair = chosen(audits, before, after)
         if pair is None:
             made = ", ".join(one.generated_at for one in audits)
-            detail = f"{topic[:SHOWN]} has no two such audits to compare; kept are those of: {made}"
+            detail = f"{topic[:SHOWN]} has no two such audits to compare; these are kept: {made}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         return pair
 
@@ -121,7 +121,7 @@ def _heads(body: bytes) -> list[AuditSummary]:
 def _topic(request: web.Request) -> str:
     topic = request.query.get("topic")
     if not topic:
-        raise Refused(malformed(f"say which topic: {request.path}?topic=orders"))
+        raise Refused(malformed(f"the parameter topic is missing: {request.path}?topic=orders"))
     return topic
 
 

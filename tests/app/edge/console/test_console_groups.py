@@ -81,7 +81,7 @@ async def test_a_monitor_that_answers_nonsense_is_named() -> None:
     instance = await world.small()
     instance.groups = {"/v1/groups": ["no", "object"]}
     async with opened(instance) as client:
-        assert "is no monitor" in await text_of(client, "/groups")
+        assert "is not a headgate monitor" in await text_of(client, "/groups")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.strategies import Prepared
 from headgate.core.publish import Publish
 
-UNKNOWN = Failure(Reason.UNKNOWN, "handed to Kafka, which has not said how it ended")
+UNKNOWN = Failure(Reason.UNKNOWN, "sent to Kafka without an acknowledgement")
 BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
 
 
