@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from fnmatch import fnmatch
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -142,3 +143,15 @@ def test_the_context_has_what_is_copied_and_nothing_else() -> None:
     assert not [one for one in copied if not any(fnmatch(one, rule) for rule in allowed)]
     unused = [rule for rule in allowed if not any(fnmatch(one, rule) for one in copied)]
     assert unused == []
+
+
+@pytest.mark.parametrize(
+    ("base", "warns"),
+    [("debian:bookworm-slim", True), (f"debian:bookworm-slim@sha256:{'a' * 64}", False)],
+)
+def test_a_build_warns_of_a_base_without_a_digest(base: str, warns: bool) -> None:
+    (command,) = [text for name, text in STAGES["tools"].steps if name == "RUN" and "$BASE" in text]
+    done = subprocess.run(
+        ["/bin/sh", "-c", command], env={"BASE": base}, capture_output=True, text=True, check=True
+    )
+    assert (f"the base image {base} has no digest" in done.stderr) is warns
