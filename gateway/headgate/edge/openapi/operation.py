@@ -69,7 +69,7 @@ def _by_status(reasons: Iterable[Reason], content: Json) -> dict[str, Json]:
 
 def failed_answer(status: str, reasons: Iterable[Reason], content: Json) -> Json:
     """One answer's declaration."""
-    shown = ", ".join(f"`{reason}` ({TRAITS[reason].title.lower()})" for reason in reasons)
+    shown = " ".join(f"`{reason}`: {TRAITS[reason].title}." for reason in reasons)
     headers: Json = {"X-Request-Id": REQUEST_ID_HEADER}
     if status in _WAITS:
         headers["Retry-After"] = {"$ref": "#/components/headers/Retry-After"}
