@@ -289,7 +289,8 @@ async def test_an_authority_that_is_taken_away_lets_nobody_new_in(
             return False
 
     await eventually(lambda: all(comes_in(moved) for _ in range(8)), 30)
-    assert not any(comes_in(machine) for _ in range(8))
+    # A worker that has not reloaded yet takes the former authority for a moment.
+    await eventually(lambda: not any(comes_in(machine) for _ in range(8)), 30)
 
 
 async def test_no_client_is_refused_while_certificates_change(world: World) -> None:

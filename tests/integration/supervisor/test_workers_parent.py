@@ -351,7 +351,7 @@ def test_a_worker_that_cannot_start_is_tried_again_more_slowly(
     running.until(lambda: running.log.count("exited with code 1") >= 3)
     assert running.get("/ready")[0] == 503
     assert running.get("/live")[0] == 200
-    pauses = re.findall(r"started again in (\S+) s", running.log)
+    pauses = re.findall(r"restarted in (\S+) s", running.log)
     assert pauses[:3] == ["0.1", "0.2", "0.4"]
 
 

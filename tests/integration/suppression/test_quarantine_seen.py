@@ -75,7 +75,8 @@ class Watched:
     def logged(self) -> tuple[int, int]:
         """Lines of the log that tell the begin of a quarantine, and that tell its end."""
         log = self.gateway.log()
-        return log.count(f"suppression: {self.topic}: quarantine"), log.count(f"{self.topic}: on")
+        begun = log.count(f"suppression: {self.topic}: quarantine")
+        return begun, log.count(f"{self.topic}: active")
 
     def all_see(self, state: str) -> bool:
         return self.metric().get(state) == WORKERS

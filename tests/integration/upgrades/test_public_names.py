@@ -25,7 +25,8 @@ def names(page: str) -> set[str]:
             heading = line.lstrip("# ")
             found.add(heading)
         elif row := _NAME.match(line):
-            found.add(f"{heading}: {row[1].split()[0]}")
+            # An option may have a short name before the long one: `-c F, --config F`.
+            found.update(f"{heading}: {name.split()[0]}" for name in row[1].split(", "))
     return found
 
 
