@@ -108,7 +108,7 @@ def assert_at_most(seen: Seen, files: int, moves: int) -> None:
 
 async def test_a_plain_event() -> None:
     seen = await way(PromptRoom(), "orders")
-    assert_at_most(seen, 35, 77)
+    assert_at_most(seen, 35, 78)
 
 
 async def test_an_event_whose_topic_suppresses() -> None:
@@ -120,4 +120,4 @@ async def test_an_event_whose_topic_suppresses() -> None:
         seen = await way(room, "deals")
     finally:
         await room.suppressor.close()
-    assert_at_most(seen, 50, 160)
+    assert_at_most(seen, 50, 161)
