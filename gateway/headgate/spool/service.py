@@ -50,6 +50,10 @@ class KnownTopics(Topics, Protocol):
 
     def recall(self, states: Iterable[TopicState]) -> None: ...
 
+    def on_change(
+        self, listener: Callable[[TopicState | None, TopicState | None], None]
+    ) -> None: ...
+
     def is_fresh(self, cluster: str, since_s: float) -> bool:
         """Whether the states are of a reading that began after this time (monotonic seconds). If
         not, the cluster is read again soon."""
@@ -100,6 +104,7 @@ class SpoolService:
             self._topics.get,
         )
         self._writing.spool = self.spool
+        self._topics.on_change(self.spool.topic_changed)  # before the lanes, which end with a topic
         self._lanes = lanes(self.spool)
         return self.spool.over(self._lanes)
 

@@ -149,10 +149,13 @@ class Spool:
             self._end(batch, failure)
             return
         reported, stored = list[Publish](), list[Publish]()
+        state = self._state_of(topic)
         for publish in batch:
             if self._seams.failed(publish, failure):
                 continue
-            if is_open(publish):
+            # Placed by another count, later events of its key may have gone before: its client has
+            # to send it again.
+            if is_open(publish) and (state is None or count_of(publish) == state.partitions):
                 stored.append(publish)
             else:
                 reported.append(publish)
@@ -210,6 +213,20 @@ class Spool:
             else:
                 assert publish.common is not None  # it came with a request
                 self._put(backlog, publish, publish.common.route.lane)
+
+    def topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
+        """A topic was deleted and created again: take its events out of their lanes, which end.
+
+        They are placed again when they are drained. Events that are with the producer still end
+        there, but nothing of their keys goes before them.
+        """
+        if before is None or after is None or after.topic_id == before.topic_id:
+            return
+        if not self._spools(before.name):
+            return
+        for partition in range(before.partitions):
+            if self.lanes.head(before.name, partition) is not None:
+                self._withdraw(self.backlogs.of(before.name, partition))
 
     def shut(self) -> None:
         """The lanes are closed: what waits for its turn goes to disk."""

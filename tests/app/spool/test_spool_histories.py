@@ -3,7 +3,8 @@
 Steps: events of few keys come; Redis answers; batches are handed over, acknowledged, given back by
 the producer, refused, lost with an unknown end (in the log or not); the time of a request is up;
 Kafka goes away and comes back; time passes; the disk takes a commit, refuses it, or leaves it open;
-backlogs drain; the topic grows, or is made again with another size; a reload lets it spool, or no
+backlogs drain; the topic grows, or is made again with another size, also while events are in lanes
+or with the producer; a reload lets it spool, or no
 longer, coalesce, or take large events; the process dies, at any point between these, and begins
 again.
 
@@ -68,8 +69,9 @@ class History:
 
     async def reload(self) -> None:
         """Another policy. A topic begins or ends to coalesce when nothing is in a lane: then it can
-        only be the spool that comes too late."""
+        only be the spool that comes too late. For the same reason Redis has answered before."""
         world = self.world
+        world.decide()
         await world.prepared()
         options = dict(self.rng.choice(POLICIES))
         is_held, was_held = ("coalesce_quiet_ms" in options), self.is_held
@@ -183,15 +185,36 @@ async def step(history: History) -> None:
         assert one.left >= 0, "read before it was counted"
 
 
+async def recreate(history: History) -> None:
+    """The topics are deleted and created again, whatever is in the lanes."""
+    world, rng = history.world, history.rng
+    world.recreate(rng.choice((1, 2, 3, 4, 5)))
+    if rng.random() < 0.5:
+        world.learn()
+
+
 @pytest.mark.parametrize("seed", range(examples(400)))
 async def test_what_was_promised_is_kept(tmp_path: Path, seed: int) -> None:
-    rng = random.Random(seed)
+    await live(tmp_path, random.Random(seed), recreations=0.0)
+
+
+@pytest.mark.parametrize("seed", range(examples(400)))
+async def test_it_is_kept_though_topics_are_created_again_under_it(
+    tmp_path: Path, seed: int
+) -> None:
+    await live(tmp_path, random.Random(seed), recreations=0.02)
+
+
+async def live(tmp_path: Path, rng: random.Random, recreations: float) -> None:
+    """recreations: for each step, how likely it is."""
     world = SpoolWorld(tmp_path)
     await world.live()
     world.limit_orders(MAX_MESSAGE_BYTES)
     history = History(world, rng)
     for _ in range(rng.choice((60, 200, 400))):
         await step(history)
+        if recreations and rng.random() < recreations:
+            await recreate(history)
     world.disk.fault = None
     await world.hurry()
     world.disk._retry_at = 0.0

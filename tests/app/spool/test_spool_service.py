@@ -46,6 +46,9 @@ class Known:
     def recall(self, states: Iterable[TopicState]) -> None:
         self._topics.states.update({one.name: one for one in states})
 
+    def on_change(self, listener: Callable[[TopicState | None, TopicState | None], None]) -> None:
+        """Nothing does."""
+
     def is_fresh(self, cluster: str, since_s: float) -> bool:
         return True
 

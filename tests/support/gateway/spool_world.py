@@ -59,6 +59,7 @@ AFTER_S = 2.0
 AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
 NDJSON = b"application/x-ndjson"
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
+RECREATED = Failure(Reason.KAFKA_UNAVAILABLE, "the topic was created again", None, 1)
 HELD = 1000
 
 
@@ -129,7 +130,55 @@ class Line(list[Publish]):
 
 
 class TopicLanes(FakeLanes):
-    """Lanes of one topic and of its held topic, whose partitions count from `HELD`."""
+    """Lanes of one topic and of its held topic, whose partitions count from `HELD`.
+
+    is_stale: whether Kafka has other topics of these names than the gateway knows.  learn: called
+    when Kafka has refused a batch for that.
+    """
+
+    def __init__(
+        self, deliveries: Deliveries, is_stale: Callable[[], bool], learn: Callable[[], None]
+    ) -> None:
+        super().__init__(deliveries)
+        self._is_stale = is_stale
+        self._learn = learn
+        self._ended: set[int] = set()  # with a batch of a former topic in flight
+
+    def is_former(self, publish: Publish) -> bool:
+        """Whether a batch that is in flight is for a topic that was deleted."""
+        number = _number(publish.record.topic, publish.record.partition)
+        return self._is_stale() or number in self._ended
+
+    def end_topics(self) -> None:
+        """The gateway has learned of other topics: the lanes of the former ones end."""
+        self._ended |= {number for number, batch in self.handed.items() if batch}
+        queues, self.queues = self.queues, {}
+        for queue in queues.values():
+            self._fail(queue)
+
+    def acknowledge(self, partition: int) -> None:
+        if not self._is_stale() and partition not in self._ended:
+            super().acknowledge(partition)
+        elif self.handed.get(partition):
+            self.put_back(partition)
+            if self._is_stale():
+                self._learn()
+
+    def put_back(self, partition: int) -> None:
+        if partition in self._ended:
+            self.fail(partition, RECREATED)
+        else:
+            super().put_back(partition)
+
+    def fail(self, partition: int, failure: Failure) -> None:
+        self._ended.discard(partition)
+        super().fail(partition, failure)
+
+    def _fail(self, queue: list[Publish]) -> None:
+        ended = [one for one in queue if not one.dropped]
+        self._end(ended)
+        if ended:
+            self._deliveries.failed(ended, RECREATED)
 
     def refusal(self, state: TopicState, partition: int) -> Failure | None:
         return super().refusal(state, _number(state.name, partition))
@@ -171,7 +220,8 @@ class SpoolWorld:
 
     log: what Kafka holds, by partition, over all lives; landed: the same in order.
     partitions: that the topics have; the gateway may have to `learn` of it.
-    misplaced: records from the spool that landed where their keys do not belong.
+    misplaced: records from the spool that landed where their keys do not belong, and others that
+    landed in a topic that never had the number of partitions that they were placed by.
     now_s: monotonic; now_ms: the wall clock.
     """
 
@@ -182,6 +232,8 @@ class SpoolWorld:
         self.log: dict[int, Line] = defaultdict(lambda: Line(self.landed, self._land))
         self.misplaced: list[Publish] = []
         self.partitions = 3
+        self._counts = {3}  # partitions that the topics have had since they were created
+        self._incarnation = self._known = 1
         self.meter = Figures()
         self.is_up = True
         self.spans: DrainSpans | None = None
@@ -189,10 +241,12 @@ class SpoolWorld:
         self._begun: dict[str, asyncio.Task[object]] = {}
 
     def _land(self, publish: Publish) -> None:
-        """Note what was spooled and is in a partition that is not its key's."""
+        """Note a record in a partition that is not its key's."""
         key, partition = publish.record.key, publish.record.partition
-        is_wrong = key is not None and partition != partition_for(key, self.partitions)
-        if is_wrong and isinstance(publish.owner, Unit):
+        if self.lanes.is_former(publish):  # it goes with the former topic
+            return
+        counts = {self.partitions} if isinstance(publish.owner, Unit) else self._counts
+        if key is not None and partition not in {partition_for(key, one) for one in counts}:
             self.misplaced.append(publish)
 
     async def live(self) -> None:
@@ -201,6 +255,7 @@ class SpoolWorld:
         self.topics = FakeTopics(
             *(topic_state(one, self.partitions) for one in ("orders", "deals", "clicks", "sparks"))
         )
+        self._known = 1
         self.scope = Scope("deals", b"\1" * 16, self.partitions, b"f")
         self.orders_scope = Scope("orders", b"\1" * 16, self.partitions, b"f")
         self.backlogs = Backlogs()
@@ -250,6 +305,7 @@ class SpoolWorld:
             self.suppression,
             self.spans,
         )
+        self.learn()
 
     # ---- as `SpoolService`
 
@@ -272,7 +328,9 @@ class SpoolWorld:
         self.backlogs.announce_with(suppression, scope_of)
 
     def _open_lanes(self, deliveries: Deliveries) -> FakeLanes:
-        self.lanes = TopicLanes(deliveries)
+        self.lanes = TopicLanes(
+            deliveries, lambda: self._known != self._incarnation, lambda: self.learn()
+        )
         for number in (*range(5), *range(HELD, HELD + 5)):
             self.log[number]  # so that it is one of ours
         self.lanes.logs = self.log  # type: ignore[assignment]
@@ -410,14 +468,30 @@ class SpoolWorld:
         """The topics have so many partitions from now on: with fewer, they were made again. The
         gateway knows."""
         self.partitions = partitions
+        self._counts.add(partitions)
         self.learn()
+
+    def recreate(self, partitions: int) -> None:
+        """The topics are deleted and created again. The gateway does not know yet."""
+        self.partitions = partitions
+        self._counts = {partitions}
+        self._incarnation += 1
 
     def learn(self) -> None:
         """The gateway reads the topics."""
-        partitions = self.partitions
-        for name, state in self.topics.states.items():
-            if state.partitions != partitions:
-                self.topics.states[name] = state._replace(partitions=partitions)
+        topic_id = bytes([self._incarnation]) * 16
+        is_other, self._known = self._known != self._incarnation, self._incarnation
+        self._counts.add(self.partitions)
+        changed = [
+            (state, state._replace(partitions=self.partitions, topic_id=topic_id))
+            for state in self.topics.states.values()
+            if is_other or state.partitions != self.partitions
+        ]
+        self.topics.states.update({after.name: after for _, after in changed})
+        for before, after in changed:
+            self.spool.topic_changed(before, after)
+        if is_other:
+            self.lanes.end_topics()
 
     def _is_fresh(self, cluster: str, since_s: float) -> bool:
         self.learn()

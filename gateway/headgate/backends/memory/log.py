@@ -22,6 +22,8 @@ Change = Callable[[TopicState | None, TopicState | None], None]
 
 _STEP_S = 0.001
 _NOT_SENT = Failure(Reason.KAFKA_UNAVAILABLE, "ended before the log took it", retry_after_s=1)
+_GONE = Failure(Reason.UNKNOWN_TOPIC, "the topic is gone")
+_RECREATED = Failure(Reason.KAFKA_UNAVAILABLE, "the topic was created again", retry_after_s=1)
 _UNKNOWN = Failure(Reason.UNKNOWN, "handed over, and its end is not known")
 
 
@@ -207,7 +209,7 @@ class MemoryLanes:
         for place in [one for one in self._lanes if one[0] == before.name]:
             lane = self._lanes.pop(place)
             self.log.pop(place, None)
-            self._fail(lane.queue, Failure(Reason.UNKNOWN_TOPIC, "the topic is gone"))
+            self._fail(lane.queue, _GONE if after is None else _RECREATED)
             self._fail(lane.in_flight, _UNKNOWN)
 
 

@@ -41,6 +41,7 @@ class Lane:
     unsent_since: from when on no connection has got anything of what it holds.
     refusing: why it takes nothing now (kept by the cluster).
     is_stamped: Kafka overwrites the timestamps of this topic's records.
+    topic_id: Kafka's id of the topic: what it holds is for no other topic of this name.
     former: the closed lane of a deleted topic's partition with the same name, as long as that may
     have a batch in flight: sequence numbers are for one batch at a time.
     """
@@ -55,6 +56,7 @@ class Lane:
         self.moved_at = self.handed_at = self.unsent_since = 0.0
         self.refusing: Failure | None = None
         self.is_stamped = False
+        self.topic_id = b""
         self.former: Lane | None = None
         self._shared = shared
         self._deliveries = deliveries
@@ -235,7 +237,7 @@ class Lane:
         self._shared.handed_bytes += batch.size
         self.handed_at = time.monotonic()
         try:
-            handed = producer.send(batch.builder, self._tp)
+            handed = producer.send(batch.builder, self._tp, self.topic_id)
         except KafkaError as error:
             self._put_back()
             self._shared.fail(producer, type(error).__name__)

@@ -10,7 +10,7 @@ from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits, check_codec
 from headgate.backends.kafka.producing.cluster import LaneMeter, ProducingCluster
 from headgate.backends.kafka.producing.lane import Lane
-from headgate.backends.kafka.topics import KafkaTopics
+from headgate.backends.kafka.topics import RETRY_AFTER_S, KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.core.admission import OVERLOADED_RETRY_S
 from headgate.core.outcome import Failure, Reason
@@ -144,6 +144,7 @@ class KafkaLanes:
             TopicPartition(topic, partition), self._batch_limit(state), cluster, self._deliveries
         )
         lane.is_stamped = state.rules.is_stamped
+        lane.topic_id = state.topic_id
         lane.former = self._former.pop((topic, partition), None)
         self._tasks.keep(lane.run, f"lane {topic}-{partition}")
         self._lanes[topic, partition] = lane
@@ -167,9 +168,14 @@ class KafkaLanes:
             lane = self._lanes.get((before.name, partition))
             if lane is None:
                 continue
-            if after is None or partition >= after.partitions or after.cluster != before.cluster:
+            if (
+                after is None
+                or after.topic_id != before.topic_id
+                or after.cluster != before.cluster
+            ):
                 del self._lanes[lane.topic, lane.partition]
-                self._clusters[before.cluster].end_lane(lane, _gone(lane.topic))
+                why = _gone(lane.topic) if after is None else _recreated(lane.topic)
+                self._clusters[before.cluster].end_lane(lane, why)
                 if lane.is_in_flight:
                     self._former[lane.topic, lane.partition] = lane
             else:
@@ -180,6 +186,11 @@ class KafkaLanes:
 def _full(lane: Lane) -> Failure:
     detail = f"{lane.events} events wait for {lane.topic}-{lane.partition}"
     return Failure(Reason.OVERLOADED, detail, retry_after_s=OVERLOADED_RETRY_S)
+
+
+def _recreated(topic: str) -> Failure:
+    detail = f"topic {topic!r} was deleted and created again; this was not written"
+    return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
 
 
 def _gone(topic: str) -> Failure:

@@ -12,7 +12,7 @@ Public: `start`. Private, and why (aiokafka is pinned to 0.14):
   hears of its batch before the sender looks for the next request's batches, not after.
 - `_sender._in_flight`: the brokers that have a request under way.
 - `SendProduceReqHandler`: it tries again what a broker refused for one topic, and the other topics
-  of the broker wait meanwhile. `refusals.ProduceRequest` leaves that to the topic's lane.
+  of the broker wait meanwhile; and it names topics by name alone. See `produce_request`.
 """
 
 import asyncio
@@ -29,7 +29,8 @@ from aiokafka.structs import RecordMetadata, TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.producing.builder import Builder
 from headgate.backends.kafka.producing.compression import keep_zstd
-from headgate.backends.kafka.producing.refusals import ProduceRequest, learn_error_codes
+from headgate.backends.kafka.producing.produce_request import BatchSender, address
+from headgate.backends.kafka.producing.refusals import learn_error_codes
 from headgate.backends.kafka.producing.rounds import Rounds
 from headgate.kafka.access import client_arguments
 from headgate.kafka.client_metadata import use_own_metadata
@@ -126,8 +127,10 @@ class Producer:
         """Ask for a deleted topic's metadata no more."""
         self._inner.client._topics.discard(topic)
 
-    def send(self, builder: Any, tp: TopicPartition) -> Handed:
+    def send(self, builder: Any, tp: TopicPartition, topic_id: bytes) -> Handed:
         """Hand a batch over, of a partition that it `knows` and that has no other outstanding.
+
+        topic_id: of the topic that the batch is for; no other topic of this name gets it.
 
         Raises KafkaError when the sender has died.
         """
@@ -139,6 +142,7 @@ class Producer:
         sequence = self._inner._txn_manager.sequence_number(tp)
         builder.close()
         batch = accumulator._append_batch(builder, tp)
+        address(batch, topic_id)
         return Handed(batch.future, batch, sequence)
 
     def rewind(self, handed: Handed) -> None:
@@ -192,7 +196,7 @@ class Producer:
                 task.add_done_callback(self._requests.discard)
             records = sum([batch.record_count for batch in batches.values()])
             try:
-                await ProduceRequest(sender, batches).do(node)
+                await BatchSender(sender, batches).do(node)
                 sender._in_flight.remove(node)
                 sender._muted_partitions.difference_update(batches)
             finally:

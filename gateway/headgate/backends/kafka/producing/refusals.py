@@ -5,8 +5,6 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from aiokafka import errors
-from aiokafka.producer.message_accumulator import MessageBatch
-from aiokafka.producer.sender import SendProduceReqHandler
 
 from headgate.backends.kafka.in_words import kafka_name
 from headgate.core.outcome import Failure, Reason
@@ -23,8 +21,28 @@ _UNNAMED = {
 }
 
 
+class UnknownTopicIdError(errors.BrokerResponseError):  # type: ignore[misc]
+    """The broker has no topic of this id: it was deleted, or is new to this broker."""
+
+    errno = 100
+    message = "UNKNOWN_TOPIC_ID"
+    retriable = True
+    invalid_metadata = True
+
+
+class InconsistentTopicIdError(errors.BrokerResponseError):  # type: ignore[misc]
+    """The partition of this name is another topic's by now."""
+
+    errno = 103
+    message = "INCONSISTENT_TOPIC_ID"
+    retriable = True
+    invalid_metadata = True
+
+
 def learn_error_codes() -> None:
-    """Teach aiokafka two codes that it would report as the ambiguous UNKNOWN_SERVER_ERROR."""
+    """Teach aiokafka the codes that it would report as the ambiguous UNKNOWN_SERVER_ERROR."""
+    for known in (UnknownTopicIdError, InconsistentTopicIdError):
+        errors.kafka_errors[known.errno] = known
     for code, (name, message) in _UNNAMED.items():
         if code not in errors.kafka_errors:
             error = type(name, (errors.BrokerResponseError,), {"errno": code, "message": message})
@@ -82,7 +100,12 @@ _REFUSALS: dict[int, Reason] = {
 }
 # Of one topic alone, and checked before anything is appended: it may be new to this broker, or
 # deleted, or lack replicas. Its lane tries again, where the broker's other topics do not wait.
-_NOT_NOW = (errors.UnknownTopicOrPartitionError, errors.NotEnoughReplicasError)
+NOT_NOW = (
+    errors.UnknownTopicOrPartitionError,
+    errors.NotEnoughReplicasError,
+    UnknownTopicIdError,
+    InconsistentTopicIdError,
+)
 _ONE_IS_GUILTY = (2, 10, 18, 32, INVALID_RECORD)
 _BROKEN_SEQUENCE = (
     errors.OutOfOrderSequenceNumber,
@@ -106,7 +129,7 @@ def classify(error: BaseException, attempts: int) -> Refusal:
         if code in _REFUSALS:
             guilty, name = code in _ONE_IS_GUILTY, kafka_name(error) or ""
             return Refusal(Fate.REFUSED, _REFUSALS[code], label, guilty, name)
-        if isinstance(error, _NOT_NOW):
+        if isinstance(error, NOT_NOW):
             return Refusal(
                 Fate.LATER, Reason.KAFKA_UNAVAILABLE, label, name=kafka_name(error) or ""
             )
@@ -127,15 +150,3 @@ def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
         return refused_by_kafka(size_bytes, limit_bytes)
     detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     return Failure(verdict.reason, detail)
-
-
-class ProduceRequest(SendProduceReqHandler):  # type: ignore[misc]
-    """aiokafka's request, but for batches that their lanes send again (`Fate.LATER`).
-
-    Here, because a subclass of a foreign class cannot be compiled.
-    """
-
-    def _can_retry(self, error: BaseException, batch: MessageBatch) -> bool:
-        if batch.retry_count == 1 and isinstance(error, _NOT_NOW):
-            return False
-        return bool(super()._can_retry(error, batch))

@@ -88,6 +88,32 @@ async def test_a_deleted_topic_costs_no_other_topic_anything(
         assert not world.history.rebuilds
 
 
+@pytest.mark.parametrize("partitions", [2, 5, 7])
+async def test_nothing_that_was_made_for_a_deleted_topic_lands_in_the_next_of_its_name(
+    kafka: RunningBroker, topic_name: str, partitions: int
+) -> None:
+    """Its records are placed by the former number of partitions, and nobody has told the lanes."""
+    kafka.create_topic(topic_name, 5)
+    async with running_lanes(kafka.bootstrap, topic_name, refresh_ms=60_000) as world:
+        for partition in range(5):
+            world.put(topic_name, partition)
+        await world.all_ended()
+        await asyncio.to_thread(delete_topic, kafka.bootstrap, topic_name)
+        await asyncio.to_thread(kafka.create_topic, topic_name, partitions)
+        orphans = [world.put(topic_name, partition) for partition in (0, 1, 2, 3, 4, 0)]
+        await eventually(lambda: world.history.all_ended(orphans), 15)
+        failures = {world.history.failures[one].reason for one in orphans}
+        assert failures == {Reason.KAFKA_UNAVAILABLE}
+        assert world.state(topic_name).partitions == partitions
+        assert not world.history.rebuilds
+        world.history.made.clear()  # they went with the former topic
+        world.history.offsets.clear()
+        again = [world.put(topic_name, partition) for partition in range(partitions)]
+        await world.all_ended()
+        assert all(one in world.history.offsets for one in again)
+        await world.check_log(kafka.bootstrap, topic_name)
+
+
 async def test_deleted_topic_is_not_brought_back(
     start_broker: StartBroker, topic_name: str
 ) -> None:
