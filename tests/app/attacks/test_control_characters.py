@@ -217,7 +217,7 @@ def test_no_control_character_is_in_the_installation_log(tmp_path: Path) -> None
 
 
 async def _evil_replays() -> ReplaysInMemory:
-    """As whoever may write to the registry's topic can name and end one."""
+    """End a replay under a name that any writer of the registry's topic can choose."""
     replays = await some_replays()
     for replay in replays.registry:
         assert replay.spec is not None
@@ -365,7 +365,7 @@ def test_whoever_reads_json_has_the_text_itself(text: str) -> None:
 
 # ---- what writes
 
-# Calls that make text for somebody. Each of these modules writes through `escaped`, `one_line` or a
+# Calls that make text for people. Each of these modules writes through `escaped`, `one_line` or a
 # table, as the tests above show, or says here why it does not.
 _TESTED = "writes without control characters, as the tests above show"
 _PAGE = "part of a page, which is rendered without control characters"
