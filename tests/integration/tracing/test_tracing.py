@@ -34,6 +34,7 @@ metadata_refresh_ms = 300
 url = "{redis}"
 namespace = "{topic}"
 quarantine_ms = 1
+timeout_ms = 10000
 [tracing]
 endpoint = "{endpoint}"
 sample_one_in = {one_in}
@@ -88,6 +89,12 @@ class World(NamedTuple):
         lines = answer.body.decode().splitlines()
         return sum(float(line.removeprefix(start)) for line in lines if line.startswith(start))
 
+    def suppresses(self) -> bool:
+        """Return whether the quarantine of the new namespace is over in every worker."""
+        answer = exchange(self.gateway.management_port, "GET", "/metrics", {}, b"")
+        name = f'headgate_suppression_state{{state="on",topic="{self.topic}"}}'
+        return f"{name} 1" in answer.body.decode()
+
     def said(self, text: str) -> list[dict[str, Any]]:
         """The log's lines that begin so."""
         lines = [json.loads(line) for line in self.gateway.log().splitlines()]
@@ -132,6 +139,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 async def test_a_trace_goes_through_the_gateway(start: Start, receiver: OtlpReceiver) -> None:
     world = start(receiver.endpoint)
+    await eventually(world.suppresses, 30)
     first, second, unsampled, batch = (f"{number:032x}" for number in (1, 2, 3, 4))
     answer = world.post(world.topic, {"id": 1}, first)
     assert answer.status == 201
