@@ -79,19 +79,28 @@ class SuppressingRoom(PromptRoom):
         return self.suppressor
 
 
+ROUNDS = 5
+
+
 async def way(room: PromptRoom, topic: str) -> Seen:
-    """Of the second of two events on one connection: the first finds what all later ones have."""
+    """Follow later events of one connection: the first opens what all later ones use.
+
+    Timers that are due during an event add moves to it, so the event with the fewest counts.
+    """
+    rounds = []
     async with data_port(room) as port:
         with socket.create_connection((LOOPBACK, port.port)) as connection:
             connection.settimeout(20.0)
-            assert await posted(connection, topic, b'{"id":"k","n":1}')
-            seen = Seen()
-            sys.setprofile(seen)
-            try:
-                assert await posted(connection, topic, b'{"id":"k","n":2}')
-            finally:
-                sys.setprofile(None)
-    return seen
+            assert await posted(connection, topic, b'{"id":"k","n":0}')
+            for number in range(1, ROUNDS + 1):
+                seen = Seen()
+                sys.setprofile(seen)
+                try:
+                    assert await posted(connection, topic, b'{"id":"k","n":%d}' % number)
+                finally:
+                    sys.setprofile(None)
+                rounds.append(seen)
+    return min(rounds, key=lambda seen: seen.moves)
 
 
 async def posted(connection: socket.socket, topic: str, body: bytes) -> bool:
