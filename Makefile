@@ -45,7 +45,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls dist release
+.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -172,6 +172,9 @@ wheel-aarch64: $(BUILD_STAMP) ## cross-compile a wheel for aarch64 with zig, for
 version: ## give all that is released one: make version VERSION=1.2.0
 	@$(PYTHON) .ci/release.py $(or $(VERSION),$(error which one? make version VERSION=1.2.0))
 	@$(MAKE) --no-print-directory docs manifests
+
+count: ## count files, code lines, Protocols and unclear words of the gateway; ARGS=a folder
+	@$(PYTHON) .ci/count.py $(ARGS)
 
 urls: ## name another repository wherever one is named: make urls URL=https://github.com/you/headgate
 	@$(PYTHON) .ci/urls.py $(or $(URL),$(error which one? make urls URL=https://github.com/you/headgate))
