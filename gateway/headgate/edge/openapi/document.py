@@ -1,179 +1,242 @@
-"""The OpenAPI document: every operation of both ports, with this configuration's limits."""
+"""The OpenAPI document: `openapi.json`, filled with the reasons and limits of this gateway.
+
+`${NAME}` in the file stands for a value of the code (see `_values`) or for one of the file's own
+`x-parts`. In a list, a part that is a list stands for its items. An operation declares its failures
+by reason, in `x-reasons`; their statuses and texts are those of `TRAITS`. With `x-failures-as` they
+have the shape and the statuses of Confluent's dialect.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from importlib.resources import files
+from typing import Any, NamedTuple
 
 import orjson
 
 from headgate import __version__
+from headgate.config.names import NAMED, SECTIONS
 from headgate.config.settings import HttpSettings
-from headgate.edge.openapi.audits import AUDIT_SCHEMAS, AUDITS
-from headgate.edge.openapi.compatible import COMPATIBLE
-from headgate.edge.openapi.compatible_schemas import COMPATIBLE_SCHEMAS
-from headgate.edge.openapi.installation import INSTALLATION, INSTALLATION_SCHEMAS
-from headgate.edge.openapi.management import MANAGEMENT
-from headgate.edge.openapi.native import COMMIT_BURST, PAGES, events_operation
-from headgate.edge.openapi.operation import Json, Operation
-from headgate.edge.openapi.replay_schemas import REPLAY_SCHEMAS
-from headgate.edge.openapi.replays import SECOND_TIER
-from headgate.edge.openapi.schemas import SCHEMAS
+from headgate.core.formats.confluent import codes_of
+from headgate.core.installation.entry import MEANINGS, Kind, Level
+from headgate.core.outcome import TRAITS, Failure, Name, Reason
+from headgate.core.replays.replay import Control, ReplayState
+from headgate.core.replays.segments import Result
+from headgate.core.skew_audits.changes import Change
+from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
+from headgate.core.suppression.states import OFF, STATES
+from headgate.edge.management.paging import LIMIT, MAX_LIMIT
+from headgate.edge.openapi.docs_pages import FILES
 
-_PAGES = "Pages"
-_TAGS = {
-    "Events": "Post events. For services.",
-    "Confluent REST": "Produce with Confluent's REST v2 and v3, for existing clients. Consuming is "
-    "not supported.",
-    _PAGES: "Health, problems and this document. No credentials are needed.",
-    "Control plane": "Inspect and operate the gateway, on the management port. Reading needs the "
-    "role `view`, changing needs the role `operate`.",
-    "Second tier": "Replay from the backfill tier, and translate offsets between the tiers.",
-}
-_HEADERS: Json = {
-    "X-Request-Id": {
-        "description": "The request's id: the client's, or a generated one.",
-        "schema": {"type": "string"},
-    },
-    "Retry-After": {
-        "description": "Seconds to wait before the next attempt.",
-        "schema": {"type": "integer", "minimum": 0},
-    },
-}
-_SECURITY: Json = {
-    "token": {
-        "type": "http",
-        "scheme": "bearer",
-        "description": "A token of this gateway. With `auth.mode = none` no token is needed.",
-    },
-    "basic": {
-        "type": "http",
-        "scheme": "basic",
-        "description": "For clients that only support basic authentication: any user name, with "
-        "the token as the password.",
-    },
-}
-
-
-def operations(http: HttpSettings) -> Sequence[Operation]:
-    """Every operation of both ports. HEAD goes with each GET and is not listed."""
-    events = events_operation(http.batch_max_events, http.body_max_bytes)
-    return (
-        events,
-        COMMIT_BURST,
-        *COMPATIBLE,
-        *PAGES,
-        *MANAGEMENT,
-        *AUDITS,
-        *INSTALLATION,
-        *SECOND_TIER,
-    )
-
+Json = dict[str, Any]
 
 BOTH = frozenset({"data", "management", "both"})
 DATA = frozenset({"data", "both"})
 MANAGEMENT_PORT = frozenset({"management", "both"})
 
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PROBLEM: Json = {"schema": {"$ref": "#/components/schemas/Problem"}}
+_CONFLUENT_ERROR: Json = {"schema": {"$ref": "#/components/schemas/ConfluentError"}}
+_BATCH_ANSWER: Json = {"schema": {"$ref": "#/components/schemas/BatchAnswer"}}
+_CREDENTIALS: list[Json] = [{}, {"token": []}, {"basic": []}]
+_NEVER_OF_EVENTS = frozenset(
+    {
+        Reason.METHOD_NOT_ALLOWED,
+        Reason.REPLAY_FINISHED,
+        Reason.GROUP_ACTIVE,
+        Reason.NOT_COVERED,
+    }
+)
+_WITH_RETRY_AFTER = ("429", "503", "504")
+
+
+class Operation(NamedTuple):
+    """One method of one path. port: `data`, `management` or `both`."""
+
+    method: str
+    path: str
+    port: str
+
+
+def operations(http: HttpSettings) -> list[Operation]:
+    """List the operations of both ports. HEAD goes with each GET and is not listed."""
+    return [
+        Operation(method.upper(), path, operation["x-headgate-port"])
+        for path, methods in _document(http, BOTH)["paths"].items()
+        for method, operation in methods.items()
+    ]
+
 
 @lru_cache(maxsize=2)
 def document(http: HttpSettings) -> bytes:
-    """The document of both ports as JSON."""
-    return orjson.dumps(_page(http, BOTH))
+    """Return the document of both ports as JSON."""
+    return orjson.dumps(_document(http, BOTH))
 
 
 @lru_cache(maxsize=2)
 def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
-    """The same of what one port serves: there each path is where the document came from."""
+    """Return the document of one port, whose paths are all on the server it came from."""
     if http.management_port == http.port:
         return document(http)
-    page = _page(http, ports)
-    for methods in page["paths"].values():
-        for operation in methods.values():
-            operation.pop("servers", None)
-    used = {
-        tag for methods in page["paths"].values() for one in methods.values() for tag in one["tags"]
-    }
-    shown = [tag for tag in page["tags"] if tag["name"] in used]
-    page["tags"] = sorted(shown, key=lambda tag: tag["name"] == _PAGES)  # those come last
+    page = _document(http, ports)
+    operations = [operation for methods in page["paths"].values() for operation in methods.values()]
+    for operation in operations:
+        operation.pop("servers", None)
+    used = {tag for operation in operations for tag in operation["tags"]}
+    tags = [tag for tag in page["tags"] if tag["name"] in used]
+    page["tags"] = sorted(tags, key=lambda tag: tag["name"] == "Pages")  # the last one
     page["components"]["schemas"] = _needed(page["paths"], page["components"]["schemas"])
     return orjson.dumps(page)
 
 
-def _page(http: HttpSettings, ports: frozenset[str]) -> Json:
-    paths: dict[str, Json] = {}
-    for operation in operations(http):
-        if operation.port in ports:
-            paths.setdefault(operation.path, {})[operation.method.lower()] = _shown(operation, http)
+def _document(http: HttpSettings, ports: frozenset[str]) -> Json:
+    source = orjson.loads((files("headgate.edge.openapi") / "openapi.json").read_bytes())
+    values = _values(http)
+    for name, part in source.pop("x-parts").items():
+        values[name] = _filled(part, values)
+    page: Json = _filled(source, values)
+    page["paths"] = {
+        path: operations
+        for path, methods in page["paths"].items()
+        if (
+            operations := {
+                method: _operation(method, path, raw, http)
+                for method, raw in methods.items()
+                if raw["x-headgate-port"] in ports
+            }
+        )
+    }
+    return page
+
+
+def _values(http: HttpSettings) -> dict[str, Any]:
+    """Return what the code fills in, by placeholder."""
     return {
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Headgate",
-            "version": __version__,
-            "summary": "An HTTP gateway in front of Apache Kafka",
-            "description": "Services post events. Operators inspect producers and topics, and "
-            "start replays. Errors are problem documents (RFC 9457); programs can rely on their "
-            "`reason`.",
-            "contact": {"name": "Gateway operators"},
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "servers": [{"url": "/", "description": "The port that served this document."}],
-        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
-        "paths": paths,
-        "components": {
-            "schemas": {
-                **SCHEMAS,
-                **COMPATIBLE_SCHEMAS,
-                **AUDIT_SCHEMAS,
-                **INSTALLATION_SCHEMAS,
-                **REPLAY_SCHEMAS,
-            },
-            "headers": _HEADERS,
-            "securitySchemes": _SECURITY,
-        },
+        "version": __version__,
+        "batch_max_events": http.batch_max_events,
+        "body_max_bytes": http.body_max_bytes,
+        "limit_default": LIMIT,
+        "max_limit": MAX_LIMIT,
+        "max_earlier_audits": MAX_EARLIER,
+        "max_audit_rows": MAX_ROWS,
+        "docs_files": [*FILES],
+        "sections": ", ".join([*SECTIONS, *NAMED]),
+        "reasons": [*Reason],
+        "outcomes": [name for name in Name if name not in (Name.REJECTED, Name.UNKNOWN)],
+        "suppression_states": [*STATES, OFF],
+        "log_kinds": [*Kind],
+        "log_levels": [*Level],
+        "log_kinds_in_words": "\n".join(
+            f"- `{kind}`: {meaning.about}" for kind, meaning in MEANINGS.items()
+        ),
+        "replay_states": [*ReplayState],
+        "replay_controls": [*Control],
+        "offset_results": [*Result],
+        "audit_changes": [one for one in Change if one not in (Change.NEW, Change.GONE)],
     }
 
 
+def _filled(part: Any, values: Mapping[str, Any]) -> Any:
+    """Return a part of the file with every placeholder replaced."""
+    if isinstance(part, dict):
+        return {name: _filled(value, values) for name, value in part.items()}
+    if isinstance(part, list):
+        items: list[Any] = []
+        for item in part:
+            value = _filled(item, values)
+            items += value if isinstance(item, str) and isinstance(value, list) else [value]
+        return items
+    if not isinstance(part, str):
+        return part
+    if whole := _PLACEHOLDER.fullmatch(part):
+        return values[whole[1]]
+    return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), part)
+
+
+def _operation(method: str, path: str, raw: Json, http: HttpSettings) -> Json:
+    """Return an operation with the fields that all of them have, and its failures."""
+    words = re.sub("[{}]", "", path).replace(".", "_").strip("/").split("/")
+    failures = _failures(raw["x-reasons"], raw.get("x-failures-as"))
+    operation: Json = {
+        "tags": raw["tags"],
+        "summary": raw["summary"],
+        "description": raw.get("description", f"{raw['summary']}."),
+        "operationId": "_".join([method, *words]),
+        "responses": dict(sorted({**failures, **raw["responses"]}.items())),
+        "security": raw.get("security", _CREDENTIALS),
+    }
+    for name in ("x-headgate-port", "parameters", "requestBody"):
+        if name in raw:
+            operation[name] = raw[name]
+    if raw["x-headgate-port"] == "management" and http.management_port != http.port:
+        operation["servers"] = [
+            {
+                "url": "http://{host}:" + str(http.management_port),
+                "description": "The management port.",
+                "variables": {"host": {"default": "127.0.0.1"}},
+            }
+        ]
+    return operation
+
+
+def _failures(names: list[str] | str, dialect: str | None) -> dict[str, Json]:
+    """Return the responses to failed requests, by status.
+
+    Args:
+        names: The reasons; "events" for all that posting events has.
+        dialect: The content type of Confluent's errors, or None.
+    """
+    problem = {"application/problem+json": _PROBLEM}
+    if names == "events":
+        # A batch of which no event succeeded has the status of one of them.
+        content = {**problem, "application/json": _BATCH_ANSWER}
+        reasons = [reason for reason in TRAITS if reason not in _NEVER_OF_EVENTS]
+        return _by_status(reasons, content, _own_status)
+    reasons = sorted(map(Reason, names), key=lambda reason: (TRAITS[reason].status, reason))
+    if dialect is None:
+        return _by_status(reasons, problem, _own_status)
+    # The server responds to these itself, before it knows the path.
+    headers = _by_status([Reason.HEADERS_TOO_LARGE], problem, _own_status)
+    return headers | _by_status(reasons, {dialect: _CONFLUENT_ERROR}, _confluent_status)
+
+
+def _own_status(reason: Reason) -> int:
+    return TRAITS[reason].status
+
+
+def _confluent_status(reason: Reason) -> int:
+    return codes_of(Failure(reason, ""))[0]
+
+
+def _by_status(
+    reasons: Iterable[Reason], content: Json, status_of: Callable[[Reason], int]
+) -> dict[str, Json]:
+    texts: dict[str, list[str]] = {}
+    for reason in reasons:
+        text = f"`{reason}`: {TRAITS[reason].title}."
+        texts.setdefault(str(status_of(reason)), []).append(text)
+    responses: dict[str, Json] = {}
+    for status, lines in texts.items():
+        headers: Json = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
+        if status in _WITH_RETRY_AFTER:
+            headers["Retry-After"] = {"$ref": "#/components/headers/Retry-After"}
+        responses[status] = {
+            "description": " ".join(lines),
+            "headers": headers,
+            "content": content,
+        }
+    return responses
+
+
 def _needed(paths: Json, schemas: dict[str, Json]) -> dict[str, Json]:
-    """The schemas that the paths refer to, and those that these refer to."""
+    """Return the schemas that the paths refer to, and those that these refer to."""
     needed: set[str] = set()
-    todo = _named(paths)
-    while todo:
-        needed |= todo
-        todo = {other for name in todo for other in _named(schemas[name])} - needed
+    added = _named(paths)
+    while added:
+        needed |= added
+        added = {other for name in added for other in _named(schemas[name])} - needed
     return {name: schema for name, schema in schemas.items() if name in needed}
 
 
 def _named(part: Json) -> set[str]:
     return set(re.findall(r'"#/components/schemas/(\w+)"', orjson.dumps(part).decode()))
-
-
-def _shown(one: Operation, http: HttpSettings) -> Json:
-    shown: Json = {
-        "tags": [one.tag],
-        "summary": one.summary,
-        "description": one.description or f"{one.summary}.",
-        "operationId": _name(one),
-        "responses": dict(sorted(one.answers.items())),
-        "security": [{}] if one.is_open else [{}, {"token": []}, {"basic": []}],
-        "x-headgate-port": one.port,
-    }
-    if one.parameters:
-        shown["parameters"] = list(one.parameters)
-    if one.body is not None:
-        shown["requestBody"] = one.body
-    if one.port == "management" and http.management_port != http.port:
-        shown["servers"] = [_management(http.management_port)]
-    return shown
-
-
-def _management(port: int) -> Json:
-    return {
-        "url": "http://{host}:" + str(port),
-        "description": "The management port.",
-        "variables": {"host": {"default": "127.0.0.1"}},
-    }
-
-
-def _name(one: Operation) -> str:
-    """An id for generated clients: method and path in one word."""
-    words = one.path.replace("{", "").replace("}", "").replace(".", "_").strip("/").split("/")
-    return "_".join([one.method.lower(), *words])

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import orjson
@@ -169,3 +170,10 @@ def test_the_document_of_a_port_has_what_it_serves_and_no_more(
 def test_one_port_for_both_serves_all() -> None:
     http = HttpSettings(port=8080, management_port=8080)
     assert document_of(http, DATA) == document_of(http, MANAGEMENT_PORT) == document(http)
+
+
+def test_each_placeholder_has_a_value_and_each_part_a_use() -> None:
+    source = (files("headgate.edge.openapi") / "openapi.json").read_text()
+    assert "${" not in document(HTTP).decode()
+    unused = [name for name in orjson.loads(source)["x-parts"] if f"${{{name}}}" not in source]
+    assert unused == []
