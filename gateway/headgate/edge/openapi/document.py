@@ -51,17 +51,25 @@ _WITH_RETRY_AFTER = ("429", "503", "504")
 
 
 class Operation(NamedTuple):
-    """One method of one path. port: `data`, `management` or `both`."""
+    """One method of one path.
+
+    Args:
+        port: `data`, `management` or `both`.
+        parameters: As in the document.
+    """
 
     method: str
     path: str
     port: str
+    parameters: list[Json]
 
 
 def operations(http: HttpSettings) -> list[Operation]:
     """List the operations of both ports. HEAD goes with each GET and is not listed."""
     return [
-        Operation(method.upper(), path, operation["x-headgate-port"])
+        Operation(
+            method.upper(), path, operation["x-headgate-port"], operation.get("parameters", [])
+        )
         for path, methods in _document(http, BOTH)["paths"].items()
         for method, operation in methods.items()
     ]
