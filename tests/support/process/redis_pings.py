@@ -20,6 +20,7 @@ from redis import Redis
 from headgate.devstack.ports import LOOPBACK
 
 EVERY_S, WAIT_S = 0.005, 60.0
+CONNECTED = "connected\n"
 
 
 class Pings:
@@ -41,6 +42,8 @@ class Pings:
         command = [sys.executable, str(Path(__file__)), str(port)]
         child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == CONNECTED
             yield
             try:
                 told, _ = child.communicate(timeout=WAIT_S)  # closes its input: it ends
@@ -61,6 +64,8 @@ def ask(port: int) -> None:
     gc.disable()
     worst_s, count = 0.0, 0
     with socket.create_connection((LOOPBACK, port), timeout=WAIT_S) as connection:
+        sys.stdout.write(CONNECTED)
+        sys.stdout.flush()
         while not select.select([sys.stdin], [], [], EVERY_S)[0]:
             began = time.monotonic()
             connection.sendall(b"PING\r\n")

@@ -79,7 +79,7 @@ async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_t
     pausable: RunningBroker, topic_name: str
 ) -> None:
     pausable.create_topic(topic_name, 2)
-    async with running_lanes(pausable.bootstrap, topic_name, delivery_timeout_ms=3_000) as world:
+    async with running_lanes(pausable.bootstrap, topic_name, delivery_timeout_ms=6_000) as world:
         for _ in range(20):
             world.put(topic_name, 0)
         await world.all_ended()
@@ -87,7 +87,7 @@ async def test_batch_of_a_stopped_broker_ends_unknown_and_nothing_lands_out_of_t
         handed = [world.put(topic_name, 0) for _ in range(5)]
         await eventually(lambda: all(one in world.history.handed for one in handed))
         queued = [world.put(topic_name, 0) for _ in range(5)]
-        await eventually(lambda: world.history.all_ended(handed), 10)
+        await eventually(lambda: world.history.all_ended(handed), 20)
         assert world.history.reasons() == {Reason.UNKNOWN: 5}
         await asyncio.to_thread(pausable.resume)
         await eventually(lambda: world.history.rebuilds == ["delivery_timeout"])
