@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests"))  # rd_member.py: a librdkafka member tha
 
 from headgate.backends.redis.pause_store import RedisPauses  # noqa: E402
 from headgate.config import Settings, load  # noqa: E402
-from headgate.config.errors import ConfigError  # noqa: E402
+from headgate.config.problems import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
 from headgate.core.consuming.pauses import ALL, Intent  # noqa: E402
 from support.kafka.rd_member import RdMember  # noqa: E402

@@ -19,7 +19,7 @@ import pytest
 
 from generate import generated
 from headgate import cli
-from headgate.config.names import NAMED, SECTIONS
+from headgate.config.settings import NAMED, SECTIONS
 from headgate.core.option import options_of
 from headgate.telemetry import catalogue as metrics
 from support.known_metrics import JOB_LABELS, records

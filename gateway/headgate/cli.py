@@ -8,7 +8,7 @@ from importlib import import_module
 
 from headgate.commands import USAGE, CommandError
 from headgate.commands.config_file import NoConfigFileError, find_config
-from headgate.config.errors import ConfigError
+from headgate.config.problems import ConfigError
 from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
 from headgate.core.terminal.text import indented
 from headgate.telemetry.build import VERSION

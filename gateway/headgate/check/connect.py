@@ -12,14 +12,17 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
-from headgate.check.finding import Finding, error, ok
-from headgate.check.redis import judge_redis, judge_runs
-from headgate.check.topics import (
+from headgate.check.rules import (
+    Finding,
+    error,
     judge_facts,
     judge_held,
     judge_missing,
+    judge_redis,
+    judge_runs,
     judge_topic,
     judge_unmatched,
+    ok,
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.check.finding import Finding, Level, error, ok
-from headgate.check.settings import judge_settings
+from headgate.check.local import judge_settings
+from headgate.check.rules import Finding, Level, error, ok
 from headgate.commands import FAILED, OK, USAGE, add_command
 from headgate.commands.config_file import add_config
 from headgate.commands.output import add_json, say, show_json

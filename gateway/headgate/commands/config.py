@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from headgate.commands import OK, add_command
 from headgate.commands.config_file import CONFIG_DEFAULT, add_config_option
 from headgate.config import Loaded, load_with_origins
-from headgate.config.effective import effective
-from headgate.config.errors import toml_text
-from headgate.config.reference import reference_toml
+from headgate.config.problems import toml_text
+from headgate.config.reference import effective, reference_toml
 from headgate.core.terminal.text import escaped
 
 if TYPE_CHECKING:

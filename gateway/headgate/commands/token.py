@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands import OK, USAGE, add_command
-from headgate.config.names import dotted
+from headgate.config.settings import dotted
 from headgate.core.terminal.text import one_line
 
 if TYPE_CHECKING:

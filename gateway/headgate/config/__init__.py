@@ -4,12 +4,10 @@
 """
 
 from headgate.config.backend_settings import RedisSettings
-from headgate.config.errors import ConfigError, Problem
-from headgate.config.load import Loaded, load, load_with_origins
-from headgate.config.reload import reloadable
-from headgate.config.schemas import keep_schemas
+from headgate.config.load import Loaded, keep_schemas, load, load_with_origins, reloadable
+from headgate.config.problems import ConfigError, Problem
 from headgate.config.settings import HttpSettings, Settings
-from headgate.config.sources import read_file
+from headgate.config.values import read_file
 
 __all__ = [
     "ConfigError",

@@ -1,47 +1,423 @@
 """What values must fit together: contradictions refuse to start."""
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping
-from urllib.parse import urlsplit
+from importlib.util import find_spec
+from ipaddress import ip_address
+from itertools import chain
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, parse_qsl, unquote_to_bytes, urlsplit
 
-from headgate.config.check_auth import auth_contradictions
-from headgate.config.check_clusters import cluster_contradictions
-from headgate.config.check_oversize import blob_contradictions
-from headgate.config.check_redis import redis_contradictions
-from headgate.config.check_spool import spool_contradictions
-from headgate.config.check_topics import producer_contradictions, topic_contradictions
-from headgate.config.check_tracing import tracing_contradictions
-from headgate.config.console_settings import ConsoleSettings
-from headgate.config.errors import Problem, shown
-from headgate.config.files import missing_files
-from headgate.config.names import dotted
-from headgate.config.origins import DEFAULT, derived
-from headgate.config.settings import Settings
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.problems import DEFAULT, Problem, missing_files, shown
+from headgate.config.settings import (
+    AuthSettings,
+    ConsoleSettings,
+    Settings,
+    TracingSettings,
+    dotted,
+)
+from headgate.config.topic_checks import (
+    blob_contradictions,
+    producer_contradictions,
+    spool_contradictions,
+    topic_contradictions,
+)
+from headgate.core.suppression.servers import server_name
+from headgate.core.suppression.slots import MAX_SERVERS
+
+# What the options of authentication must fit: each other, and TLS.
 
 
-def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
-    """Fill in what follows from other options; origins whose value is not the plain default change.
+INSTALL_JWT = 'Install what checks signed tokens: pip install "headgate[jwt]".'
 
-    A topic's cluster stays empty when there is not exactly one candidate.
-    """
-    largest = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
-    if largest and origins["redis.quarantine_ms"] == DEFAULT:
-        origins["redis.quarantine_ms"] = derived("2 x the largest delivery_timeout_ms")
-        redis = dataclasses.replace(settings.redis, quarantine_ms=2 * largest)
-        settings = dataclasses.replace(settings, redis=redis)
-    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
-    if len(ingest) != 1:
-        return settings
-    topics = []
-    for policy in settings.topics:
-        if not policy.cluster:
-            origins[dotted(("topics", policy.pattern, "cluster"))] = derived(
-                "the only cluster of tier ingest"
-            )
-            policy = dataclasses.replace(policy, cluster=ingest[0])
-        topics.append(policy)
-    return dataclasses.replace(settings, topics=tuple(topics))
+
+def auth_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with how callers are known."""
+    auth = settings.auth
+    if not auth.mode or len(set(auth.mode)) != len(auth.mode):
+        yield Problem("auth.mode", shown(auth.mode), "one or several different ways")
+    elif "none" in auth.mode and not auth.is_open:
+        yield Problem("auth.mode", shown(auth.mode), '"none" alone, or ways without it')
+    if "mtls" in auth.mode and settings.http.tls_client_ca_file is None:
+        expected = "the authorities of clients' certificates, as auth.mode has mtls"
+        yield Problem("http.tls_client_ca_file", "missing", expected)
+    if "jwt" in auth.mode:
+        yield from _signed_tokens(auth)
+    if auth.jwt_jwks_ca_file is not None and not Path(auth.jwt_jwks_ca_file).is_file():
+        found = f"{shown(auth.jwt_jwks_ca_file)} is not a file"
+        yield Problem("auth.jwt_jwks_ca_file", found, "the path of a PEM file")
+
+
+def _signed_tokens(auth: AuthSettings) -> Iterator[Problem]:
+    if find_spec("joserfc") is None:
+        yield Problem("auth.mode", "jwt without the package joserfc", "it", INSTALL_JWT)
+    needed = {
+        "auth.jwt_issuer": auth.jwt_issuer,
+        "auth.jwt_audience": auth.jwt_audience,
+        "auth.jwt_jwks_url": auth.jwt_jwks_url,
+        "auth.jwt_algorithms": auth.jwt_algorithms,
+        "auth.jwt_producer_claim": auth.jwt_producer_claim,
+    }
+    for option, value in needed.items():
+        if not value:
+            yield Problem(option, "missing", "a value, as auth.mode has jwt")
+    if auth.jwt_jwks_url and not is_trusted_url(auth.jwt_jwks_url, is_file_fine=True):
+        expected = "https://..., file:///..., or http:// on this machine"
+        fix = "Whoever can change the keys on their way can make tokens."
+        yield Problem("auth.jwt_jwks_url", shown(auth.jwt_jwks_url), expected, fix)
+    if auth.jwt_keys_max_age_ms < auth.jwt_refresh_ms:
+        found = f"{auth.jwt_keys_max_age_ms} is less than jwt_refresh_ms"
+        expected = f"at least {auth.jwt_refresh_ms}"
+        yield Problem("auth.jwt_keys_max_age_ms", found, expected)
+
+
+def is_trusted_url(url: str, *, is_file_fine: bool = False) -> bool:
+    """Whether nobody on the way can read or change what is exchanged."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme == "file":
+        return is_file_fine and parts.netloc == "" and parts.path.startswith("/")
+    if parts.scheme == "https":
+        return bool(host)
+    return parts.scheme == "http" and _is_this_machine(host)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# What the options of clusters must fit: each other, the tiers, and the request's deadline.
+
+
+_NAME = r"[A-Za-z0-9][\w\-]*"
+_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[\w.\-]+):(\d{1,5})"
+
+
+def cluster_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with the clusters."""
+    if not any(each.tier == "ingest" for each in settings.clusters.values()):
+        expected = "at least one cluster of tier ingest"
+        fix = 'Add [clusters.main] with bootstrap_servers = "host:9092".'
+        yield Problem("clusters", "none takes events", expected, fix)
+    for name, cluster in settings.clusters.items():
+        if not re.fullmatch(_NAME, name):
+            expected = "letters, digits, dashes and underscores"
+            yield Problem(dotted(("clusters", name)), shown(name), expected)
+        for problem in _cluster(cluster):
+            yield problem._replace(option=dotted(("clusters", name, problem.option)))
+        yield from _tiers(name, settings)
+        yield from _deadlines(name, settings)
+
+
+def _cluster(cluster: ClusterSettings) -> Iterator[Problem]:
+    yield from _servers(cluster)
+    yield from _sasl(cluster)
+    yield from _tls(cluster)
+
+
+def _servers(cluster: ClusterSettings) -> Iterator[Problem]:
+    expected = "host:port, or a list of them"
+    if not cluster.bootstrap_servers:
+        yield Problem("bootstrap_servers", "no server", expected)
+    for server in cluster.bootstrap_servers:
+        found = re.fullmatch(_SERVER, server)
+        if found is None or not 0 < int(found[2]) < 65536:
+            yield Problem("bootstrap_servers", shown(server), expected)
+
+
+def _sasl(cluster: ClusterSettings) -> Iterator[Problem]:
+    by_password = {
+        "sasl_username": cluster.sasl_username,
+        "sasl_password": cluster.sasl_password,
+    }
+    by_token = {
+        "sasl_oauth_token_url": cluster.sasl_oauth_token_url,
+        "sasl_oauth_client_id": cluster.sasl_oauth_client_id,
+        "sasl_oauth_client_secret": cluster.sasl_oauth_client_secret,
+    }
+    is_token = cluster.sasl_mechanism == "OAUTHBEARER"
+    needed, others = (by_token, by_password) if is_token else (by_password, by_token)
+    needed = {"sasl_mechanism": cluster.sasl_mechanism, **needed}
+    protocol = shown(cluster.security_protocol)
+    if not cluster.security_protocol.startswith("SASL_"):
+        expected = 'nothing, or security_protocol = "SASL_SSL" or "SASL_PLAINTEXT"'
+        for option, value in (needed | others).items():
+            if value is not None:
+                yield Problem(option, f"set, but security_protocol = {protocol}", expected)
+        return
+    for option, value in needed.items():
+        if value is None:
+            yield Problem(option, "missing", f"a value, as security_protocol = {protocol}")
+    for option, value in others.items():
+        if value is not None and cluster.sasl_mechanism is not None:
+            found = f"set, but sasl_mechanism = {shown(cluster.sasl_mechanism)}"
+            yield Problem(option, found, "nothing, or another mechanism")
+    if is_token:
+        yield from _token_source(cluster)
+
+
+def _token_source(cluster: ClusterSettings) -> Iterator[Problem]:
+    url, ca_file = cluster.sasl_oauth_token_url, cluster.sasl_oauth_ca_file
+    if url is not None and not is_trusted_url(url):
+        expected = "https://..., or http:// on this machine: the secret goes there"
+        yield Problem("sasl_oauth_token_url", shown(url), expected)
+    if ca_file is not None and not Path(ca_file).is_file():
+        yield Problem("sasl_oauth_ca_file", f"{shown(ca_file)} is not a file", "a PEM file's path")
+
+
+def _tls(cluster: ClusterSettings) -> Iterator[Problem]:
+    files = {
+        "ssl_cafile": cluster.ssl_cafile,
+        "ssl_certfile": cluster.ssl_certfile,
+        "ssl_keyfile": cluster.ssl_keyfile,
+    }
+    if (cluster.ssl_certfile is None) != (cluster.ssl_keyfile is None):
+        lacking = "ssl_certfile" if cluster.ssl_certfile is None else "ssl_keyfile"
+        yield Problem(lacking, "missing", "certificate and key together, or neither")
+    for option, path in files.items():
+        if path is not None and not cluster.security_protocol.endswith("SSL"):
+            found = f"set, but security_protocol = {shown(cluster.security_protocol)}"
+            yield Problem(option, found, 'nothing, or security_protocol = "SSL" or "SASL_SSL"')
+        elif path is not None and not Path(path).is_file():
+            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")
+
+
+def _tiers(name: str, settings: Settings) -> Iterator[Problem]:
+    cluster = settings.clusters[name]
+    if cluster.backfill is None:
+        return
+    option = dotted(("clusters", name, "backfill"))
+    tiers = [each for each in settings.clusters if settings.clusters[each].tier == "backfill"]
+    if cluster.tier == "backfill":
+        found = f"{shown(cluster.backfill)} on a cluster of tier backfill"
+        yield Problem(option, found, "nothing: only an ingest cluster has a backfill cluster")
+    elif cluster.backfill not in tiers:
+        allowed = " or ".join(map(shown, tiers)) or "no value: there is no cluster of tier backfill"
+        fix = f'Add [clusters.{cluster.backfill}] with tier = "backfill".'
+        yield Problem(option, f"{shown(cluster.backfill)} is not one", allowed, fix)
+
+
+def _deadlines(name: str, settings: Settings) -> Iterator[Problem]:
+    cluster, request_ms = settings.clusters[name], settings.http.request_timeout_ms
+    if cluster.tier == "ingest" and request_ms > cluster.delivery_timeout_ms:
+        option = dotted(("clusters", name, "delivery_timeout_ms"))
+        found = f"{cluster.delivery_timeout_ms} is less than http.request_timeout_ms = {request_ms}"
+        fix = "A request would outwait its lane; lower http.request_timeout_ms or raise this."
+        yield Problem(option, found, f"at least {request_ms}", fix)
+    if cluster.lane_stall_ms > cluster.delivery_timeout_ms:
+        option = dotted(("clusters", name, "lane_stall_ms"))
+        found = f"{cluster.lane_stall_ms} is more than delivery_timeout_ms"
+        yield Problem(option, found, f"at most {cluster.delivery_timeout_ms}")
+
+
+# What must be true of `redis`: first of all that each URL is one that can be connected to.
+
+
+_SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_FORMS: Final = {
+    "unix": "unix:///PATH[?db=DB]",
+    "redis+sentinel": "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
+    "rediss+sentinel": "rediss+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
+}
+_ENCODE: Final = (
+    'In user and password write "/" as %2F, "?" as %3F, "#" as %23, "%" as %25, a blank as %20.'
+)
+# What redis-py's connections take from a URL, and that has a meaning here. Another option is an
+# exception at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
+COMMON: Final = frozenset(
+    (
+        *("db", "username", "password", "client_name", "health_check_interval", "lib_name"),
+        *("lib_version", "protocol", "retry_on_timeout", "socket_read_size", "socket_timeout"),
+    )
+)
+KEEPALIVE: Final = frozenset({"socket_keepalive"})
+TLS: Final = frozenset(
+    (
+        *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
+        *("ssl_ca_path", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_password"),
+        *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
+    )
+)
+SENTINEL: Final = frozenset({"sentinel_username", "sentinel_password"})
+_WHOLE: Final = ("db", "health_check_interval", "protocol", "socket_read_size", "ssl_min_version")
+
+
+def redis_contradictions(redis: RedisSettings) -> Iterator[Problem]:
+    """Everything that is wrong with the section as a whole."""
+    if redis.url is not None and redis.urls:
+        expected = "redis.url for one server, or redis.urls for several, not both"
+        yield Problem("redis.urls", "set beside redis.url", expected)
+    problems = [
+        *(() if redis.url is None else _url("redis.url", "a hidden value", redis.url)),
+        *chain.from_iterable(
+            _url("redis.urls", f"a hidden value, number {number} of the list", url)
+            for number, url in enumerate(redis.urls, 1)
+        ),
+    ]
+    yield from problems
+    if not problems and len({server_name(url) for url in redis.urls}) < len(redis.urls):
+        yield Problem("redis.urls", "one server twice", "each server once")
+    if len(redis.urls) > MAX_SERVERS:
+        yield Problem("redis.urls", f"{len(redis.urls)} servers", f"at most {MAX_SERVERS}")
+    yield from missing_files({"redis.ssl_cafile": redis.ssl_cafile})
+    has_tls = any(url.startswith("rediss") for url in redis.listed)
+    if redis.ssl_cafile is not None and not has_tls:
+        yield Problem("redis.ssl_cafile", shown(redis.ssl_cafile), "not set, or a rediss:// URL")
+    if not re.fullmatch(r"[\w.:\-]+", redis.namespace):
+        expected = "letters, digits, dots, colons, dashes and underscores"
+        yield Problem("redis.namespace", shown(redis.namespace), expected)
+
+
+def _url(option: str, which: str, url: str) -> Iterator[Problem]:
+    """At most one problem, which never shows the URL: it may have a password."""
+    wrong = next(_wrong(url), None)
+    if wrong is None:
+        return
+    what, fix = wrong
+    scheme = url.partition("://")[0]
+    if scheme not in _SCHEMES:
+        expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
+    else:
+        expected = _FORMS.get(scheme, f"{scheme}://[USER:PASSWORD@]HOST[:6379][/DB]")
+    yield Problem(option, f"{which}: {what}", expected, fix)
+
+
+def _wrong(url: str) -> Iterator[tuple[str, str]]:
+    """What is wrong with a URL, the most telling first, and what to do."""
+    scheme, slashes, _ = url.partition("://")
+    if scheme not in _SCHEMES or not slashes:
+        yield "not a URL of Redis", "Begin it with the scheme, in small letters."
+    if re.search(r"[\s\x00-\x1f\x7f]", url):
+        yield "a blank or control character is in it", _ENCODE
+    if re.search(r"%(?![0-9A-Fa-f]{2})", url):
+        yield 'a "%" without two hexadecimal digits is in it', _ENCODE
+    try:
+        decoded = unquote_to_bytes(url).decode()
+    except UnicodeError:
+        yield "what is percent-encoded in it is not UTF-8", "Encode the bytes of UTF-8."
+        return
+    if "\0" in decoded:
+        yield "a NUL character is in it", "Leave it out."
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        yield "its host cannot be read", "Write an IPv6 address in brackets: [::1]."
+        return
+    if parts.fragment or url.endswith("#"):
+        yield 'a "#" is in it', _ENCODE
+    yield from _wrong_path(parts) if scheme == "unix" else _wrong_place(parts)
+    yield from _wrong_options(parts)
+
+
+def _wrong_path(parts: SplitResult) -> Iterator[tuple[str, str]]:
+    if parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
+        yield "it has no path of a socket", "Write three slashes: unix:///run/redis.sock"
+
+
+def _wrong_place(parts: SplitResult) -> Iterator[tuple[str, str]]:
+    hosts = parts.netloc.rpartition("@")[2]
+    is_sentinel = parts.scheme.endswith("+sentinel")
+    if "," in hosts and not is_sentinel:
+        yield "it has several hosts", "Name each server by a URL of its own in redis.urls."
+    for host in hosts.split(",") if is_sentinel else [hosts]:
+        yield from _wrong_host(host)
+    path = parts.path.strip("/")
+    if is_sentinel:
+        service, _, path = path.partition("/")
+        if not service:
+            yield "it has no service", "Name the service that the sentinels watch: /SERVICE"
+    if path and not _is_number(path):
+        yield "its database is not a number", f"End it with /0, or with nothing. {_ENCODE}"
+
+
+def _wrong_host(text: str) -> Iterator[tuple[str, str]]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        yield "its port is not a number from 1 to 65535", _ENCODE
+        return
+    if not host:
+        yield "it has no host", f"Name the host, for example 127.0.0.1. {_ENCODE}"
+        return
+    if port == 0:
+        yield "its port is 0", "Leave the port out, or name the one that Redis listens on."
+    try:
+        ip_address(host.partition("%")[0]) if ":" in host else host.encode("idna")
+    except ValueError:
+        yield "its host is no name and no address", "Write a host name, 127.0.0.1 or [::1]."
+
+
+def _wrong_options(parts: SplitResult) -> Iterator[tuple[str, str]]:
+    has_tls, is_sentinel = parts.scheme.startswith("rediss"), parts.scheme.endswith("+sentinel")
+    allowed = COMMON
+    allowed |= KEEPALIVE if parts.scheme != "unix" else frozenset()
+    allowed |= TLS if has_tls else frozenset()
+    allowed |= SENTINEL if is_sentinel else frozenset()
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in allowed:
+            known = f"Leave it out; known are {', '.join(sorted(allowed))}."
+            fix = "It needs rediss://." if name in TLS else f"{known} {_ENCODE}"
+            # What is no word may be the rest of a password.
+            which = f' "{name}"' if re.fullmatch("[a-z_]{1,40}", name) else ""
+            yield f"it has an option{which} that means nothing here", fix
+        elif name in _WHOLE and not _is_number(value):
+            yield f'its option "{name}" is not a number', "Write digits only."
+        elif name == "ssl_cert_reqs" and value not in ("none", "optional", "required"):
+            yield f'its option "{name}" is unknown', 'Write "required", "optional" or "none".'
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"[0-9]{1,9}", text) is not None
+
+
+# What `[tracing]` must be like beside its types.
+
+
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+
+
+def tracing_contradictions(tracing: TracingSettings) -> Iterator[Problem]:
+    """Everything that is wrong."""
+    if tracing.endpoint is not None and _has_credentials(tracing.endpoint):
+        fix = 'Give them as a header: tracing.headers = ["authorization: Basic ..."].'
+        expected = "a URL without user and password"
+        yield Problem("tracing.endpoint", shown(tracing.endpoint, secret=True), expected, fix)
+    elif tracing.endpoint is not None and not _is_endpoint(tracing.endpoint):
+        expected = "an http:// or https:// URL without a query, such as http://collector:4318"
+        # without its scheme, it may have a password that is not seen as one
+        found = shown(tracing.endpoint, secret="@" in tracing.endpoint)
+        yield Problem("tracing.endpoint", found, expected)
+    for header in tracing.headers:
+        if _HEADER.fullmatch(header) is None:
+            expected = 'each as "name: value", in ASCII'
+            yield Problem("tracing.headers", shown(header, secret=True), expected)
+    if not tracing.service_name.strip():
+        yield Problem("tracing.service_name", shown(tracing.service_name), "a name")
+
+
+def _has_credentials(url: str) -> bool:
+    """Also where the rest of it is no URL: the option is shown and logged, and they must not be."""
+    return "@" in re.split(r"[/?#]", url.partition("//")[2], maxsplit=1)[0]
+
+
+def _is_endpoint(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        port_is_fit = parts.port != 0  # raises ValueError where it is no number up to 65535
+    except ValueError:
+        return False
+    if re.search(r"\s", url) or not port_is_fit or parts.query or parts.fragment:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Problem]:

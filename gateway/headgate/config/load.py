@@ -1,21 +1,90 @@
 """`load`: file and environment -> `Settings`, or a ConfigError with everything that is wrong."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.config.checks import contradictions, settle_derived
-from headgate.config.convert import BadValueError, convert, expected
-from headgate.config.errors import ConfigError, Problem, shown
-from headgate.config.names import NAMED, SECTIONS, dotted
-from headgate.config.origins import Origins
-from headgate.config.schemas import read_schemas
-from headgate.config.settings import Settings
-from headgate.config.sources import Given, Paths, from_environment, from_toml, read_file
+from headgate.config.checks import contradictions
+from headgate.config.problems import DEFAULT, ConfigError, Origins, Problem, derived, shown
+from headgate.config.settings import NAMED, SECTIONS, Settings, dotted
+from headgate.config.values import (
+    BadValueError,
+    Given,
+    Paths,
+    convert,
+    expected,
+    from_environment,
+    from_toml,
+    read_file,
+)
 from headgate.core.option import Option, options_of
+from headgate.core.schema import BadSchemaError, Schema, schema_of
 from headgate.core.spelling import closest
+from headgate.core.topics.policy import TopicPolicy
 from headgate.errors_in_words import file_error
+
+# Reads the schemas that topics name: what is in force is their text, not a file that may change.
+#
+# `headgate serve` keeps a copy of what it accepted for its workers, as it does with the
+# configuration itself.
+
+
+_MAX_BYTES = 1_048_576  # the text goes along with each large event to the helper process
+
+
+def read_schemas(
+    topics: Iterable[TopicPolicy], accepted: Path | None, problems: list[Problem]
+) -> tuple[TopicPolicy, ...]:
+    """The policies with the schemas that they name.
+
+    accepted: the folder of `keep_schemas`, whose copies are read instead of the files.
+    """
+    read = []
+    for policy in topics:
+        path = policy.schema_file
+        read.append(policy if path is None else _read(policy, path, accepted, problems))
+    return tuple(read)
+
+
+def keep_schemas(topics: Iterable[TopicPolicy], folder: Path) -> None:
+    """Write a copy of each schema in force."""
+    for policy in topics:
+        if policy.schema_file is not None and policy.schema is not None:
+            copy = _copy(folder, policy.schema_file)
+            fresh = copy.with_suffix(".new")
+            fresh.write_bytes(policy.schema.text)
+            fresh.replace(copy)
+
+
+def _copy(folder: Path, path: str) -> Path:
+    return folder / f"schema-{sha256(path.encode()).hexdigest()[:32]}.json"
+
+
+def _read(
+    policy: TopicPolicy, path: str, accepted: Path | None, problems: list[Problem]
+) -> TopicPolicy:
+    option = dotted(("topics", policy.pattern, "schema_file"))
+    try:
+        text = (Path(path) if accepted is None else _copy(accepted, path)).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = file_error(error) if isinstance(error, OSError) else str(error)
+        problems.append(Problem(option, f"{shown(path)}: {why}", "a readable file"))
+        return policy
+    try:
+        return dataclasses.replace(policy, schema=_compiled(text))
+    except BadSchemaError as error:
+        expected = "a JSON Schema (2020-12) whose references stay inside the file"
+        problems.append(Problem(option, f"{shown(path)}: {error}", expected))
+        return policy
+
+
+def _compiled(text: bytes) -> Schema:
+    if len(text) > _MAX_BYTES:
+        raise BadSchemaError(f"{len(text)} bytes are more than {_MAX_BYTES}")
+    return schema_of(text)
+
 
 _FILE_SUFFIX = "_file"
 
@@ -68,6 +137,30 @@ def load_with_origins(
     if draft.problems:
         raise ConfigError(str(file), draft.problems)
     return Loaded(settings, draft.origins)
+
+
+def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
+    """Fill in what follows from other options; origins whose value is not the plain default change.
+
+    A topic's cluster stays empty when there is not exactly one candidate.
+    """
+    largest = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
+    if largest and origins["redis.quarantine_ms"] == DEFAULT:
+        origins["redis.quarantine_ms"] = derived("2 x the largest delivery_timeout_ms")
+        redis = dataclasses.replace(settings.redis, quarantine_ms=2 * largest)
+        settings = dataclasses.replace(settings, redis=redis)
+    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
+    if len(ingest) != 1:
+        return settings
+    topics = []
+    for policy in settings.topics:
+        if not policy.cluster:
+            origins[dotted(("topics", policy.pattern, "cluster"))] = derived(
+                "the only cluster of tier ingest"
+            )
+            policy = dataclasses.replace(policy, cluster=ingest[0])
+        topics.append(policy)
+    return dataclasses.replace(settings, topics=tuple(topics))
 
 
 def _assemble(given: Mapping[Paths, Given], draft: _Draft) -> Settings:
@@ -169,3 +262,32 @@ def _unknown_option(path: Paths, name: str, given: Given, options: Mapping[str, 
         closest(name, allowed),
         given.origin,
     )
+
+
+# What a running gateway may take over on SIGHUP: topics and producers, nothing else.
+
+
+_RELOADED = ("topics", "producers")
+
+
+def reloadable(old: Settings, new: Settings) -> list[str]:
+    """The options whose change needs a restart, by dotted name; empty = take `new` over.
+
+    A cluster that was added or removed is named as `clusters.NAME`.
+    """
+    changed = []
+    for section in dataclasses.fields(Settings):
+        if section.name not in _RELOADED and section.name != "clusters":
+            before, after = getattr(old, section.name), getattr(new, section.name)
+            changed += _differing(section.name, before, after)
+    for name in sorted({*old.clusters, *new.clusters}):
+        if name in old.clusters and name in new.clusters:
+            changed += _differing(f"clusters.{name}", old.clusters[name], new.clusters[name])
+        else:
+            changed.append(f"clusters.{name}")
+    return changed
+
+
+def _differing(prefix: str, before: object, after: object) -> list[str]:
+    names = [each.name for each in dataclasses.fields(before)]  # type: ignore[arg-type]
+    return [f"{prefix}.{name}" for name in names if getattr(before, name) != getattr(after, name)]

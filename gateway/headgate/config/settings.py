@@ -3,26 +3,378 @@
 A number carries its unit in its name: `_ms`, `_bytes`, `_events`, `_per_s`.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from headgate.config.auth_settings import AuthSettings
 from headgate.config.backend_settings import (
     BlobSettings,
     ClusterSettings,
     RedisSettings,
     SpoolSettings,
 )
-from headgate.config.console_settings import ConsoleSettings
-from headgate.config.monitor_settings import MonitorSettings
-from headgate.config.replay_settings import ReplaySettings
-from headgate.config.tracing_settings import TracingSettings
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.option import about
 from headgate.core.topics.policy import TopicPolicy
 
+# The settings of who may call: tokens of the configuration, signed tokens, client certificates.
+
+
 _DAY_MS = 86_400_000
+
+AuthMode = Literal["none", "token", "jwt", "mtls"]
+# Asymmetric ones alone: whoever can check a signature of HS256 can make one, too.
+JwtAlgorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+]
+CertificateName = Literal["cn", "uri", "dns", "email"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuthSettings:
+    """Authentication of callers."""
+
+    mode: Annotated[
+        tuple[AuthMode, ...],
+        about(
+            "Ways to authenticate callers, one or several: no authentication (none, only alone), "
+            "a token from the configuration (token), a signed token of an issuer (jwt), a TLS "
+            "client certificate (mtls)."
+        ),
+    ] = ("none",)
+    failed_attempts_per_minute: Annotated[
+        int,
+        about(
+            "Wrong tokens that an address may send to a process. Above this, tokens are answered "
+            "429 without a check, except tokens that were valid before from this address.",
+            minimum=1,
+            maximum=1_000_000,
+        ),
+    ] = 30
+    jwt_issuer: Annotated[
+        str | None,
+        about("The `iss` of signed tokens. Required by jwt.", example='"https://id.example"'),
+    ] = None
+    jwt_audience: Annotated[
+        tuple[str, ...],
+        about("The `aud` of signed tokens, any of these. Required by jwt.", example='["headgate"]'),
+    ] = ()
+    jwt_jwks_url: Annotated[
+        str | None,
+        about(
+            "URL of the issuer's keys (a JWK Set): https://, file://, or http:// on this machine. "
+            "Required by jwt.",
+            example='"https://id.example/.well-known/jwks.json"',
+        ),
+    ] = None
+    jwt_jwks_ca_file: Annotated[
+        str | None,
+        about(
+            "Certificate authorities (PEM) for that https:// URL. Default: the system's.",
+            example='"/etc/headgate/issuer-ca.pem"',
+        ),
+    ] = None
+    jwt_algorithms: Annotated[tuple[JwtAlgorithm, ...], about("Accepted signature algorithms.")] = (
+        "RS256",
+        "PS256",
+        "ES256",
+        "EdDSA",
+    )
+    jwt_leeway_s: Annotated[
+        int,
+        about(
+            "Tolerated difference from the issuer's clock, for `exp` and `nbf`.",
+            minimum=0,
+            maximum=600,
+        ),
+    ] = 30
+    jwt_refresh_ms: Annotated[
+        int, about("Interval between two fetches of the keys.", minimum=1_000, maximum=_DAY_MS)
+    ] = 300_000
+    jwt_unknown_key_ms: Annotated[
+        int,
+        about(
+            "Shortest time between two fetches when tokens name an unknown key.",
+            minimum=100,
+            maximum=_DAY_MS,
+        ),
+    ] = 10_000
+    jwt_keys_max_age_ms: Annotated[
+        int,
+        about(
+            "Time for which keys stay valid when they cannot be fetched again. After it, signed "
+            "tokens are answered 503.",
+            minimum=1_000,
+            maximum=30 * _DAY_MS,
+        ),
+    ] = _DAY_MS
+    jwt_producer_claim: Annotated[
+        str, about("Claim with the producer's name. A dot selects a member of an object.")
+    ] = "sub"
+    jwt_topics_claim: Annotated[
+        str | None,
+        about(
+            "Claim with globs of the topics that the producer may post to: a list, or text "
+            "separated by blanks. Default: `topics` of [producers.NAME].",
+            example='"event_topics"',
+        ),
+    ] = None
+    jwt_roles_claim: Annotated[
+        str | None,
+        about(
+            "Claim with the roles: a list, or text separated by blanks. Default: `roles` of "
+            "[producers.NAME].",
+            example='"realm_access.roles"',
+        ),
+    ] = None
+    jwt_produce_values: Annotated[
+        tuple[str, ...], about("Values of the roles claim that grant the role produce.")
+    ] = ("produce",)
+    jwt_view_values: Annotated[
+        tuple[str, ...], about("Values of the roles claim that grant the role view.")
+    ] = ("view",)
+    jwt_operate_values: Annotated[
+        tuple[str, ...], about("Values of the roles claim that grant the role operate.")
+    ] = ("operate",)
+    mtls_name: Annotated[
+        CertificateName,
+        about(
+            "Name in a client certificate that identifies the producer: the subject's common "
+            "name, or a URI, DNS or e-mail name in subjectAltName."
+        ),
+    ] = "cn"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has to prove anything."""
+        return self.mode == ("none",)
+
+
+# The settings of the console.
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """The console."""
+
+    prometheus_url: Annotated[
+        str | None,
+        about(
+            "URL of a Prometheus that scrapes all gateways, for the console's charts. Without it, "
+            "or while it does not answer, the charts show the figures in this gateway's memory.",
+            example='"http://prometheus.internal:9090"',
+        ),
+    ] = None
+
+
+# The settings of `headgate monitor`.
+
+
+@dataclass(frozen=True, slots=True)
+class MonitorSettings:
+    """`headgate monitor`: its port, and the thresholds for consumer groups."""
+
+    port: Annotated[
+        int,
+        about(
+            "Port on http.host where `headgate monitor` serves /v1/groups, /metrics, /live and "
+            "/ready.",
+            minimum=1,
+            maximum=65_535,
+        ),
+    ] = 9096
+    url: Annotated[
+        str | None,
+        about(
+            "URL of the monitor, which gateways need for their own /v1/groups. Default: the same "
+            "host, at monitor.port.",
+            example='"http://monitor.internal:9096"',
+        ),
+    ] = None
+    interval_ms: Annotated[
+        int, about("Interval between two polls of all groups.", minimum=100, maximum=3_600_000)
+    ] = 10_000
+    window_looks: Annotated[
+        int,
+        about(
+            "Number of consecutive polls with a new commit and no decrease in lag after which a "
+            "group is in WARN.",
+            minimum=3,
+            maximum=1_000,
+        ),
+    ] = 10
+    patience_ms: Annotated[
+        int,
+        about(
+            "Time with lag and without a new commit after which a group is in STALL or STOP. A "
+            "group that usually takes longer gets twice its usual time, up to ten times this "
+            "value.",
+            minimum=100,
+            maximum=_DAY_MS,
+        ),
+    ] = 60_000
+    allowed_lag: Annotated[
+        int,
+        about("Records in a partition that do not count as lag.", minimum=0, maximum=10**12),
+    ] = 0
+    horizon_ms: Annotated[
+        int,
+        about(
+            "Age at which a record leaves the brokers' page cache: memory for the cache divided "
+            "by bytes written per millisecond.",
+            minimum=1_000,
+            maximum=30 * _DAY_MS,
+        ),
+    ] = 3_600_000
+    probation_ms: Annotated[
+        int,
+        about(
+            "Time for which a new group must keep up without interruption before it is admitted.",
+            minimum=1_000,
+            maximum=30 * _DAY_MS,
+        ),
+    ] = _DAY_MS
+    probation_lag: Annotated[
+        int, about("Largest lag, in records, of a group that keeps up.", minimum=0, maximum=10**12)
+    ] = 10_000
+    rogue_bytes_per_s: Annotated[
+        int,
+        about(
+            "Bytes per second of a topic that may be read without a consumer group that explains "
+            "them. Needs clusters.NAME.metrics_urls.",
+            minimum=1,
+            maximum=10**15,
+        ),
+    ] = 1_048_576
+    state_file: Annotated[
+        str | None,
+        about(
+            "File that keeps probation over a restart. Without it, every group that exists at the "
+            "start counts as admitted.",
+            example='"/var/lib/headgate/monitor.json"',
+        ),
+    ] = None
+
+
+# The settings of replays: what one service may ask for, and what a runner may take.
+
+
+_YEAR_S = 365 * 86_400
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """Quotas of replays, and the lifetime of their results."""
+
+    active_max: Annotated[
+        int,
+        about(
+            "Replays to a separate topic that one producer may have at a time, from the request "
+            "until the topic is deleted. More are answered 429.",
+            minimum=1,
+            maximum=10_000,
+        ),
+    ] = 4
+    mirror_wait_ms: Annotated[
+        int,
+        about(
+            "Longest wait of a new replay, in ms, until the mirror has copied the end of the "
+            "requested range. After it the replay is refused. 0 refuses at once.",
+            minimum=0,
+            maximum=20_000,
+        ),
+    ] = 10_000
+    records_max: Annotated[
+        int,
+        about(
+            "Most records (before the filter) that one replay may copy.",
+            minimum=1,
+            maximum=1_000_000_000_000,
+        ),
+    ] = 100_000_000
+    ttl_s: Annotated[
+        int,
+        about(
+            "Lifetime of a replay's finished result, unless the replay asks for less.",
+            minimum=1,
+            maximum=_YEAR_S,
+        ),
+    ] = 604_800
+    keep_s: Annotated[
+        int,
+        about(
+            "Time for which a finished replay is listed.",
+            minimum=1,
+            maximum=_YEAR_S,
+        ),
+    ] = 604_800
+    bytes_per_s: Annotated[
+        int | None,
+        about(
+            "Most bytes per second, as compressed on the broker, that a replay reads from a "
+            "broker, unless it asks for less.",
+            minimum=1,
+            maximum=1_099_511_627_776,
+            example="52428800",
+        ),
+    ] = None
+    cold_bytes_per_s: Annotated[
+        int,
+        about(
+            "Most bytes per second read from an ingest tier for allow_cold.",
+            minimum=1,
+            maximum=1_099_511_627_776,
+        ),
+    ] = 10_485_760
+
+
+# The section `[tracing]`: where spans go, and of which requests they are made.
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSettings:
+    """OpenTelemetry spans of requests, over OTLP/HTTP. Off without an endpoint."""
+
+    endpoint: Annotated[
+        str | None,
+        about(
+            "OTLP/HTTP URL of the collector, to which /v1/traces is added. Without it tracing is "
+            "off.",
+            example='"http://otel-collector:4318"',
+        ),
+    ] = None
+    sample_one_in: Annotated[
+        int,
+        about(
+            "Of requests without a traceparent, one in this many is traced. 0 = none. With a "
+            "traceparent, the caller decides.",
+            minimum=0,
+            maximum=1_000_000_000,
+        ),
+    ] = 100
+    service_name: Annotated[str, about("service.name of the spans.")] = "headgate"
+    headers: Annotated[
+        tuple[str, ...],
+        about(
+            "Headers of the requests to the collector, such as its authentication. Prefer the "
+            "environment or a file.",
+            example='["authorization: Bearer ..."]',
+            secret=True,
+        ),
+    ] = field(default=(), repr=False)
+    timeout_ms: Annotated[
+        int,
+        about("Longest time for a request to the collector.", minimum=100, maximum=600_000),
+    ] = 10_000
+
+    @property
+    def header_pairs(self) -> dict[str, str]:
+        """The headers, by name."""
+        pairs = (one.partition(":") for one in self.headers)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+
 _LONGEST_DELAY_MS = 600_000
 _GIBIBYTE = 1_073_741_824
 
@@ -321,3 +673,32 @@ class Settings:
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
+
+
+# The sections, and how options are named in errors and origins.
+
+
+SECTIONS: Mapping[str, type[Any]] = {
+    "http": HttpSettings,
+    "admission": AdmissionSettings,
+    "redis": RedisSettings,
+    "blobs": BlobSettings,
+    "spool": SpoolSettings,
+    "auth": AuthSettings,
+    "coalescer": CoalescerSettings,
+    "monitor": MonitorSettings,
+    "replays": ReplaySettings,
+    "console": ConsoleSettings,
+    "logs": LogSettings,
+    "tracing": TracingSettings,
+}
+NAMED: Mapping[str, type[Any]] = {
+    "clusters": ClusterSettings,
+    "producers": ProducerSettings,
+    "topics": TopicPolicy,
+}
+
+
+def dotted(path: Iterable[str]) -> str:
+    """The option's name as TOML has it: `topics."orders.*".key`."""
+    return ".".join(part if re.fullmatch(r"[\w\-]+", part) else f'"{part}"' for part in path)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.config.errors import toml_text
+from headgate.config.problems import toml_text
 from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import INTERNAL_PREFIXES
 

@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 from typing import NamedTuple, Protocol
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import ProducerSettings
+from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import brief
 from headgate.core.topics.globs import Globs

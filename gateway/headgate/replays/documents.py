@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from headgate.config.replay_settings import ReplaySettings
+from headgate.config.settings import ReplaySettings
 from headgate.core.refusal import Refused, malformed
 from headgate.core.replays.plan import shown, totals
 from headgate.core.replays.spec import ReplayMode, Spec

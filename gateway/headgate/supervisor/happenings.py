@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from headgate import __version__
 from headgate.config import Settings
-from headgate.core.installation.entry import Detail, Happening, Kind
+from headgate.core.installation import Detail, Happening, Kind
 from headgate.core.terminal.figures import counted
 from headgate.native.chosen import CODE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
-from headgate.config.origins import Origins
+from headgate.config.problems import Origins
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.installation import Configuration, Found
 from headgate.wiring.reloading import Reload, prepared
@@ -56,7 +56,7 @@ class InForce:
 
     def findings(self) -> list[Found]:
         """What `headgate check` says of it; for a thread."""
-        from headgate.check.settings import judge_settings  # who never asks need not have it
+        from headgate.check.local import judge_settings  # who never asks need not have it
 
         settings, origins = self.shown.loaded
         return [Found(*finding) for finding in judge_settings(settings, origins)]

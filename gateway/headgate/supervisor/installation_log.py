@@ -21,7 +21,7 @@ import orjson
 
 from headgate.config.settings import LogSettings
 from headgate.core.http.reply import json_text
-from headgate.core.installation.entry import (
+from headgate.core.installation import (
     Happening,
     LogEntry,
     as_document,

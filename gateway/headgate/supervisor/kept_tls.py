@@ -8,7 +8,7 @@ import dataclasses
 import ssl
 from pathlib import Path
 
-from headgate.config.errors import ConfigError, Problem, shown
+from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
 from headgate.core.http.expiry import expires_at
 from headgate.edge.tls import server_context

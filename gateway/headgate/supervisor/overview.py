@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.config import Settings
-from headgate.core.installation.entry import Happening, Kind
-from headgate.core.installation.observer import Observer
+from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
 from headgate.core.topics.topic import TopicState
@@ -22,7 +21,7 @@ from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.monitor_client import MonitorClient
-from headgate.supervisor.observing import seen_of
+from headgate.supervisor.observing import Observer, seen_of
 from headgate.supervisor.worker_client import WorkerUnreachableError
 from headgate.telemetry.build import BUILD_GAUGES
 from headgate.telemetry.health import Dependency

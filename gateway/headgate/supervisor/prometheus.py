@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
-from headgate.config.console_settings import ConsoleSettings
+from headgate.config.settings import ConsoleSettings
 from headgate.core.secrets import masked
 from headgate.edge.console.plots import Plots, Recorded
 from headgate.stats.history import Points

@@ -257,7 +257,7 @@ class Worker:
     async def reload(self, reload: Reload) -> None:
         """Put another configuration's topics and producers in force, all at once.
 
-        The rest of the settings must be equal (`config.reload.reloadable`). Returns when the topics
+        The rest of the settings must be equal (`config.load.reloadable`). Returns when the topics
         that no event has come for meanwhile are prepared, too."""
         old = Reload(self.settings, self.policies, self._callers).parts()
         self.settings, self.policies, self._callers = reload

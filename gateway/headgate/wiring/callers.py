@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings
-from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import AuthSettings
 from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator, SignedTokens
 from headgate.edge.origins import Origins

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.config.settings import Settings
-from headgate.core.installation.entry import Happening
+from headgate.core.installation import Happening
 from headgate.edge.management.control_plane import Services
 from headgate.replays.none import NoSecondTier
 

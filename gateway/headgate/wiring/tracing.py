@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
-from headgate.config.tracing_settings import TracingSettings
+from headgate.config.settings import TracingSettings
 from headgate.core.tracing.later import LaterSpans
 from headgate.core.tracing.traces import Sampling, Traces
 from headgate.edge.events import EventsFront

@@ -27,7 +27,7 @@ from headgate import cli
 from headgate.commands.output import say, show_facts, show_json, show_table
 from headgate.config.settings import LogSettings
 from headgate.core.http.reply import problem, reply
-from headgate.core.installation.entry import Happening, Kind, LogEntry
+from headgate.core.installation import Happening, Kind, LogEntry
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.terminal.progress import ProgressLine, Step
 from headgate.core.terminal.style import Style

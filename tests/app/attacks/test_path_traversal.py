@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.backends.blobs.files import FileBlobs
-from headgate.config.schemas import keep_schemas
+from headgate.config.load import keep_schemas
 from headgate.core.oversize.blob_names import blob_name, is_below, parse_path, root_problem
 from headgate.core.schema import Schema
 from headgate.core.topics.policy import TopicPolicy

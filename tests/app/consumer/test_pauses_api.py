@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import Settings
+from headgate.config.settings import AuthSettings, Settings
 from headgate.edge.management.routes import management_app
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, ProducerSettings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.edge.auth import Authenticator
 from headgate.edge.cors import Cors
 from headgate.edge.management.metrics_page import prefers_openmetrics

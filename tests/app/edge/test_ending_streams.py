@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import ProducerSettings, Settings
+from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.management.control_plane import Admin, Services

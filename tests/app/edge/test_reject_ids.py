@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, ProducerSettings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.core.outcome import Name
 from headgate.edge.auth import Authenticator
 from support.gateway.admin_world import TOKENS

@@ -9,9 +9,7 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.monitor_settings import MonitorSettings
-from headgate.config.settings import HttpSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.management.instance import Monitored
 from headgate.edge.management.routes import management_app

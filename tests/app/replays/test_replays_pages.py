@@ -14,8 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.replays.replay import Control

@@ -14,8 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import Settings
+from headgate.config.settings import AuthSettings, Settings
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.terminal.text import width
 from support.gateway.admin_world import TOKENS, TOPICS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.check.settings import judge_settings
+from headgate.check.local import judge_settings
 from headgate.config import load_with_origins
 from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import Connection, request_bytes

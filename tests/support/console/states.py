@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.consuming.pauses import Intent, Kept, PauseScope
-from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 
 from headgate.config import Loaded
-from headgate.config.origins import Origins as OptionOrigins
+from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure

@@ -13,8 +13,7 @@ from aiohttp import web
 
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.coalescer.bursts import Bursts
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings
+from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.core.ids import RequestIds
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Publish

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote_plus
 from joserfc import jws
 from joserfc.jwk import Key, KeySet, generate_key
 
-from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import AuthSettings
 from headgate.devstack.ports import LOOPBACK
 from support.identity.authority import Pair
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, ProducerSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.attempt_limit import AttemptLimit
 from headgate.edge.auth import Authenticator

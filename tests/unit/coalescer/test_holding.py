@@ -7,8 +7,7 @@ import json
 import pytest
 
 from headgate.backends.memory.log import MemoryTopics
-from headgate.check.finding import Level
-from headgate.check.topics import judge_held
+from headgate.check.rules import Level, judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, held_topics_of, is_held

@@ -10,7 +10,7 @@ import pytest
 
 from headgate.cli import main
 from headgate.config import load, load_with_origins
-from headgate.config.effective import effective
+from headgate.config.reference import effective
 from headgate.edge.management.installation import option_view
 
 CONFIG = """

@@ -89,6 +89,6 @@ def test_keys_from_this_machine(tmp_path: Path, url: str) -> None:
 
 
 def test_what_to_install_for_signed_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.config.check_auth.find_spec", lambda _: None)
+    monkeypatch.setattr("headgate.config.checks.find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r'pip install "headgate\[jwt\]"'):
         settings(tmp_path, JWT)

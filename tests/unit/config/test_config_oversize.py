@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headgate.config import ConfigError, load_with_origins
-from headgate.config.errors import toml_text
+from headgate.config.problems import toml_text
 from headgate.core.oversize.strategies import SplitRule, usable
 from headgate.core.topics.policy import TopicPolicy, fingerprint
 

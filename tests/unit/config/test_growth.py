@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.config import load
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import ProducerSettings
+from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.suppression.comparison import received_comparison
 from headgate.core.suppression.examination import Content, Orders, examine_here, forget_received

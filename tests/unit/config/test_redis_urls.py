@@ -9,7 +9,7 @@ import pytest
 from redis.asyncio import connection
 
 from headgate.config import ConfigError
-from headgate.config.check_redis import COMMON, KEEPALIVE, TLS
+from headgate.config.checks import COMMON, KEEPALIVE, TLS
 from headgate.config.load import load
 
 CLUSTER = "[clusters.main]\nbootstrap_servers = 'localhost:9092'\n"

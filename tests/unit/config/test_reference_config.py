@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headgate.config import load
-from headgate.config.names import NAMED, SECTIONS
 from headgate.config.reference import EXAMPLE_NAMES
+from headgate.config.settings import NAMED, SECTIONS
 from headgate.core.option import Option, options_of
 from support.root import ROOT
 

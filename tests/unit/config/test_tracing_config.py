@@ -8,7 +8,7 @@ import pytest
 
 from headgate import cli
 from headgate.config import ConfigError, load
-from headgate.config.tracing_settings import TracingSettings
+from headgate.config.settings import TracingSettings
 
 MINIMAL = '[clusters.main]\nbootstrap_servers = "127.0.0.1:9092"\n[tracing]\n'
 

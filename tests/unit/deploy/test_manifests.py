@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.config.load import load
-from headgate.config.names import NAMED, SECTIONS
-from headgate.config.settings import AdmissionSettings, HttpSettings
+from headgate.config.settings import NAMED, SECTIONS, AdmissionSettings, HttpSettings
 from headgate.core.option import options_of
 from headgate.telemetry.catalogue import METRICS
 from headgate.telemetry.metric import MetricKind

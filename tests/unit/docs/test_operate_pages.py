@@ -17,8 +17,7 @@ import orjson
 import pytest
 import yaml
 
-from headgate.config.names import NAMED, SECTIONS
-from headgate.config.settings import HttpSettings
+from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.core.option import options_of
 from headgate.edge.openapi.document import document
 from headgate_spark import cli

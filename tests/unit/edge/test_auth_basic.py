@@ -5,8 +5,7 @@ import hashlib
 
 import pytest
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import ProducerSettings
+from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure
 from headgate.edge.auth import Authenticator
 from headgate.edge.peer import Peer

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config.auth_settings import AuthSettings, CertificateName
-from headgate.config.settings import ProducerSettings
+from headgate.config.settings import AuthSettings, CertificateName, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.peer import Certificate, Peer, read_certificate

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.config.auth_settings import AuthMode, AuthSettings
-from headgate.config.settings import ProducerSettings
+from headgate.config.settings import AuthMode, AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator, Claims, Identity
 from headgate.edge.peer import Certificate, Peer

@@ -2,8 +2,7 @@
 
 import pytest
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, ProducerSettings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Authenticator
 from headgate.edge.origins import Origins

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any, cast
 
-from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation import Happening, Kind
 from headgate.core.replays.replay import Registry
 from headgate.replays.second_tier import SecondTiers
 from headgate.replays.sweeper import Sweeper

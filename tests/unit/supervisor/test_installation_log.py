@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.installation.entry import Happening, Kind, LogEntry
+from headgate.core.installation import Happening, Kind, LogEntry
 from headgate.edge.management.installation import entry_view
 from headgate.supervisor.installation_log import KEPT, InstallationLog, LogFile
 
@@ -148,7 +148,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptur
     program = (
         "import asyncio, resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from headgate.core.installation.entry import Happening, Kind\n"
+        "from headgate.core.installation import Happening, Kind\n"
         "from headgate.supervisor.installation_log import InstallationLog, LogFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20}, {size + 20}))\n"

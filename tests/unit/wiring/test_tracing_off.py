@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headgate.config.tracing_settings import TracingSettings
+from headgate.config.settings import TracingSettings
 from headgate.edge.traced import TracedFront, TracedRequests
 from headgate.stats.labels import Labels
 from headgate.stats.meter import Meter

@@ -9,9 +9,9 @@ import orjson
 from aiohttp import web
 
 from headgate.config import Loaded
-from headgate.config.effective import Effective, effective
-from headgate.config.origins import DEFAULT
-from headgate.core.installation.entry import Kind, Level, LogEntry
+from headgate.config.problems import DEFAULT
+from headgate.config.reference import Effective, effective
+from headgate.core.installation import Kind, Level, LogEntry
 from headgate.edge.auth import Identity
 from headgate.edge.console.listing import Listing, listed
 from headgate.edge.console.page import Page

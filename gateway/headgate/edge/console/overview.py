@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from headgate.core.installation.entry import Level, LogEntry
+from headgate.core.installation import Level, LogEntry
 from headgate.core.outcome import Name
 from headgate.core.suppression.states import OFF, ON
 from headgate.edge.auth import Identity

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 import aiohttp
 from joserfc.jwk import Key
 
-from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import AuthSettings
 from headgate.core.outage import Outage
 from headgate.core.secrets import masked, without_secrets
 from headgate.edge.jwt.keys import BadKeysError, Keys, read_keys

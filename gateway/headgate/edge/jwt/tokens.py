@@ -9,7 +9,7 @@ from joserfc.jwk import Key
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
-from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import AuthSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.edge.auth import Claims
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Protocol
 from aiohttp import web
 
 from headgate.config import Loaded
-from headgate.config.effective import Effective, effective
-from headgate.config.names import NAMED, SECTIONS
-from headgate.config.origins import DEFAULT
-from headgate.core.installation.entry import Kind, LogEntry
+from headgate.config.problems import DEFAULT
+from headgate.config.reference import Effective, effective
+from headgate.config.settings import NAMED, SECTIONS
+from headgate.core.installation import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
 from headgate.edge.management.json_page import is_set, json_page
 from headgate.edge.management.paging import Paging, listed, page_of, paging

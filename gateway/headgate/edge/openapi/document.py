@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from headgate import __version__
-from headgate.config.names import NAMED, SECTIONS
-from headgate.config.settings import HttpSettings
+from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.core.formats.confluent import codes_of
-from headgate.core.installation.entry import MEANINGS, Kind, Level
+from headgate.core.installation import MEANINGS, Kind, Level
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
 from headgate.core.replays.replay import Control, ReplayState
 from headgate.core.replays.segments import Result

@@ -11,8 +11,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import Settings
+from headgate.config.settings import AuthSettings, Settings
 from headgate.core.replays.replay import Control
 from headgate.edge.management.routes import management_app
 from support.console import world

@@ -13,8 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import Settings
+from headgate.config.settings import AuthSettings, Settings
 from headgate.edge.console.commands import Commands
 from headgate.edge.management.routes import management_app
 from support.console import world

@@ -16,8 +16,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config import Loaded
-from headgate.config.origins import Origins
-from headgate.core.installation.entry import Detail, Happening, Kind, LogEntry
+from headgate.config.problems import Origins
+from headgate.core.installation import Detail, Happening, Kind, LogEntry
 from headgate.edge.management.routes import management_app
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world

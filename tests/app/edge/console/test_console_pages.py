@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Name, Outcome
 from headgate.edge.console.rendering import static_files
 from headgate.edge.console.wording import breakable

@@ -10,8 +10,7 @@ import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from openapi_schema_validator import OAS31Validator
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, ProducerSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.edge.management.remote import handed_on

@@ -13,7 +13,7 @@ from openapi_schema_validator import OAS31Validator
 
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import HttpSettings, Settings
-from headgate.core.installation.entry import Happening, Kind
+from headgate.core.installation import Happening, Kind
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
 from headgate.supervisor.installation_log import InstallationLog

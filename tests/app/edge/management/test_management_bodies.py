@@ -16,8 +16,7 @@ import orjson
 import pytest
 from aiohttp import web
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, Settings
+from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
 from headgate.supervisor.forward import Forward

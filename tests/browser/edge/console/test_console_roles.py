@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import Browser
 
-from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import AuthSettings
 from support.console.browser import CHROMIUM, Seen, page, served
 from support.console.states import Situation, gone, much, routes
 from support.gateway.admin_world import TOKENS

@@ -12,7 +12,7 @@ from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.backends.redis.suppression import RedisStore
 from headgate.check.connect import _check_redis
-from headgate.check.finding import Level
+from headgate.check.rules import Level
 from headgate.config.backend_settings import RedisSettings
 from headgate.devstack.ports import LOOPBACK
 from support.identity.authority import Pair

@@ -2,7 +2,9 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.core.terminal.figures import counted
@@ -60,3 +62,36 @@ def toml_text(value: Any) -> str:
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name} = {toml_text(each)}' for name, each in value.items())}}}"
     return str(value)
+
+
+# Where a value is from, in words: `default`, `derived: ...`, a line of the file, a variable.
+
+
+DEFAULT = "default"
+
+
+class Origins(dict[str, str]):
+    """By an option's dotted name where its value is from; what is not there is the default."""
+
+    def __missing__(self, option: str) -> str:
+        return DEFAULT
+
+
+def is_file_line(origin: str) -> bool:
+    """Whether the value itself stands in the configuration file."""
+    return re.fullmatch(r".+:\d+", origin) is not None
+
+
+def derived(rule: str) -> str:
+    """The origin of a value that follows from others."""
+    return f"derived: {rule}"
+
+
+# Files that options name.
+
+
+def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:
+    """A problem for each option whose file is not there."""
+    for option, path in paths.items():
+        if path is not None and not Path(path).is_file():
+            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")

@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from headgate.check.finding import Finding, Level
-from headgate.check.redis import judge_redis
-from headgate.check.settings import judge_settings
-from headgate.check.topics import judge_facts, judge_missing, judge_topic, judge_unmatched
+from headgate.check.local import judge_settings
+from headgate.check.rules import (
+    Finding,
+    Level,
+    judge_facts,
+    judge_missing,
+    judge_redis,
+    judge_topic,
+    judge_unmatched,
+)
 from headgate.config import Settings, load_with_origins
 from headgate.core.topics.internal_topics import facts_topic
 from headgate.core.topics.policy import PolicyTable, TopicPolicy

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from headgate.core.installation.entry import Detail, Happening, Kind
+from headgate.core.installation import Detail, Happening, Kind
 from headgate.core.replays.replay import Replay, ReplayState, created_ms
 
 _MAX_KNOWN = 10_000

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.check.finding import Finding, Level
-from headgate.check.paths import judge_paths
+from headgate.check.local import judge_paths
+from headgate.check.rules import Finding, Level
 from headgate.config.backend_settings import BlobSettings, ClusterSettings, SpoolSettings
-from headgate.config.monitor_settings import MonitorSettings
-from headgate.config.settings import HttpSettings, LogSettings, Settings
+from headgate.config.settings import HttpSettings, LogSettings, MonitorSettings, Settings
 from support.root import ROOT
 
 

@@ -1,16 +1,18 @@
-"""Checks that the files and folders in options can be read or created by the current user."""
+"""Judge what can be judged on this machine: the options, and the paths that they name.
+
+Neither Kafka nor Redis is asked (`connect.py` does that).
+"""
 
 import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from headgate.check.finding import Finding, error, ok, warn
-from headgate.config.names import dotted
-from headgate.config.settings import Settings
+from headgate.check.rules import Finding, error, judge_options, ok, warn
+from headgate.config.settings import Settings, dotted
 from headgate.core.terminal.figures import counted
 from headgate.errors_in_words import file_error, user
 
@@ -25,6 +27,17 @@ class _Identity(NamedTuple):
     certificate: str | None
     key_option: str
     key: str | None
+
+
+def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield everything that can be said of a valid configuration on this machine.
+
+    Args:
+        settings: The configuration.
+        origins: Where each value comes from, as `load_with_origins` returns it.
+    """
+    yield from judge_options(settings, origins)
+    yield from judge_paths(settings)
 
 
 def judge_paths(settings: Settings) -> Iterator[Finding]:

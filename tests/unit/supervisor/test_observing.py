@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.installation.entry import (
+from headgate.core.installation import (
     MAX_TEXT,
     MEANINGS,
     Happening,
@@ -16,8 +16,8 @@ from headgate.core.installation.entry import (
     entry_of,
     read_entry,
 )
-from headgate.core.installation.observer import Observer, Seen, span
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE
+from headgate.supervisor.observing import Observer, Seen, span
 
 Found = tuple[str, str, Mapping[str, Any]]
 WELL = {"kafka main": (True, "connected"), "redis": (True, "connected")}

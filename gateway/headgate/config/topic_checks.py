@@ -2,16 +2,76 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from itertools import islice, pairwise
 
-from headgate.config.check_oversize import oversize_contradictions
-from headgate.config.errors import Problem, shown
-from headgate.config.names import dotted
-from headgate.config.settings import ProducerSettings, Settings
+from headgate.config.backend_settings import BlobSettings
+from headgate.config.problems import Problem, shown
+from headgate.config.settings import ProducerSettings, Settings, dotted
 from headgate.config.well_known import is_well_known
 from headgate.core.keys import BadPointer, parse_pointer
+from headgate.core.oversize.blob_names import root_problem
+from headgate.core.oversize.strategies import SplitRule
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
+
+# What the oversize policy's options must fit: the topic's kind, a rule for split, a blob store.
+
+
+def oversize_contradictions(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:
+    """Everything wrong with one topic's oversize policy; `option` is the bare name."""
+    strategies = policy.oversize
+    if not strategies or len(set(strategies)) < len(strategies) or "reject" in strategies[:-1]:
+        expected = 'strategies, once each; "reject" can only be the last'
+        yield Problem("oversize", shown(strategies), expected)
+    if "chunk" in strategies and policy.kind == "state":
+        found = '"chunk" on a topic of kind = "state"'
+        expected = "chunks on topics of events: compaction keeps the last record of a key"
+        yield Problem("oversize", found, expected, 'Use "split" or "claim-check".')
+    if "claim-check" in strategies and not has_blobs:
+        found = '"claim-check" without a blob store'
+        fix = 'Set url in [blobs], such as "file:///var/lib/headgate/blobs".'
+        yield Problem("oversize", found, "blobs.url set", fix)
+    yield from _split(policy)
+
+
+def blob_contradictions(blobs: BlobSettings) -> Iterator[Problem]:
+    """Everything wrong with the blob store."""
+    if blobs.url is None:
+        return
+    wrong = root_problem(blobs.url)
+    if wrong is not None:
+        yield Problem("blobs.url", shown(blobs.url), f'"file:///folder" or "s3://bucket": {wrong}')
+    elif blobs.url.startswith("s3://") and find_spec("s3fs") is None:
+        found = f"{shown(blobs.url)} needs the package s3fs"
+        yield Problem("blobs.url", found, "s3fs installed", "Run: pip install 'headgate[s3]'")
+
+
+def _split(policy: TopicPolicy) -> Iterator[Problem]:
+    rule = policy.split
+    if rule is None:
+        if "split" in policy.oversize:
+            fix = 'Add split = {pointer = "/options", key = "/id"}.'
+            yield Problem("split", "missing", "where the array is, as oversize has split", fix)
+        return
+    if "split" not in policy.oversize:
+        fix = 'Add "split" to oversize, or remove it.'
+        yield Problem("split", shown(rule), 'to be set only with "split" in oversize', fix)
+    if not (_is_inside(rule.pointer) and _is_inside(rule.key)):
+        yield Problem("split", shown(rule), _pointer_form(rule))
+
+
+def _is_inside(pointer: str) -> bool:
+    try:
+        return bool(parse_pointer(pointer))
+    except BadPointer:
+        return False
+
+
+def _pointer_form(rule: SplitRule) -> str:
+    wrong = "pointer" if not _is_inside(rule.pointer) else "key"
+    return f'JSON Pointers into the document such as "/options" and "/id"; {wrong} is none'
+
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
@@ -165,3 +225,38 @@ def _coalescing(policy: TopicPolicy) -> Iterator[Problem]:
         yield Problem(
             "oversize", found, expected, "Leave out coalesce_quiet_ms, or the strategies."
         )
+
+
+# What the spool's options, and those of topics that spool, must fit.
+
+
+def spool_contradictions(settings: Settings) -> Iterator[Problem]:
+    """Everything wrong with them."""
+    spooling = [policy for policy in settings.topics if policy.spool]
+    for policy in spooling:
+        for problem in _topic(policy, settings):
+            option = dotted(("topics", policy.pattern, problem.option))
+            yield problem._replace(option=option)
+    http = settings.http
+    if spooling and http.workers > 1:
+        found = f"{http.workers}, and {spooling[0].pattern} spools"
+        expected = "1: workers do not see each other's spooled events, and would overtake them"
+        yield Problem("http.workers", found, expected, "Run more gateways, each with its folder.")
+
+
+def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
+    if settings.spool.path is None:
+        fix = 'Set path in [spool], such as "/var/lib/headgate/spool".'
+        yield Problem("spool", "true without a folder", "spool.path set", fix)
+    timeout_ms = settings.http.request_timeout_ms
+    if policy.spool_after_ms >= timeout_ms:
+        expected = f"less than http.request_timeout_ms = {timeout_ms}"
+        yield Problem("spool_after_ms", shown(policy.spool_after_ms), expected)
+    if policy.coalesces:
+        found = "true on a topic that coalesces"
+        expected = "false: its events are held in Kafka"
+        yield Problem("spool", found, expected, "Leave out coalesce_quiet_ms, or spool.")
+    if policy.oversize != ("reject",):
+        found = f"true with oversize = {shown(policy.oversize)}"
+        expected = 'oversize = ["reject"]: what is spooled is published as one record'
+        yield Problem("spool", found, expected, "Leave out the strategies, or spool.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headgate.core.installation.entry import Kind
-from headgate.core.installation.replay_observer import ReplayObserver
+from headgate.core.installation import Kind
 from headgate.core.replays.replay import Replay, ReplayState
+from headgate.replays.observer import ReplayObserver
 
 START_MS = 1_790_000_000_000
 

@@ -1,0 +1,469 @@
+"""What a check found."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qs, urlsplit
+
+from headgate.config.backend_settings import ClusterSettings, RedisSettings
+from headgate.config.problems import is_file_line
+from headgate.config.settings import ProducerSettings, Settings, dotted
+from headgate.core.audit_columns import FACTS_TOPIC
+from headgate.core.coalescing.holding import Oddity, leftover
+from headgate.core.topics.globs import Globs, is_glob, overlap
+from headgate.core.topics.internal_topics import facts_faults
+from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
+
+
+class Level(StrEnum):
+    """ok: as it should be.  warn: works, and will bite.  error: does not work."""
+
+    OK = "ok"
+    WARN = "warn"
+    ERROR = "error"
+
+
+class Finding(NamedTuple):
+    """One thing that was looked at. fix: what to do about it; empty for `ok`."""
+
+    level: Level
+    subject: str
+    text: str
+    fix: str = ""
+
+
+def ok(subject: str, text: str) -> Finding:
+    """Everything as it should be."""
+    return Finding(Level.OK, subject, text)
+
+
+def warn(subject: str, text: str, fix: str) -> Finding:
+    """Works, and will bite."""
+    return Finding(Level.WARN, subject, text, fix)
+
+
+def error(subject: str, text: str, fix: str) -> Finding:
+    """Does not work."""
+    return Finding(Level.ERROR, subject, text, fix)
+
+
+# What can be said of a valid configuration without asking Kafka or Redis.
+
+
+_NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
+_NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
+_MAX_SHOWN = 20  # patterns in one finding
+
+
+def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    """Warnings about the configuration itself, and what it asks of consumers.
+
+    origins: as `load_with_origins` gives them.
+    """
+    yield from _http(settings)
+    yield from _budget(settings)
+    for name, cluster in settings.clusters.items():
+        yield from _cluster(name, cluster, origins)
+    yield from _redis(settings)
+    yield from _redis_password(settings.redis, origins)
+    for policy in settings.topics:
+        yield from _topic(policy, settings)
+    if not settings.topics:
+        yield warn("topics", "none: every post is answered unknown_topic", "Add [topics.NAME].")
+    yield from _producers(settings)
+
+
+def _http(settings: Settings) -> Iterator[Finding]:
+    if settings.auth.is_open and not _is_loopback(settings.http.host):
+        text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
+        fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
+        if not settings.http.hosts:
+            text += ", and web pages may have the browsers of such people do it"
+            fix += " Against the pages http.hosts is enough."
+        yield warn("auth.mode", text, fix)
+    by_token = not {"token", "jwt"}.isdisjoint(settings.auth.mode)
+    sends_tokens = by_token and settings.http.tls_cert_file is None
+    if sends_tokens and not _is_loopback(settings.http.host):
+        fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."
+        yield warn("http", "tokens travel in clear text: no TLS here", fix)
+
+
+def _budget(settings: Settings) -> Iterator[Finding]:
+    http, admission = settings.http, settings.admission
+    pairs = (
+        ("bytes", admission.in_flight_max_bytes, "http.body_max_bytes", http.body_max_bytes),
+        ("events", admission.in_flight_max_events, "http.batch_max_events", http.batch_max_events),
+    )
+    for unit, budget, option, largest in pairs:
+        if budget // http.workers < largest:
+            text = f"{budget} over {http.workers} worker(s) is less than {option} = {largest}"
+            fix = f"Set at least {largest * http.workers}; large requests get in only when idle."
+            yield warn(f"admission.in_flight_max_{unit}", text, fix)
+
+
+def _cluster(name: str, cluster: ClusterSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    path = ("clusters", name)
+    if cluster.security_protocol == "SASL_PLAINTEXT":
+        option = dotted((*path, "security_protocol"))
+        yield warn(option, "the password travels in clear text", 'Use "SASL_SSL".')
+    for secret in ("sasl_password", "sasl_oauth_client_secret"):
+        if getattr(cluster, secret) is not None:
+            yield from _written(dotted((*path, secret)), origins)
+    yield from _compression(dotted((*path, "compression")), cluster.compression)
+
+
+def _compression(option: str, codec: str) -> Iterator[Finding]:
+    if codec in ("gzip", "lz4"):
+        text = f"{codec} takes 2-5 times the processor time of zstd"
+        yield warn(option, text, 'Use "zstd" if every consumer can read it.')
+    if codec in _NOT_EVERYWHERE:
+        text = f"{codec}: every consumer must be able to read it; {_NEEDS_A_PACKAGE}"
+        yield ok(option, text)
+
+
+def _redis(settings: Settings) -> Iterator[Finding]:
+    suppressing = any(policy.suppress != "off" for policy in settings.topics)
+    clusters = settings.clusters.values()
+    needed = 2 * max(each.delivery_timeout_ms for each in clusters if each.tier == "ingest")
+    if suppressing and settings.redis.quarantine_ms < needed:
+        text = (
+            f"{settings.redis.quarantine_ms} ms is less than 2 x delivery_timeout_ms: a record of "
+            "a dead gateway may land after the quarantine, and a change may be taken for unchanged"
+        )
+        yield warn("redis.quarantine_ms", text, f"Set at least {needed} in production.")
+
+
+def _redis_password(redis: RedisSettings, origins: Mapping[str, str]) -> Iterator[Finding]:
+    option = "redis.url" if redis.url is not None else "redis.urls"
+    with_password = [parts for parts in map(urlsplit, redis.listed) if _has_password(parts)]
+    if with_password:
+        yield from _written(option, origins)
+    for parts in with_password:
+        is_local = _is_loopback(parts.hostname or "localhost")
+        if parts.scheme in ("redis", "redis+sentinel") and not is_local:
+            yield warn(option, "the password travels in clear text", "Use rediss://.")
+            break
+
+
+def _has_password(parts: SplitResult) -> bool:
+    return parts.password is not None or "password" in parse_qs(parts.query)
+
+
+def _written(secret: str, origins: Mapping[str, str]) -> Iterator[Finding]:
+    if is_file_line(origins[secret]):
+        fix = f"Use {secret.rpartition('.')[2]}_file or the environment."
+        yield warn(secret, "a password in the configuration file", fix)
+
+
+def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
+    path = ("topics", policy.pattern)
+    if policy.suppress != "off" and policy.kind == "event":
+        text = "an event that repeats the key's last one is dropped, even if it happened again"
+        fix = 'Set kind = "state" if records are states, else suppress = "off".'
+        yield warn(dotted((*path, "suppress")), text, fix)
+    if policy.redis_loss == "refuse" and policy.suppress == "off" and policy.dedupe_ttl_s is None:
+        text = "without suppress and dedupe_ttl_s it only concerns requests with Idempotency-Key"
+        fix = "Remove it, or set suppress or dedupe_ttl_s."
+        yield warn(dotted((*path, "redis_loss")), text, fix)
+    if policy.dedupe_ttl_s is not None and policy.dedupe_ttl_s * 1000 < settings.redis.claim_ms:
+        text = (
+            f"{policy.dedupe_ttl_s} s is less than redis.claim_ms = {settings.redis.claim_ms}: "
+            "a retry after a gateway's death may come when the first result is forgotten"
+        )
+        yield warn(dotted((*path, "dedupe_ttl_s")), text, "Set at least some minutes.")
+    if "compress" in policy.oversize:
+        text = f"compress writes zstd: every consumer must be able to read it; {_NEEDS_A_PACKAGE}"
+        yield ok(dotted((*path, "oversize")), text)
+    if policy.max_bytes is not None and policy.max_bytes > settings.http.body_max_bytes:
+        text = f"{policy.max_bytes} is more than http.body_max_bytes: no such body is read"
+        fix = "Raise http.body_max_bytes or lower this."
+        yield warn(dotted((*path, "max_bytes")), text, fix)
+
+
+def _producers(settings: Settings) -> Iterator[Finding]:
+    reaches = _Reaches([policy.pattern for policy in settings.topics])
+    for name, producer in settings.producers.items():
+        yield from _producer(name, producer, settings, reaches)
+    has_token = any(each.token_sha256 for each in settings.producers.values())
+    if settings.auth.mode == ("token",) and not has_token:
+        fix = "Make one with `headgate token NAME`."
+        yield warn("producers", "no producer has a token: every post is answered 401", fix)
+
+
+class _Reaches:
+    """Whether a producer's glob reaches any topic; of equal globs only the first is tried."""
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        self._globs = [pattern for pattern in patterns if is_glob(pattern)]
+        self._names = [pattern for pattern in patterns if not is_glob(pattern)]
+        self._found: dict[str, bool] = {}
+        more = f" and {len(patterns) - _MAX_SHOWN} more" * (len(patterns) > _MAX_SHOWN)
+        self.choice = f"{', '.join(patterns[:_MAX_SHOWN]) or 'none'}{more}"
+
+    def any(self, glob: str) -> bool:
+        if glob not in self._found:
+            named = any(map(Globs((glob,)).match, self._names))
+            self._found[glob] = named or any(overlap(glob, each) for each in self._globs)
+        return self._found[glob]
+
+
+def _producer(
+    name: str, producer: ProducerSettings, settings: Settings, reaches: _Reaches
+) -> Iterator[Finding]:
+    option = dotted(("producers", name, "topics"))
+    for glob in producer.topics:
+        if not reaches.any(glob):
+            text = f'"{glob}" matches nothing that a [topics] pattern allows'
+            yield warn(option, text, f"One of: {reaches.choice}.")
+    if settings.auth.is_open:
+        return
+    if "produce" in producer.roles and not producer.topics:
+        yield warn(option, "it may produce, but to no topic", 'Set topics, e.g. ["orders.*"].')
+    if settings.auth.mode == ("token",) and not producer.token_sha256:
+        option = dotted(("producers", name, "token_sha256"))
+        fix = f"Make one with `headgate token {name}`."
+        yield warn(option, "it has no token and can never authenticate", fix)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+# Whether a topic's settings in Kafka suit what its policy promises.
+
+
+_SHOWN_TOPICS = 10
+_KAFKA_CODECS = {"none": "uncompressed"}  # what Kafka calls differently from us
+
+
+def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
+    """Everything about one topic that will bite."""
+    yield from _durability(state)
+    yield from _cleanup(state, policy)
+    yield from _timestamps(state, policy)
+    yield from _size(state, policy, settings.clusters[state.cluster].compression)
+    yield from _oversize(state, policy)
+    yield from _suppression(state, policy, settings.redis.max_suppress_age_ms)
+
+
+def judge_unmatched(names: Iterable[str], table: PolicyTable) -> Iterator[Finding]:
+    """One finding for all topics of Kafka that no policy matches."""
+    unmatched = [
+        name
+        for name in sorted(names)
+        if not name.startswith(INTERNAL_PREFIXES) and table.match(name) is None
+    ]
+    if unmatched:
+        more = f" and {len(unmatched) - _SHOWN_TOPICS} more" * (len(unmatched) > _SHOWN_TOPICS)
+        text = f"no pattern matches {', '.join(unmatched[:_SHOWN_TOPICS])}{more}"
+        yield warn("topics", text, "Posts to them are answered 404; add [topics.NAME] if wanted.")
+
+
+def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
+    """Policies that no topic in Kafka matches. existing: all names in the ingest clusters."""
+    for policy in settings.topics:
+        subject = dotted(("topics", policy.pattern))
+        if not is_glob(policy.pattern) and policy.pattern not in existing:
+            text = f"Kafka (cluster {policy.cluster}) has no such topic: posts are answered 404"
+            fix = "Create it (kafka-topics.sh --create ...); serve never creates topics."
+            yield warn(subject, text, fix)
+        elif is_glob(policy.pattern) and not any(map(Globs((policy.pattern,)).match, existing)):
+            yield warn(subject, "matches no topic in Kafka", "Create one, or remove the section.")
+
+
+def judge_held(states: Iterable[TopicState], table: PolicyTable) -> Iterator[Finding]:
+    """Held topics that are there although the configuration does not ask for them."""
+    for state in sorted(states):
+        found = leftover(state, table)
+        if found is None:
+            continue
+        say = error if found.oddity is Oddity.EACH_COUNTS else warn
+        yield say(_subject(state), found.text, found.fix)
+
+
+def judge_facts(state: TopicState | None, table: PolicyTable, cluster: str) -> Iterator[Finding]:
+    """The topic of facts, if a topic asks for them. state: None = it is not there."""
+    asking = [policy.pattern for policy in table.policies if policy.facts]
+    if not asking:
+        return
+    subject = f"topic {FACTS_TOPIC}"
+    if state is None:
+        text = (
+            f"cluster {cluster} has no such topic: the facts of {', '.join(asking)} are dropped "
+            "and counted"
+        )
+        yield warn(subject, text, "Run `headgate init --config F`.")
+        return
+    for wrong in facts_faults(state):
+        text, _, fix = wrong.partition(": ")
+        yield error(subject, text, f"{fix.capitalize()}.")
+
+
+def _subject(state: TopicState) -> str:
+    return f"topic {state.name}"
+
+
+def _durability(state: TopicState) -> Iterator[Finding]:
+    subject = _subject(state)
+    replicas, needed = state.replication_factor, state.min_insync_replicas
+    if replicas < 2:
+        text = "replication factor 1: one disk holds the only copy of every published event"
+        yield warn(subject, text, "Create it with --replication-factor 3.")
+    if needed > replicas:
+        text = f"min.insync.replicas {needed} of {replicas} replicas: every write is refused"
+        yield error(subject, text, f"Set min.insync.replicas to {max(1, replicas - 1)}.")
+    elif replicas > 1 and needed == replicas:
+        text = f"min.insync.replicas {needed} of {replicas}: one broker down stops all writes"
+        yield warn(subject, text, f"Set min.insync.replicas to {replicas - 1}, or add a replica.")
+    elif replicas > 1 and needed < 2:
+        text = "min.insync.replicas 1: an acknowledged event may be on one broker only"
+        yield warn(subject, text, "Set min.insync.replicas to 2.")
+    if state.unclean_leader_election:
+        text = "unclean leader election: acknowledged events may vanish, suppression may be wrong"
+        yield warn(subject, text, "Set unclean.leader.election.enable=false.")
+
+
+def _cleanup(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
+    subject, policies, rules = _subject(state), state.cleanup_policy, state.rules
+    compacts, deletes = rules.compacts, rules.deletes
+    if policy.kind == "event" and compacts:
+        lag_ms = rules.compacted_after_ms
+        after = f" from {lag_ms} ms on (min.compaction.lag.ms)" if lag_ms else ""
+        text = (
+            f'cleanup.policy={policies} on kind = "event": earlier events of a key are removed'
+            f"{after}"
+        )
+        yield warn(subject, text, 'Set cleanup.policy=delete, or kind = "state".')
+    if policy.kind == "state" and not compacts:
+        text = f'cleanup.policy={policies} on kind = "state": states older than retention vanish'
+        yield warn(subject, text, "Set cleanup.policy=compact.")
+    if compacts and deletes and policy.kind == "state":
+        text = "cleanup.policy=compact,delete: states older than retention vanish"
+        yield warn(subject, text, "Set cleanup.policy=compact, or keep it if that is meant.")
+    if compacts and policy.keyless == "spread":
+        text = 'compacted, and keyless = "spread": Kafka refuses records without a key'
+        yield error(subject, text, 'Set keyless = "reject", or cleanup.policy=delete.')
+
+
+def _timestamps(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
+    if state.rules.is_stamped:
+        lost = "the event's own time" if policy.timestamp == "event" else "the arrival time"
+        text = f"message.timestamp.type={state.timestamp_type}: Kafka overwrites {lost}"
+        yield warn(_subject(state), text, "Set message.timestamp.type=CreateTime.")
+
+
+def _size(state: TopicState, policy: TopicPolicy, compression: str) -> Iterator[Finding]:
+    subject = _subject(state)
+    if state.compression_type not in ("producer", _KAFKA_CODECS.get(compression, compression)):
+        text = (
+            f"compression.type={state.compression_type}, but batches arrive as {compression}: the "
+            "broker compresses each again, and measures its limit afterwards"
+        )
+        yield warn(subject, text, "Set compression.type=producer.")
+    if policy.max_bytes is not None and policy.max_bytes > state.batch_limit_bytes:
+        text = f"max_bytes = {policy.max_bytes}, but max.message.bytes={state.max_message_bytes}"
+        fix = f"Raise max.message.bytes, or set max_bytes below {state.batch_limit_bytes}."
+        yield warn(subject, text, fix)
+
+
+def _oversize(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
+    subject = _subject(state)
+    if "chunk" in policy.oversize and state.rules.compacts:
+        text = (
+            f"cleanup.policy={state.cleanup_policy} and chunk in oversize: compaction keeps one "
+            "chunk of a set, so the strategy is left out"
+        )
+        yield error(subject, text, 'Set cleanup.policy=delete, or use "split" or "claim-check".')
+    if "compress" in policy.oversize and state.compression_type not in ("producer", "zstd"):
+        text = (
+            f"compression.type={state.compression_type} and compress in oversize: the broker "
+            "recompresses and measures that, so the strategy is left out"
+        )
+        yield warn(subject, text, "Set compression.type=producer.")
+
+
+def _suppression(state: TopicState, policy: TopicPolicy, age_ms: int) -> Iterator[Finding]:
+    kept_ms = state.rules.kept_ms
+    if policy.suppress != "off" and kept_ms is not None and kept_ms <= age_ms:
+        text = (
+            f"retention.ms={state.retention_ms} is not longer than redis.max_suppress_age_ms = "
+            f"{age_ms}: `unchanged` may point at a record that is gone"
+        )
+        yield warn(_subject(state), text, "Raise retention.ms or lower max_suppress_age_ms.")
+
+
+# Whether a Redis suits the suppression state: nothing in it may come back from the past.
+
+
+_SUBJECT = "redis"
+_NEARLY_FULL = 0.9
+
+
+def judge_redis(
+    info: Mapping[str, Any], config: Mapping[str, str] | None, subject: str = _SUBJECT
+) -> Iterator[Finding]:
+    """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden.
+    subject: which of several it is."""
+    found = (*_eviction(info, config), *_memory(info), *_persistence(info, config), *_kind(info))
+    for one in found:
+        yield one._replace(subject=subject)
+
+
+def judge_runs(runs: Mapping[str, str | None]) -> Iterator[Finding]:
+    """Two names for one server. runs: the id of each one's process, None where it is not known."""
+    names: dict[str, str] = {}
+    for name, run_id in runs.items():
+        other = names.setdefault(run_id, name) if run_id is not None else name
+        if other != name:
+            text = f"the same server as {other}: databases of one server share its processor"
+            yield warn(name, text, "Name each server once in redis.urls.")
+
+
+def _kind(info: Mapping[str, Any]) -> Iterator[Finding]:
+    if info.get("role") not in (None, "master"):
+        yield error(_SUBJECT, f"it is a {info['role']}: no writes", "Name the master in redis.url.")
+    if str(info.get("cluster_enabled", "0")) == "1":
+        text = "Redis Cluster: scripts with keys of several slots are refused"
+        yield error(_SUBJECT, text, "Use a single Redis (with a replica, if you like).")
+
+
+def _eviction(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
+    policy = (config or {}).get("maxmemory-policy") or info.get("maxmemory_policy")
+    if policy is None:
+        yield warn(_SUBJECT, "maxmemory-policy cannot be read", "Make sure it is noeviction.")
+    elif policy != "noeviction":
+        text = f"maxmemory-policy {policy}: Redis may evict the state of publishes in progress"
+        yield warn(_SUBJECT, text, "Set maxmemory-policy noeviction.")
+
+
+def _memory(info: Mapping[str, Any]) -> Iterator[Finding]:
+    used, maximum = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
+    if not maximum or used < maximum * _NEARLY_FULL or info.get("maxmemory_policy") != "noeviction":
+        return
+    figures = f"{used} bytes are used of maxmemory {maximum}, with noeviction"
+    fix = "Raise maxmemory."
+    if used < maximum:
+        yield warn(_SUBJECT, f"memory is nearly full: {figures}", fix)
+    else:
+        text = (
+            f"memory is full: {figures}. Nothing is suppressed of keys that are not known yet, "
+            "and requests are not remembered"
+        )
+        yield error(_SUBJECT, text, fix)
+
+
+def _persistence(info: Mapping[str, Any], config: Mapping[str, str] | None) -> Iterator[Finding]:
+    if str(info.get("aof_enabled", "0")) == "1":
+        text = "appendonly is on: it costs disk writes, and a restart brings old states back"
+        yield warn(_SUBJECT, text, "Set appendonly no; nothing in it is worth keeping.")
+    if config is None:
+        text = "the snapshot rule (save) cannot be read: CONFIG is forbidden"
+        yield warn(_SUBJECT, text, 'Make sure that it is off: save "".')
+    elif config.get("save"):
+        text = f'snapshots are on (save "{config["save"]}"): a restart brings old states back'
+        yield warn(_SUBJECT, text, 'Set save ""; nothing in it is worth keeping.')

@@ -1,1 +1,0 @@
-"""What happens to an installation: what the installation log says, and when it says it."""
