@@ -62,8 +62,7 @@ HOT = """
     edge/origins edge/attempt_limit core/http/attempts
     spool/backlog spool/backlogs spool/placement spool/seams spool/spool spool/writing
     pipeline/routes pipeline/deadlines pipeline/clock_watch native/plain_answers
-    native/plain_resp stats/meter stats/series stats/sketched stats/times
-    core/sketches/distinct core/sketches/heavy core/sketches/sizes
+    native/plain_resp metrics/meter metrics/series metrics/sketches
 """
 NATIVE = [
     Extension(

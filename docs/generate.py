@@ -33,9 +33,8 @@ from headgate.core.command_tree.man import man_page  # noqa: E402
 from headgate.core.command_tree.tree import Argument, Command, command_of  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
 from headgate.edge.openapi.document import document  # noqa: E402
-from headgate.telemetry.catalogue import METRICS  # noqa: E402
-from headgate.telemetry.log_fields import LOG_FIELDS  # noqa: E402
-from headgate.telemetry.metric import MetricKind  # noqa: E402
+from headgate.metrics.catalogue import METRICS, MetricKind  # noqa: E402
+from headgate.metrics.logs import LOG_FIELDS  # noqa: E402
 from headgate_dashboards import BOARDS  # noqa: E402
 from headgate_dashboards.render import rendered  # noqa: E402
 from support.clients.peers_produce import tables as peers_produce  # noqa: E402

@@ -21,7 +21,7 @@ from generate import generated
 from headgate import cli
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.core.option import options_of
-from headgate.telemetry import catalogue as metrics
+from headgate.metrics import catalogue as metrics
 from support.known_metrics import JOB_LABELS, records
 from support.pages import anchors
 from support.plain_english import RULES, baseline, converted, counted, findings, rules

@@ -11,7 +11,7 @@ from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.config.problems import ConfigError
 from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
 from headgate.core.terminal.text import indented
-from headgate.telemetry.build import VERSION
+from headgate.metrics.build import VERSION
 
 COMMANDS = (
     "dev",

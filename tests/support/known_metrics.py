@@ -13,8 +13,7 @@ from headgate.core.groups.report import Heat
 from headgate.core.outcome import Name, Reason
 from headgate.core.replays.replay import ReplayState
 from headgate.core.suppression.states import STATES
-from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import MetricKind
+from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate_spark.audit.report import textfile as audit_textfile
 from headgate_spark.mirror import mirror_lag
 from headgate_spark.replay import replay_metrics

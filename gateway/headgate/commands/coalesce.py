@@ -33,9 +33,9 @@ def run(args: argparse.Namespace) -> int:
     import uvloop  # slow to import, as what follows
 
     from headgate.config import load, read_file
+    from headgate.metrics import logs
+    from headgate.metrics.build import start_fields
     from headgate.supervisor.coalescer_process import coalesce
-    from headgate.telemetry import logs
-    from headgate.telemetry.build import start_fields
 
     text = read_file(args.config)
     settings = load(args.config, os.environ, text=text)

@@ -39,10 +39,10 @@ def register(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal ends it; return the exit code. Raises ConfigError."""
     from headgate.config import load
+    from headgate.metrics import logs
+    from headgate.metrics.build import warn_unless_native
     from headgate.supervisor import parent
     from headgate.supervisor.ports import PortTakenError
-    from headgate.telemetry import logs  # slow to import
-    from headgate.telemetry.build import warn_unless_native
 
     environ, flags = dict(os.environ), {}
     if args.workers is not None:

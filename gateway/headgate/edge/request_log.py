@@ -15,8 +15,8 @@ from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.publish import Ticket
-from headgate.telemetry.logs import ACCESS, REQUESTS
-from headgate.telemetry.metric import OTHER
+from headgate.metrics.catalogue import OTHER
+from headgate.metrics.logs import ACCESS, REQUESTS
 
 LINES = 10  # of one reason and producer within WINDOW_S
 WINDOW_S = 60.0

@@ -23,7 +23,7 @@ from headgate.edge.cors import CORS_HEADERS, Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.openapi.docs_pages import Documents, docs_file, docs_page
 from headgate.edge.problems import index_page, problem_page, problem_response, response
-from headgate.telemetry.health import Readiness
+from headgate.metrics.health import Readiness
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path

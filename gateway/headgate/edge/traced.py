@@ -48,7 +48,7 @@ class Exemplars(Protocol):
 
 
 class RequestMeter(Requests, Exemplars, Protocol):
-    """`stats.meter`, as far as it is asked here."""
+    """`metrics.meter`, as far as it is asked here."""
 
 
 class TracedRequests:

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 
 from headgate.core.groups.lag_rules import LagState
 from headgate.core.groups.report import Heat
+from headgate.metrics.catalogue import OTHER
+from headgate.metrics.snapshot import Labels, Snapshot
 from headgate.monitor.cluster_monitor import ClusterMonitor
-from headgate.stats.snapshot import Labels, Snapshot
-from headgate.telemetry.metric import OTHER
 
 _MAX_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
 _MAX_GROUPS = 2_000

@@ -15,12 +15,12 @@ from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.core.groups.group_watch import GroupWatch
 from headgate.core.groups.report import GroupReport
 from headgate.core.outage import Outage
+from headgate.metrics.snapshot import Snapshot
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.figures import snapshot
 from headgate.monitor.kept_probation import read_probation, write_probation
 from headgate.monitor.views import Json
-from headgate.stats.snapshot import Snapshot
 
 log = logging.getLogger("headgate.monitor.pauses")
 

@@ -12,7 +12,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
 from headgate.core.times import shown_time
 from headgate.core.topics.topic import TopicState
-from headgate.telemetry.health import Dependency
+from headgate.metrics.health import Dependency
 
 log = logging.getLogger("headgate.clock_watch")
 

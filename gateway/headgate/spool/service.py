@@ -12,6 +12,7 @@ from headgate.core.suppression.protocol import Scope
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans
+from headgate.metrics.health import Dependency
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
 from headgate.spool.disk import Disk
@@ -21,7 +22,6 @@ from headgate.spool.options import SpoolMeter, SpoolOptions
 from headgate.spool.reports import SpoolReports
 from headgate.spool.spool import Spool
 from headgate.spool.writing import Writing
-from headgate.telemetry.health import Dependency
 
 log = logging.getLogger("headgate.spool")
 

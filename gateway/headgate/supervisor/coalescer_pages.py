@@ -8,10 +8,10 @@ from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.routes import problems
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
-from headgate.stats.meter import Meter
-from headgate.stats.snapshot import Snapshot
-from headgate.telemetry.build import BUILD_GAUGES
-from headgate.telemetry.health import Readiness
+from headgate.metrics.build import BUILD_GAUGES
+from headgate.metrics.health import Readiness
+from headgate.metrics.meter import Meter
+from headgate.metrics.snapshot import Snapshot
 
 _LINGER_S = 1.0
 

@@ -12,14 +12,13 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
+from headgate.core.suppression.states import state_rows
 from headgate.core.topics.policy import PolicyTable
+from headgate.metrics.health import Dependency, Readiness
+from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
-from headgate.stats.stall import watch_loop
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.report import states_now
-from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import spare_the_collector
@@ -56,7 +55,7 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
         coalesces=True, facts=audit_events.facts, spans=tracing.later,
     )  # fmt: skip
     meter.watch_held(held.rows)
-    meter.watch_suppression(lambda: states_now([held.suppression()], policies, topics))
+    meter.watch_suppression(lambda: state_rows(states_now([held.suppression()], policies, topics)))
 
     def readiness() -> Readiness:
         kafka = [

@@ -15,7 +15,7 @@ from aiohttp import web
 from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topics.topic import TopicState
-from headgate.telemetry.health import Readiness
+from headgate.metrics.health import Readiness
 
 PARENT_SOCKET = "parent.sock"
 PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `edge.management.remote`

@@ -16,10 +16,10 @@ from headgate.edge.origins import Origins
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
+from headgate.metrics.build import BUILD_GAUGES
+from headgate.metrics.snapshot import Snapshot
 from headgate.monitor.monitor import Monitor
 from headgate.monitor.views import RowPlace, row_place
-from headgate.stats.snapshot import Snapshot
-from headgate.telemetry.build import BUILD_GAUGES
 from headgate.wiring.callers import Callers
 
 _LINGER_S = 1.0

@@ -5,7 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headgate.core.installation import Detail, Happening, Kind
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, worst
-from headgate.stats.fleet import Fleet
+from headgate.metrics.fleet import Fleet
 from headgate.supervisor.control import WorkerState
 
 # A value that is polled: it has changed once two polls in a row say so.

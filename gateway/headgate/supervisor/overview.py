@@ -14,8 +14,10 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management.instance import Monitored
-from headgate.stats.fleet import Fleet, Rates
-from headgate.stats.recorder import Recorder
+from headgate.metrics.build import BUILD_GAUGES
+from headgate.metrics.fleet import Fleet, Rates
+from headgate.metrics.health import Dependency
+from headgate.metrics.history import Recorder
 from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
@@ -23,8 +25,6 @@ from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.monitor_client import MonitorClient
 from headgate.supervisor.observing import Observer, seen_of
 from headgate.supervisor.worker_client import WorkerUnreachableError
-from headgate.telemetry.build import BUILD_GAUGES
-from headgate.telemetry.health import Dependency
 
 _log = logging.getLogger("headgate.overview")
 

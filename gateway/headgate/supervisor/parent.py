@@ -26,6 +26,7 @@ from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
+from headgate.metrics.build import start_fields
 from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
@@ -38,7 +39,6 @@ from headgate.supervisor.overview import Overview
 from headgate.supervisor.ports import management_sites, reserved
 from headgate.supervisor.private_folder import private_folder
 from headgate.supervisor.prometheus import plots_of
-from headgate.telemetry.build import start_fields
 from headgate.wiring.callers import Callers
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
 from headgate.wiring.replays import replaying

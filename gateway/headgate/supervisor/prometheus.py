@@ -13,12 +13,10 @@ import orjson
 from headgate.config.settings import ConsoleSettings
 from headgate.core.secrets import masked
 from headgate.edge.console.plots import Plots, Recorded
-from headgate.stats.history import Points
-from headgate.stats.recorder import Recorder
-from headgate.stats.snapshot import Labels
+from headgate.metrics.catalogue import METRICS, MetricKind
+from headgate.metrics.history import Points, Recorder
+from headgate.metrics.snapshot import Labels
 from headgate.supervisor.answers import TooMuchError, whole
-from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import MetricKind
 
 log = logging.getLogger("headgate.prometheus")
 

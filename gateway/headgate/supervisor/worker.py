@@ -18,12 +18,12 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.edge.tls import server_context
+from headgate.metrics import logs
+from headgate.metrics.build import start_fields
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.lifeline import HURRY
-from headgate.telemetry import logs
-from headgate.telemetry.build import start_fields
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers

@@ -6,7 +6,7 @@ import aiohttp
 import msgspec
 
 from headgate.core.outcome import Failure
-from headgate.stats.snapshot import Snapshot, decode
+from headgate.metrics.snapshot import Snapshot, decode
 from headgate.supervisor.control import Forget, WorkerState
 
 _READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy

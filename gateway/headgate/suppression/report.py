@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from headgate.backends.base import Topics
 from headgate.core.suppression.states import QUARANTINE, TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
+from headgate.metrics.health import Dependency
 from headgate.suppression.sharded import ShardedSuppressor
 from headgate.suppression.suppressor import Suppressor
-from headgate.telemetry.health import Dependency
 
 States = Mapping[str, TopicSuppression]
 AnySuppressor = Suppressor | ShardedSuppressor

@@ -21,6 +21,7 @@ from headgate.config import Settings
 from headgate.core.coalescing.held import topic_of
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression.examination import forget_received
+from headgate.core.suppression.states import state_rows
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
@@ -28,6 +29,8 @@ from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
 from headgate.edge.routes import Page
 from headgate.idempotency.events import EventIdentity
+from headgate.metrics.health import Dependency, Readiness
+from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess
 from headgate.offload.weigher import PoolWeigher
 from headgate.oversize.choose import Tools
@@ -36,12 +39,8 @@ from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.pipeline.turn import at_end_of_turn
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
-from headgate.stats.stall import watch_loop
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.report import AnySuppressor, States, redis_dependencies, states_now
-from headgate.telemetry.health import Dependency, Readiness
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of
@@ -204,7 +203,7 @@ class Worker:
         self._exit.push_async_callback(self._oversize.close)
         self.meter.watch(self._depths, lambda: (self.admission.events, self.admission.bytes))
         self.meter.watch_held(self.held.rows)
-        self.meter.watch_suppression(self.suppression)
+        self.meter.watch_suppression(lambda: state_rows(self.suppression()))
         loop, http = asyncio.get_running_loop(), self.settings.http
         deadlines = Deadlines(self.pipeline.expire, http.request_timeout_ms / 1000, loop.time)
         self._exit.push_async_callback(self._tasks.end, _END_S)

@@ -30,13 +30,13 @@ from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans
+from headgate.metrics.health import Dependency
+from headgate.metrics.meter import HeldFigures
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
-from headgate.stats.gauges import HeldFigures
 from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.report import AnySuppressor, States, redis_dependencies
-from headgate.telemetry.health import Dependency
 from headgate.wiring.suppression import suppressor_of
 
 log = logging.getLogger("headgate.coalescing")

@@ -33,11 +33,11 @@ from headgate.edge.tls import server_context
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
 from headgate.idempotency.sharded import ShardedIdentity
+from headgate.metrics.health import Readiness
+from headgate.metrics.meter import Meter
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
-from headgate.stats.meter import Meter
-from headgate.telemetry.health import Readiness
 from headgate.wiring.tracing import Tracing
 
 _LINGER_S = 2.0  # for connections that are still open once everything is answered

@@ -8,7 +8,7 @@ from headgate.config.backend_settings import RedisSettings
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import IdentityOptions
 from headgate.idempotency.sharded import ShardedIdentity
-from headgate.stats.meter import Meter
+from headgate.metrics.meter import Meter
 
 
 def identity_of(redis: RedisSettings, meter: Meter) -> IdentityClient | ShardedIdentity | None:

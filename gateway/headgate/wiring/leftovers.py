@@ -14,7 +14,7 @@ import gc
 from collections.abc import Callable
 
 from headgate.backends.heap import give_back
-from headgate.stats.process import memory_bytes
+from headgate.metrics.meter import memory_bytes
 
 _LOOK_S = 1.0
 _WORTH_BYTES = 16 * 2**20  # less comes and goes with the load, and would be asked for again

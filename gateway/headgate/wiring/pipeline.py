@@ -55,7 +55,7 @@ class RequestLimits(NamedTuple):
 
 
 class EventMeter(Protocol):
-    """Who counts what becomes of events (`stats.meter`)."""
+    """Who counts what becomes of events (`metrics.meter`)."""
 
     def account(
         self,

@@ -19,6 +19,7 @@ from headgate.core.publish import Publish
 from headgate.core.refusal import Refused
 from headgate.core.suppression.protocol import Scope
 from headgate.core.topics.policy import PolicyTable
+from headgate.metrics.meter import Labels, Meter
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.gate import Gate
@@ -26,8 +27,6 @@ from headgate.pipeline.reports import Reports
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.spool.database import JournalError
 from headgate.spool.service import SpoolService
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
 from headgate.suppression.none import Unsuppressed
 from headgate.wiring.coalescing import cluster_of
 from headgate.wiring.spool import spool_of

@@ -50,7 +50,7 @@ _SPANS = 3  # that a request has, at most
 
 
 class TracingMeter(RequestMeter, SpanMeter, Protocol):
-    """`stats.meter`, as far as it is asked here."""
+    """`metrics.meter`, as far as it is asked here."""
 
 
 def _as_it_is(part: Part) -> Part:

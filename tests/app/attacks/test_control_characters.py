@@ -37,13 +37,13 @@ from headgate.devstack.session import sayer
 from headgate.edge.console.rendering import shown
 from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import RequestLog
-from headgate.stats.exposition import render, render_openmetrics
-from headgate.stats.snapshot import Snapshot
+from headgate.metrics import logs
+from headgate.metrics.catalogue import GROUP_METRICS
+from headgate.metrics.exposition import render, render_openmetrics
+from headgate.metrics.health import Dependency, Readiness
+from headgate.metrics.logs import JsonLine, TextLine
+from headgate.metrics.snapshot import Snapshot
 from headgate.supervisor.installation_log import InstallationLog, LogFile
-from headgate.telemetry import logs
-from headgate.telemetry.group_metrics import GROUP_METRICS
-from headgate.telemetry.health import Dependency, Readiness
-from headgate.telemetry.logs import JsonLine, TextLine
 from headgate_spark.audit.passes.count_all import KEYS, LOAD
 from headgate_spark.audit.report.files import write_files
 from headgate_spark.audit.report.result import document
@@ -377,7 +377,7 @@ WRITERS = {
         _TESTED: """
             cli commands/blobs commands/config commands/monitor commands/output commands/spool
             commands/token core/http/reply edge/management/json_page native/plain_answers
-            supervisor/monitor_pages telemetry/logs
+            supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
             edge/console/commands edge/console/installation edge/console/rendering

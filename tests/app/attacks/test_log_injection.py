@@ -13,7 +13,7 @@ import pytest
 
 from headgate.config.settings import LogSettings
 from headgate.edge.request_log import RequestLog
-from headgate.telemetry import logs
+from headgate.metrics import logs
 from support.gateway.data_plane_world import data_port
 
 FORGED = "2026-11-25T00:00:00.000Z INFO    all is well"

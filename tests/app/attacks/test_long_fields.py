@@ -25,8 +25,8 @@ from headgate.core.record import EVENT_ID
 from headgate.core.refusal import Refused
 from headgate.core.replays.spec import read_spec
 from headgate.edge.request_log import RequestLog
+from headgate.metrics import logs
 from headgate.replays.refusing import reading
-from headgate.telemetry import logs
 from support.console import world
 from support.console.pages import opened
 from support.console.replays import some_replays

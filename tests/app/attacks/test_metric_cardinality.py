@@ -6,10 +6,9 @@ import time
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
-from headgate.stats.exposition import render
-from headgate.stats.labels import MAX_PAIRS, Labels
-from headgate.stats.meter import Meter
-from headgate.telemetry.metric import OTHER
+from headgate.metrics.catalogue import OTHER
+from headgate.metrics.exposition import render
+from headgate.metrics.meter import MAX_PAIRS, Labels, Meter
 from support.gateway.data_plane_world import data_port
 
 

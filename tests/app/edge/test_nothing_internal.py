@@ -10,10 +10,9 @@ from headgate.config.settings import HttpSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
+from headgate.metrics.health import Readiness
+from headgate.metrics.meter import Labels, Meter
 from headgate.supervisor.coalescer_pages import Pages
-from headgate.telemetry.health import Readiness
 from support.clients.http_client import Answer, Connection, request_bytes
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, data_port

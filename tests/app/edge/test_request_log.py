@@ -18,8 +18,8 @@ from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, reject
 from headgate.core.publish import Ticket
 from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
+from headgate.metrics import logs
 from headgate.supervisor.forward import Forward
-from headgate.telemetry import logs
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 

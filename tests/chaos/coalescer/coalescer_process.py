@@ -24,8 +24,8 @@ from headgate.coalescer.base import Emission
 from headgate.coalescer.held_partition import KafkaHeldPartition
 from headgate.config import load
 from headgate.core.coalescing.held import DoneMark
+from headgate.metrics import logs
 from headgate.supervisor.coalescer_process import coalesce
-from headgate.telemetry import logs
 
 STEPS = ("before append", "after append", "after offset", "after end")
 

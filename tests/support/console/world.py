@@ -16,9 +16,9 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import QUARANTINE, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.management.instance import Monitored
+from headgate.metrics.meter import HeldFigures
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import ClusterMonitor
-from headgate.stats.gauges import HeldFigures
 from headgate.supervisor.overview import InstanceHealth
 from support.gateway.admin_world import FakeInstance
 from support.scenarios.group_world import GROUP, World

@@ -21,11 +21,10 @@ from headgate.edge.management.installation import Configuration, Found, Installa
 from headgate.edge.management.instance import Monitored
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.origins import Origins
+from headgate.metrics.fleet import Fleet, Rates
+from headgate.metrics.history import Recorder
+from headgate.metrics.meter import Labels, Meter
 from headgate.replays.none import NoSecondTier
-from headgate.stats.fleet import Fleet, Rates
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
-from headgate.stats.recorder import Recorder
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import InstanceHealth
 

@@ -33,9 +33,9 @@ from headgate.edge.starting import Starting
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
+from headgate.metrics.health import Readiness
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.quotas import ProducerQuotas
-from headgate.telemetry.health import Readiness
 from headgate.wiring.front import data_plane
 from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange

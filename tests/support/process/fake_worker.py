@@ -18,13 +18,12 @@ from headgate.config import load
 from headgate.config.settings import LogSettings
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.topics.topic import TopicState
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
+from headgate.metrics import logs
+from headgate.metrics.health import Dependency, Readiness
+from headgate.metrics.meter import Labels, Meter
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
 from headgate.supervisor.parent import Start, serve
-from headgate.telemetry import logs
-from headgate.telemetry.health import Dependency, Readiness
 
 ORDERS = TopicState("orders", "main", b"\0" * 16, 6)
 

@@ -11,8 +11,7 @@ import pytest
 from headgate.config.load import load
 from headgate.config.settings import NAMED, SECTIONS, AdmissionSettings, HttpSettings
 from headgate.core.option import options_of
-from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import MetricKind
+from headgate.metrics.catalogue import METRICS, MetricKind
 from support.deploy.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
 
 OBJECTS = objects(MANIFESTS)

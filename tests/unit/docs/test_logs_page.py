@@ -7,8 +7,7 @@ import re
 import pytest
 
 from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S
-from headgate.telemetry.log_fields import LOG_FIELDS
-from headgate.telemetry.logs import ACCESS, REPEAT_S, REQUESTS
+from headgate.metrics.logs import ACCESS, LOG_FIELDS, REPEAT_S, REQUESTS
 from support.pages import DOCS
 from support.root import ROOT
 

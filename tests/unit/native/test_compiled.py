@@ -14,7 +14,7 @@ HOT = (
     "pipeline.complete",
     "suppression.claims",
     "backends.kafka.producing.lane",
-    "stats.meter",
+    "metrics.meter",
 )
 
 

@@ -12,15 +12,14 @@ from headgate.config.settings import AdmissionSettings, Settings
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
-from headgate.stats.snapshot import Snapshot
+from headgate.metrics.health import Dependency, Readiness
+from headgate.metrics.meter import Labels, Meter
+from headgate.metrics.snapshot import Snapshot
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.worker_client import WorkerUnreachableError
-from headgate.telemetry.health import Dependency, Readiness
 
 READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
 

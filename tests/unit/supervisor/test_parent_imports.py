@@ -16,16 +16,16 @@ from headgate.cli import parser
 parser(["serve"])
 from headgate.config import load
 from headgate.supervisor import parent
-from headgate.telemetry import logs
+from headgate.metrics import logs
 """
 # 5 s of traffic later: what was read every second, and a page of /metrics with a topic on it.
 SCRAPED = """
 import time
 from headgate.backends.redis.pause_store import RedisPauses
-from headgate.stats.exposition import render
-from headgate.stats.fleet import Fleet
-from headgate.stats.snapshot import Detail, Pair, ProducerHour, Snapshot, decode, encode
-from headgate.stats.sketched import Sketched
+from headgate.metrics.exposition import render
+from headgate.metrics.fleet import Fleet
+from headgate.metrics.snapshot import Detail, Pair, ProducerHour, Snapshot, decode, encode
+from headgate.metrics.sketches import Sketched
 pauses = RedisPauses("redis://127.0.0.1:1")
 hour = int(time.time() // 3600)
 window = ProducerHour({("published", ""): 3}, 30, Sketched(sizes=b"sizes"))

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.edge.console.plots import Recorded
-from headgate.stats import recorder
-from headgate.stats.recorder import Recorder
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Recorder
 from headgate.supervisor.prometheus import PrometheusPlots, query
 from support.network.accepting import accepting
 from support.network.prometheus_answers import PrometheusAnswers

@@ -10,8 +10,7 @@ import pytest
 
 from headgate.config.settings import TracingSettings
 from headgate.edge.traced import TracedFront, TracedRequests
-from headgate.stats.labels import Labels
-from headgate.stats.meter import Meter
+from headgate.metrics.meter import Labels, Meter
 from headgate.wiring.tracing import tracing_of
 
 

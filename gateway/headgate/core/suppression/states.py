@@ -31,3 +31,12 @@ def worst(seen: Iterable[Mapping[str, TopicSuppression]]) -> dict[str, TopicSupp
 
 def _badness(one: TopicSuppression) -> tuple[int, float]:
     return STATES.index(one.state), one.until_s or 0.0
+
+
+def state_rows(states: Mapping[str, TopicSuppression]) -> list[tuple[str, str, bool]]:
+    """Return (topic, state, whether it is the topic's state now) for every topic and state."""
+    return [
+        (topic, state, state == current.state)
+        for topic, current in states.items()
+        for state in STATES
+    ]

@@ -14,7 +14,7 @@ from headgate.edge.console.commands import Commands
 from headgate.edge.console.csrf import FormTokens
 from headgate.edge.console.page import Act, Build, Done, Page
 from headgate.edge.management.control_plane import Admin
-from headgate.telemetry.build import VERSION
+from headgate.metrics.build import VERSION
 
 if TYPE_CHECKING:
     from headgate.edge.console.rendering import Rendering

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.core.outcome import Name
-from headgate.stats.fleet import Fleet, Rates
-from headgate.stats.snapshot import WINDOW_S, Pair, ProducerHour
+from headgate.metrics.fleet import Fleet, Rates
+from headgate.metrics.snapshot import WINDOW_S, Pair, ProducerHour
 
 End = tuple[str, str]  # outcome, and reason or ""
 

@@ -17,9 +17,9 @@ from headgate.edge.console.page import Page
 from headgate.edge.console.plots import Plot, Plots, named
 from headgate.edge.management.installation import EntryLog
 from headgate.edge.management.instance import Instance
-from headgate.stats import recorder
-from headgate.stats.history import Points
-from headgate.stats.snapshot import Pair
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Points
+from headgate.metrics.snapshot import Pair
 
 _HOUR_S = 3600.0
 _SAVERS = 5

@@ -4,9 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from headgate.edge.console import wording
-from headgate.stats import recorder
-from headgate.stats.history import Points
-from headgate.stats.recorder import Recorder
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Points, Recorder
 
 _HELD = "headgate_held_"
 _PER_PAIR_LABELS = (0, 1)  # of recorder.EVENTS: producer and topic

@@ -15,10 +15,9 @@ from headgate.edge.console.page import Page
 from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
 from headgate.edge.management.control_plane import Admin
-from headgate.stats import recorder
-from headgate.stats.snapshot import Stranger
-from headgate.telemetry.catalogue import METRICS
-from headgate.telemetry.metric import OTHER
+from headgate.metrics import history as recorder
+from headgate.metrics.catalogue import METRICS, OTHER
+from headgate.metrics.snapshot import Stranger
 
 _SPARK_STEPS = 60
 _SPARK_S = 3600.0

@@ -22,8 +22,8 @@ from headgate.edge.console.plots import Plot, Plots, named, tail
 from headgate.edge.management import views
 from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
-from headgate.stats import recorder
-from headgate.stats.history import Points
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Points
 
 _SPARK_STEPS, _SPARK_S = 60, 3600.0
 _LISTED_PARTITIONS = 200  # the busiest, where there are more

@@ -16,7 +16,7 @@ from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named
 from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
-from headgate.stats import recorder
+from headgate.metrics import history as recorder
 
 _LONGEST = 100_000  # characters of a field
 

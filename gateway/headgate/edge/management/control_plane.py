@@ -35,7 +35,7 @@ from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
 from headgate.edge.management.view_parts import iso
 from headgate.edge.request_log import REPORTED
-from headgate.stats.snapshot import Pair
+from headgate.metrics.snapshot import Pair
 
 log = logging.getLogger("headgate.changes")
 

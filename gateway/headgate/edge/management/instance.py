@@ -7,8 +7,8 @@ from headgate.config.settings import Settings
 from headgate.core.outcome import Failure
 from headgate.core.suppression.states import TopicSuppression
 from headgate.core.topics.topic import TopicState
-from headgate.stats.fleet import Fleet, Rates
-from headgate.stats.recorder import Recorder
+from headgate.metrics.fleet import Fleet, Rates
+from headgate.metrics.history import Recorder
 
 
 class HealthView(Protocol):

@@ -4,13 +4,13 @@ import time
 
 from aiohttp import web
 
-from headgate.stats.exposition import (
+from headgate.metrics.exposition import (
     CONTENT_TYPE,
     OPENMETRICS_CONTENT_TYPE,
     render,
     render_openmetrics,
 )
-from headgate.stats.snapshot import Snapshot
+from headgate.metrics.snapshot import Snapshot
 
 _OPENMETRICS, _PLAIN = "application/openmetrics-text", "text/plain"
 

@@ -6,13 +6,12 @@ from typing import Any
 
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
-from headgate.core.sketches.heavy import HeavyKey
 from headgate.core.suppression.states import OFF, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
-from headgate.stats import sketched as sketches
-from headgate.stats.fleet import Volume
-from headgate.stats.sketched import EMPTY, Sketched
-from headgate.stats.snapshot import (
+from headgate.metrics import sketches
+from headgate.metrics.fleet import Volume
+from headgate.metrics.sketches import EMPTY, HeavyKey, Sketched
+from headgate.metrics.snapshot import (
     WINDOW_S,
     Detail,
     ProducerHour,

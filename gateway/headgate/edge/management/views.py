@@ -10,8 +10,8 @@ from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management import view_parts
 from headgate.edge.management.view_parts import TOP_KEYS, Json
-from headgate.stats.fleet import Rates
-from headgate.stats.snapshot import Pair, Snapshot, recent
+from headgate.metrics.fleet import Rates
+from headgate.metrics.snapshot import Pair, Snapshot, recent
 
 _TOP_KEYS_LISTED = 3
 

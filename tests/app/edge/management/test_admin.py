@@ -17,7 +17,7 @@ from headgate.edge.management.remote import handed_on
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
 from headgate.edge.peer import Peer
-from headgate.stats.gauges import HeldFigures
+from headgate.metrics.meter import HeldFigures
 from headgate.supervisor.control import PARENT_SECRET
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
@@ -74,7 +74,7 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
     assert deals["ratios"]["unchanged"] == pytest.approx(40 / 101, abs=1e-4)
     assert deals["ratios"]["oversize"] == pytest.approx(1 / 101, abs=1e-4)
     sizes = {"p50": 800_000, "p90": 800_000, "p99": 800_000, "max": 900_000}
-    assert deals["size_bytes"] == pytest.approx(sizes, rel=0.004)  # as `core.sketches.sizes` says
+    assert deals["size_bytes"] == pytest.approx(sizes, rel=0.004)  # as `metrics.sketches` says
     assert deals["keys"]["cardinality"] == 11
     heaviest = deals["keys"]["top_by_bytes"][0]
     assert (heaviest["key"], heaviest["share"]) == ("2342565", pytest.approx(0.9999, abs=1e-4))

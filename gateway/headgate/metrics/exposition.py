@@ -1,0 +1,126 @@
+"""A snapshot as Prometheus text, plain or OpenMetrics: the latter has exemplars."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
+from prometheus_client.utils import floatToGoString
+
+from headgate.core.terminal.text import escaped
+from headgate.metrics import sketches
+from headgate.metrics.catalogue import METRICS, Metric, MetricKind
+from headgate.metrics.snapshot import Buckets, Snapshot, recent
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+
+def render(snapshot: Snapshot, now: float) -> bytes:
+    """The text of /metrics, every declared metric once. now: seconds since 1970."""
+    return generate_latest(_registry(families(snapshot, now)))
+
+
+def render_openmetrics(snapshot: Snapshot, now: float) -> bytes:
+    """The same in OpenMetrics 1.0, with exemplars."""
+    registry = _registry(families(snapshot, now, is_openmetrics=True))
+    text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
+
+
+def _registry(collected: Iterable[Family]) -> CollectorRegistry:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Once(collected))
+    return registry
+
+
+class _Once(Collector):
+    """prometheus_client asks a collector for families; ours are made for one answer."""
+
+    def __init__(self, collected: Iterable[Family]) -> None:
+        self._collected = list(collected)
+
+    def collect(self) -> Iterable[Family]:
+        return self._collected
+
+
+def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
+    """All metrics in the order of their declaration, also those without a figure yet."""
+    gauges = dict(snapshot.gauges) | _from_details(snapshot, now)
+    for metric in METRICS.values():
+        if metric.kind is MetricKind.HISTOGRAM:
+            values = snapshot.histograms.get(metric.name, {})
+            yield _histogram(metric, values, is_openmetrics=is_openmetrics)
+        elif metric.kind is MetricKind.COUNTER:
+            yield _counter(metric, snapshot.counters.get(metric.name, {}))
+        else:
+            yield _gauge(metric, gauges.get(metric.name, {}))
+
+
+class _Share(NamedTuple):
+    cardinality: float
+    top_key: float
+
+
+def _from_details(snapshot: Snapshot, now: float) -> dict[str, dict[tuple[str, ...], float]]:
+    shares = {}
+    for pair, detail in snapshot.details.items():
+        sketched = recent(detail, now).sketched
+        weight = sketches.keyed_events(sketched)
+        top = sketches.top_events(sketched, 1)
+        share = top[0].weight / weight if top and weight else 0.0
+        shares[pair] = _Share(float(sketches.cardinality(sketched)), share)
+    return {
+        "headgate_key_cardinality": {pair: row.cardinality for pair, row in shares.items()},
+        "headgate_top_key_share": {pair: row.top_key for pair, row in shares.items()},
+    }
+
+
+def _counter(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
+    family = CounterMetricFamily(metric.name, metric.text, labels=metric.labels)
+    for labels, value in sorted(values.items()):
+        family.add_metric(_shown(labels), value)
+    return family
+
+
+def _gauge(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
+    family = GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
+    for labels, value in sorted(values.items()):
+        family.add_metric(_shown(labels), value)
+    return family
+
+
+def _histogram(
+    metric: Metric, values: dict[tuple[str, ...], Buckets], *, is_openmetrics: bool
+) -> Family:
+    family = HistogramMetricFamily(metric.name, metric.text, labels=metric.labels)
+    shown = floatToGoString if is_openmetrics else _plain_bound
+    bounds = [*map(shown, metric.buckets), "+Inf"]
+    for labels, buckets in sorted(values.items(), key=lambda item: item[0]):
+        reached = 0
+        cumulative: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
+        for index, count in enumerate(buckets.counts):
+            reached += count
+            found = buckets.exemplars.get(index)
+            if found is None:
+                cumulative.append((bounds[index], float(reached)))
+            else:
+                example = Exemplar({"trace_id": found.trace_id}, found.value, found.at)
+                cumulative.append((bounds[index], float(reached), example))
+        family.add_metric(_shown(labels), buckets=cumulative, sum_value=buckets.sum)
+    return family
+
+
+def _shown(labels: tuple[str, ...]) -> list[str]:
+    """Names of groups, for example, come from any client of Kafka."""
+    return [escaped(label) for label in labels]
+
+
+def _plain_bound(bound: float) -> str:
+    """As it always was here. OpenMetrics asks for another form of whole numbers ("1.0")."""
+    return f"{bound:g}" if bound < 1 else f"{bound:.0f}"

@@ -1,0 +1,237 @@
+"""The log: one line an event of interest on standard error, JSON or text.
+
+Each module names its logger by a fixed word, not by `__name__`: people filter by the field
+`logger`, so it must survive a move of the module. What identifies the event (topic, request_id,
+...) goes into `extra`. Bodies, tokens and secrets are never logged. Nothing is configured at
+import: the process's entry calls `configure` once.
+"""
+
+import json
+import logging
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, NamedTuple, TextIO
+
+import orjson
+
+from headgate.config.settings import LogSettings
+from headgate.core.terminal.text import escaped
+
+# Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
+REQUESTS, ACCESS = "headgate.requests", "headgate.access"
+
+REPEAT_S = 10.0  # an identical warning is written once, then counted and written again
+_REMEMBERED = 256  # different warnings at a time
+
+# What every record carries anyway; everything else was given as `extra`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_HIDDEN = frozenset({"authorization", "token", "body", "password", "value"})
+
+
+def configure(
+    logs: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
+) -> None:
+    """Replace the root logger's handlers by ours. stream: standard error when not given."""
+    handler = Lines(stream or sys.stderr, monotonic)
+    handler.setFormatter(JsonLine() if logs.format == "json" else TextLine())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logs.level)
+    # aiokafka tells every retry as an error of its own; our lanes and topics say what follows.
+    logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
+
+
+class Lines(logging.StreamHandler[TextIO]):
+    """Writes records; holds back warnings that repeat and says later how many there were."""
+
+    def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
+        super().__init__(stream)
+        self._monotonic = monotonic
+        self._held: dict[tuple[str, int, str], _Repeats] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write the record, or count it; and write the counts that are due."""
+        now = self._monotonic()
+        self._tell_repeats(now, everything=False)
+        if record.levelno < logging.WARNING or record.name == REQUESTS:
+            super().emit(record)
+            return
+        kind = (record.name, record.levelno, record.getMessage())
+        repeats = self._held.get(kind)
+        if repeats is not None:
+            repeats.count += 1
+            repeats.newest = record
+            return
+        if len(self._held) < _REMEMBERED:
+            self._held[kind] = _Repeats(now)
+        super().emit(record)
+
+    def close(self) -> None:
+        """Write what is still only counted."""
+        self._tell_repeats(self._monotonic(), everything=True)
+        super().close()
+
+    def _tell_repeats(self, now: float, *, everything: bool) -> None:
+        due = [
+            kind
+            for kind, repeats in self._held.items()
+            if everything or now - repeats.since >= REPEAT_S
+        ]
+        for kind in due:
+            repeats = self._held.pop(kind)
+            if repeats.newest is not None:
+                repeats.newest.__dict__["repeated"] = repeats.count
+                super().emit(repeats.newest)
+
+
+class _Repeats:
+    __slots__ = ("count", "newest", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.count = 0
+        self.newest: logging.LogRecord | None = None
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    given = {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: "hidden" if name in _HIDDEN else value for name, value in given.items()}
+
+
+class JsonLine(logging.Formatter):
+    """`{"time", "level", "logger", "text", ...fields}`, with `error` for a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _time(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "text": record.getMessage(),
+            **_fields(record),
+        }
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = "".join(traceback.format_exception(record.exc_info[1]))
+        try:
+            return escaped(orjson.dumps(line, default=str).decode())
+        except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but never lost
+            text = json.dumps(line, default=str, ensure_ascii=False)
+            return escaped(text.encode("utf-8", "replace").decode())
+
+
+class TextLine(logging.Formatter):
+    """`time LEVEL text  name=value ...` for people. A traceback follows, each line indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = "".join(f"  {name}={_shown(value)}" for name, value in _fields(record).items())
+        # Two blanks begin a field, so the text has none.
+        text = _visible(record.getMessage()).replace("  ", r" \x20")
+        line = f"{_time(record)} {record.levelname:7} {text}{fields}"
+        if record.exc_info and record.exc_info[1] is not None:
+            error = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            line += "".join(f"\n    {_visible(one)}" for one in error.split("\n"))
+        return line
+
+
+def _visible(text: str) -> str:
+    """Without signs that begin another line, or that a terminal carries out: what a client chose
+    must look like what it is."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
+        for one in text
+    )
+
+
+def _shown(value: object) -> str:
+    """A field's value. One that could be taken for more fields is in quotes."""
+    text = _visible(str(value))
+    return json.dumps(text, ensure_ascii=False) if "  " in text or text[:1] == '"' else text
+
+
+def _time(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# ---- Fields of the log. docs/operate/logs.md shows this table. A test reads every log call and
+# fails if a field is missing here.
+
+
+class LogField(NamedTuple):
+    """kind: JSON's name of its type.  text: what it says, with the unit of a number."""
+
+    kind: str
+    text: str
+
+
+STRING, INTEGER, NUMBER, OBJECT, ARRAY = "string", "integer", "number", "object", "array"
+
+LOG_FIELDS: Final[Mapping[str, LogField]] = {
+    # Every line.
+    "time": LogField(STRING, "Time in UTC with milliseconds (RFC 3339)."),
+    "level": LogField(STRING, "DEBUG, INFO, WARNING, ERROR or CRITICAL."),
+    "logger": LogField(STRING, "Name of the part that logs; stable between releases."),
+    "text": LogField(STRING, "Description for people; its words may change between releases."),
+    "error": LogField(STRING, "A traceback of several lines."),
+    "repeated": LogField(INTEGER, "Number of suppressed repetitions since the previous line."),
+    # Requests.
+    "request_id": LogField(STRING, "The X-Request-Id of the request and its response."),
+    "trace_id": LogField(STRING, "Trace id of a sampled request: 32 hex digits."),
+    "producer": LogField(
+        STRING, "The producer or operator that made the request; empty if unknown."
+    ),
+    "topic": LogField(STRING, "The topic."),
+    "path": LogField(STRING, "Path of the request, or of a removed directory."),
+    "method": LogField(STRING, "The request's method."),
+    "status": LogField(INTEGER, "HTTP status of the answer."),
+    "reason": LogField(
+        STRING, "Reason of a failure (reference/reasons.md), or the reason given for a pause."
+    ),
+    "reasons": LogField(OBJECT, "Failed events of a batch, counted by reason."),
+    "events": LogField(INTEGER, "Number of events in a batch."),
+    "bytes": LogField(INTEGER, "Size of the request's body as sent, in bytes."),
+    "ms": LogField(NUMBER, "Milliseconds from the request's headers to the response."),
+    "left_out": LogField(INTEGER, "Number of similar lines that were left out in the last minute."),
+    # Processes.
+    "pid": LogField(INTEGER, "Process id."),
+    "worker": LogField(INTEGER, "The worker's number, from 0."),
+    "workers": LogField(INTEGER, "Number of configured workers."),
+    "exit_code": LogField(INTEGER, "Exit code of a worker; negative: the signal that ended it."),
+    "version": LogField(STRING, "Headgate's version."),
+    "native": LogField(STRING, "c, or python without native code."),
+    "hot_path": LogField(STRING, "mypyc, or python without compiled modules."),
+    "python": LogField(STRING, "Python's version."),
+    "data": LogField(STRING, "Address and port of the data plane (events)."),
+    "management": LogField(STRING, "Address and port of the management plane."),
+    "port": LogField(INTEGER, "The monitor's port."),
+    "file": LogField(STRING, "The configuration file."),
+    "config_sha256": LogField(
+        STRING, "SHA-256 of the active configuration file, as sha256sum prints it."
+    ),
+    "options": LogField(ARRAY, "Changed options that need a restart."),
+    "delay_s": LogField(NUMBER, "Seconds during which a stopping gateway still serves."),
+    "bound_s": LogField(NUMBER, "Longest time until the process ends, in seconds."),
+    "open": LogField(INTEGER, "Requests that the helper process had not answered."),
+    # Dependencies.
+    "away_s": LogField(NUMBER, "Length of an outage that is over, in seconds."),
+    "cluster": LogField(STRING, "The Kafka cluster, by its name in the configuration."),
+    "url": LogField(STRING, "Address of the issuer's keys."),
+    "trusted_for_s": LogField(INTEGER, "Seconds for which the known keys remain valid."),
+    # Callers and changes.
+    "remote": LogField(STRING, "Address of the client."),
+    "wrong": LogField(INTEGER, "Number of wrong credentials in the window."),
+    "refused": LogField(INTEGER, "Number of credentials that were refused without a check."),
+    "addresses": LogField(INTEGER, "Number of addresses that sent them."),
+    "key": LogField(STRING, "Key whose suppression state an operator removed."),
+    "group": LogField(STRING, "Consumer group of a change."),
+    "scope": LogField(STRING, "Paused part of the consumer group."),
+    "replay": LogField(STRING, "Id of a changed replay."),
+    "called": LogField(STRING, "Name of a changed replay."),
+    "snapshot": LogField(STRING, "Name of a snapshot."),
+    "owner": LogField(STRING, "Member that committed a lower offset."),
+    "owner_before": LogField(STRING, "Member that committed the higher offset before."),
+}

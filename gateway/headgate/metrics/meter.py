@@ -1,0 +1,500 @@
+"""The worker's figures. Plain Python numbers on the hot path; `collect` makes them a snapshot.
+
+Not safe for use from several threads: the event loop's thread feeds and reads it.
+"""
+
+import asyncio
+import os
+import resource
+from bisect import bisect_left
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from headgate.core.outcome import Name, Outcome
+from headgate.metrics import snapshot
+from headgate.metrics.catalogue import OTHER, SECONDS
+from headgate.metrics.series import Series, Strangers, StrangersSeries
+from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
+
+# The last line of defence: a pattern such as `orders.*` may match more topics than /metrics can
+# bear. Each pair costs some 20 KiB of sketches at most, so this is at most 20 MB a worker.
+MAX_PAIRS = 1000
+
+
+class Labels:
+    """The names that the configuration knows. Swapped as a whole at a reload."""
+
+    __slots__ = ("_knows_topic", "_producers")
+
+    def __init__(self, producers: Container[str], knows_topic: Callable[[str], bool]) -> None:
+        """producers: the configured ones. knows_topic: is it configured, and does Kafka have it?
+
+        A topic that only matches a pattern must not be known: clients choose such names freely.
+        """
+        self._producers = producers
+        self._knows_topic = knows_topic
+
+    def producer(self, name: str) -> str:
+        """The producer's label."""
+        return name if name in self._producers else OTHER
+
+    def topic(self, name: str) -> str:
+        """The topic's label."""
+        return name if self._knows_topic(name) else OTHER
+
+
+# ---- Figures of topics that others keep, for a snapshot
+
+Gauges = dict[str, dict[tuple[str, ...], float]]
+
+
+class HeldFigures(NamedTuple):
+    """What this worker holds of a topic's events; None where it owns no partition of it.
+
+    lag: records that the group has not covered; None: not known yet.
+    """
+
+    keys: int | None
+    bytes: int | None
+    oldest_seconds: float | None
+    lag: int | None
+
+
+_HELD_GAUGES = (
+    "headgate_held_keys",
+    "headgate_held_bytes",
+    "headgate_held_oldest_seconds",
+    "headgate_held_lag",
+)
+
+
+_SPOOL_GAUGES = (
+    "headgate_spool_events",
+    "headgate_spool_bytes",
+    "headgate_spool_oldest_seconds",
+)
+
+
+def of_held(rows: Mapping[str, HeldFigures]) -> Gauges:
+    """By topic."""
+    return _gauges(_HELD_GAUGES, rows)
+
+
+def of_spool(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
+    """By topic: events, bytes, and how many seconds ago the oldest was spooled."""
+    return _gauges(_SPOOL_GAUGES, rows)
+
+
+def of_partitions(rows: Mapping[tuple[str, int], Sequence[int]]) -> Gauges:
+    """Counters from records and bytes by topic and partition."""
+    records: dict[tuple[str, ...], float] = {}
+    by_topic: dict[tuple[str, ...], float] = {}
+    sizes: dict[tuple[str, ...], float] = {}
+    for (topic, partition), (count, size) in rows.items():
+        labels = topic, str(partition)
+        records[labels], sizes[labels] = count, size
+        by_topic[(topic,)] = by_topic.get((topic,), 0) + count
+    return {
+        "headgate_acknowledged_records_total": by_topic,
+        "headgate_partition_records_total": records,
+        "headgate_partition_bytes_total": sizes,
+    }
+
+
+def _gauges(names: tuple[str, ...], rows: Mapping[str, tuple[float | None, ...]]) -> Gauges:
+    gauges: Gauges = {name: {} for name in names}
+    for topic, row in rows.items():
+        for name, value in zip(names, row, strict=True):
+            if value is not None:
+                gauges[name][(topic,)] = value
+    return gauges
+
+
+# ---- Figures of the process
+
+_TASKS_EVERY_S = 15.0  # counting 10,000 of them holds the event loop for some milliseconds
+_STATM = Path("/proc/self/statm")
+
+
+def cpu_seconds() -> dict[tuple[str, ...], float]:
+    """CPU seconds used so far, by mode."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {("user",): used.ru_utime, ("system",): used.ru_stime}
+
+
+def memory_bytes() -> float:
+    """Resident memory now; 0 where /proc is not there."""
+    try:
+        pages = int(_STATM.read_text().split()[1])
+    except FileNotFoundError:
+        return 0.0
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+class Tasks:
+    """How many tasks this thread's event loop has, counted now and then. clock: seconds."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._counted = 0.0
+        self._count = 0.0
+
+    def count(self) -> float:
+        """As of at most 15 s ago; 0 without a loop."""
+        now = self._clock()
+        if abs(now - self._counted) >= _TASKS_EVERY_S:  # the clock may have gone back
+            self._counted = now
+            try:
+                self._count = float(len(asyncio.all_tasks()))
+            except RuntimeError:
+                self._count = 0.0
+        return self._count
+
+
+_SECONDS_KEPT = 60
+# A stall of 50 ms is seen as at least 30 ms; 50 wake-ups a second cost 0.1 % CPU.
+_INTERVAL_S = 0.02
+
+
+class Peaks:
+    """The largest value of each of the last seconds; a scraper of any pace sees every stall."""
+
+    __slots__ = ("_by_second",)
+
+    def __init__(self) -> None:
+        self._by_second: dict[int, float] = {}
+
+    def note(self, now: float, value: float) -> None:
+        """Note a value at now (seconds)."""
+        second = int(now)
+        before = self._by_second.get(second)
+        if before is None:
+            oldest = second - _SECONDS_KEPT
+            self._by_second = {at: peak for at, peak in self._by_second.items() if at > oldest}
+            self._by_second[second] = value
+        elif value > before:
+            self._by_second[second] = value
+
+    def largest(self, now: float) -> float:
+        """The largest value of the last minute; 0 when there was none."""
+        oldest = now - _SECONDS_KEPT
+        return max((peak for at, peak in self._by_second.items() if at > oldest), default=0.0)
+
+
+async def watch_loop(note: Callable[[float], None], interval_s: float = _INTERVAL_S) -> None:
+    """Measure until cancelled. note: called with the seconds by which a wake-up came late."""
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + interval_s
+        await asyncio.sleep(interval_s)
+        note(max(0.0, loop.time() - due))
+
+
+# ---- The meter
+
+Label = TypeVar("Label")
+
+
+class Times:
+    """`Buckets` while they are filled."""
+
+    __slots__ = ("counts", "exemplars", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(SECONDS) + 1)
+        self.sum = 0.0
+        self.exemplars: dict[int, Exemplar] = {}
+
+    def frozen(self) -> Buckets:
+        """What is counted so far."""
+        return Buckets(list(self.counts), self.sum, dict(self.exemplars))
+
+
+def observe(table: dict[Label, Times], label: Label, seconds: float) -> None:
+    """Count one more under a label."""
+    row = table.get(label)
+    if row is None:
+        row = table[label] = Times()
+    row.counts[bisect_left(SECONDS, seconds)] += 1
+    row.sum += seconds
+
+
+MAX_KNOWN = 4 * MAX_PAIRS
+
+Clock = Callable[[], float]  # seconds since 1970
+
+
+class Depth(NamedTuple):
+    """One lane: events and bytes that wait in it or are with the producer."""
+
+    topic: str
+    partition: int
+    events: int
+    bytes: int
+
+
+class InFlight(NamedTuple):
+    """What is admitted and not yet answered."""
+
+    events: int
+    bytes: int
+
+
+class Meter:
+    """Counts for one worker. Label texts given here must be bounded, except where said."""
+
+    def __init__(self, labels: Labels, clock: Clock) -> None:
+        self._labels = labels
+        self._clock = clock
+        self._series: dict[Pair, Series] = {}
+        self._known: dict[tuple[str, str], Series | StrangersSeries] = {}
+        self._strangers = Strangers()
+        self._requests: dict[tuple[str, int], Times] = {}
+        self._acks: dict[str, Times] = {}
+        self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
+        self._counters: dict[str, dict[tuple[str, ...], float]] = {}
+        self._stalls = Peaks()
+        self._tasks = Tasks(clock)
+        self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
+        self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
+        self._spool_rows: Callable[[], Mapping[str, tuple[int, int, float]]] = dict
+        self._suppression_rows: Callable[[], Iterable[tuple[str, str, bool]]] = tuple
+        self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
+
+    def relabel(self, labels: Labels) -> None:
+        """Use a new configuration's names; what was counted before keeps its labels."""
+        self._labels = labels
+        self._known = {}
+
+    def watch(
+        self,
+        depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]],
+        in_flight: Callable[[], InFlight | tuple[int, int]],
+    ) -> None:
+        """Read these whenever a snapshot is taken: (topic, partition, events, bytes) a lane, and
+        (events, bytes) in flight."""
+        self._depths = depths
+        self._in_flight = in_flight
+
+    def watch_held(self, rows: Callable[[], Mapping[str, HeldFigures]]) -> None:
+        """Read what is held, by topic, whenever a snapshot is taken."""
+        self._held_rows = rows
+
+    def watch_spool(self, rows: Callable[[], Mapping[str, tuple[int, int, float]]]) -> None:
+        """Read what is spooled (see `gauges.of_spool`), whenever a snapshot is taken."""
+        self._spool_rows = rows
+
+    def watch_suppression(self, rows: Callable[[], Iterable[tuple[str, str, bool]]]) -> None:
+        """Read the states of suppressing topics whenever a snapshot is taken.
+
+        Args:
+            rows: Returns (topic, state, whether the topic is in this state now), for every state.
+        """
+        self._suppression_rows = rows
+
+    def account(
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str = "",
+    ) -> None:
+        """Count a request once all its outcomes are known; any producer and topic text will do.
+
+        sizes: bytes of each event's value as sent, in the order of outcomes. The lists are kept
+        for up to a second and must not be changed afterwards.  request_id: as its client has it.
+        """
+        series = self._known.get((producer, topic))
+        if series is None:
+            series = self._find(producer, topic)
+        series.add(self._clock(), outcomes, sizes, request_id)
+
+    def oversized(self, producer: str, topic: str, action: str) -> None:
+        """Count an event that was too large and was published by this strategy."""
+        series = self._known.get((producer, topic)) or self._find(producer, topic)
+        series.oversized(self._clock(), action)
+
+    def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
+        """Count what became of held events, once it is committed. size: bytes of their values."""
+        series = self._known.get((producer, topic)) or self._find(producer, topic)
+        series.coalesced(self._clock(), outcome, events, size)
+
+    def facts(self, topic: str, result: str, count: int) -> None:
+        """Count facts: written, or why they were dropped. topic: whose events they are of."""
+        self._add("headgate_facts_total", (self._labels.topic(topic), result), count)
+
+    def owner_restarted(self, topic: str, reason: str) -> None:
+        """Count an owner of a held partition that had to begin again. topic: one that is held."""
+        self._add("headgate_coalescer_restarts_total", (topic, reason), 1)
+
+    def drained(self, topic: str, events: int) -> None:
+        """Count spooled events that were published. topic: one of the configuration."""
+        self._add("headgate_spool_drained_total", (topic,), events)
+
+    def repeated(self, topic: str, events: int) -> None:
+        """Count spooled events that were handed over once more, perhaps for a second time."""
+        self._add("headgate_spool_repeated_total", (topic,), events)
+
+    def set_aside(self, topic: str, events: int) -> None:
+        """Count spooled events that nobody publishes any more."""
+        self._add("headgate_spool_aside_total", (topic,), events)
+
+    def request(self, route: str, status: int, seconds: float) -> None:
+        """Count an answered request. route: the route's template, never the path."""
+        observe(self._requests, (route, status), seconds)
+
+    def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None:
+        """Keep a request that was counted before, and is traced, as its bucket's example."""
+        row = self._requests.get((route, status))
+        if row is not None:
+            found = Exemplar(trace_id, seconds, self._clock())
+            row.exemplars[bisect_left(SECONDS, seconds)] = found
+
+    def acknowledged(
+        self, topic: str, partition: int, seconds: float, records: int, size: int
+    ) -> None:
+        """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has.
+
+        size: bytes of the records, as the lane counts them.
+        """
+        observe(self._acks, topic, seconds)
+        written = self._written.get((topic, partition))
+        if written is None:
+            written = self._written[topic, partition] = [0, 0]
+        written[0] += records
+        written[1] += size
+
+    def rebuilt(self, cluster: str, reason: str) -> None:
+        """Count a Kafka producer that was rebuilt."""
+        self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
+
+    def bypassed(self, reason: str, count: int) -> None:
+        """Count events of suppressing topics that were published without asking Redis."""
+        self._add("headgate_suppression_bypassed_total", (reason,), count)
+
+    def canonical_fallback(self, topic: str, reason: str) -> None:
+        """Count an event whose bytes were compared, not its JSON value. topic: one of Kafka's."""
+        labels = (self._labels.topic(topic), reason)
+        self._add("headgate_canonical_fallbacks_total", labels, 1)
+
+    def identity_bypassed(self, reason: str, count: int) -> None:
+        """Count requests and events that were not recognised because Redis was not asked."""
+        self._add("headgate_identity_bypassed_total", (reason,), count)
+
+    def spans(self, result: str, count: int) -> None:
+        """Count spans of traces by what became of them."""
+        self._add("headgate_trace_spans_total", (result,), count)
+
+    def keys_fetched(self, result: str) -> None:
+        """Count a fetch of the issuer's keys."""
+        self._add("headgate_issuer_keys_fetches_total", (result,), 1)
+
+    def quota_rejected(self, producer: str, count: int) -> None:
+        """Count events refused by quota; any producer text will do."""
+        self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)
+
+    def loop_stall(self, seconds: float) -> None:
+        """Note how long the event loop was held up."""
+        self._stalls.note(self._clock(), seconds)
+
+    def snapshot(self, with_details: bool = True) -> bytes:
+        """Everything counted so far, as MessagePack."""
+        return snapshot.encode(self.collect(with_details))
+
+    def collect(self, with_details: bool = True) -> Snapshot:
+        """Everything counted so far. with_details: also sketches and rejects, which are larger."""
+        collected = Snapshot(
+            counters={name: dict(values) for name, values in self._counters.items()},
+            gauges=self._gauges(),
+            histograms=self._histograms(),
+            strangers=self._strangers.collect() if with_details else {},
+        )
+        collected.counters["headgate_worker_cpu_seconds_total"] = cpu_seconds()
+        collected.counters |= of_partitions(self._written)
+        for pair, series in self._series.items():
+            series.fold()
+            _put_series(collected, pair, series)
+            if with_details:
+                collected.details[pair] = series.detail()
+        return collected
+
+    def _find(self, producer: str, topic: str) -> Series | StrangersSeries:
+        pair = Pair(self._labels.producer(producer), self._labels.topic(topic))
+        series = self._series.get(pair)
+        if series is None:
+            if len(self._series) >= MAX_PAIRS:
+                pair = Pair(OTHER, OTHER)
+            series = self._series.setdefault(pair, Series())
+        if len(self._known) >= MAX_KNOWN:  # clients choose their names
+            self._known.clear()
+        is_stranger = self._labels.producer(producer) == OTHER
+        found = StrangersSeries(producer, series, self._strangers) if is_stranger else series
+        self._known[producer, topic] = found
+        return found
+
+    def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
+        values = self._counters.get(name)
+        if values is None:
+            values = self._counters[name] = {}
+        values[labels] = values.get(labels, 0) + count
+
+    def _gauges(self) -> dict[str, dict[tuple[str, ...], float]]:
+        depths: dict[tuple[str, ...], float] = {
+            (topic, str(partition)): events for topic, partition, events, _ in self._depths()
+        }
+        events, size = self._in_flight()
+        return {
+            **of_held(self._held_rows()),
+            **of_spool(self._spool_rows()),
+            "headgate_suppression_state": self._suppression_states(),
+            "headgate_lane_depth": depths,
+            "headgate_in_flight_events": {(): events},
+            "headgate_in_flight_bytes": {(): size},
+            "headgate_event_loop_stall_seconds": {(): self._stalls.largest(self._clock())},
+            "headgate_worker_memory_bytes": {(): memory_bytes()},
+            "headgate_worker_tasks": {(): self._tasks.count()},
+        }
+
+    def _suppression_states(self) -> dict[tuple[str, ...], float]:
+        counts: dict[tuple[str, ...], float] = {}
+        for topic, state, is_current in self._suppression_rows():
+            labels = (self._labels.topic(topic), state)
+            # Also those with 0, so that an alert ends when a state does.
+            counts[labels] = counts.get(labels, 0) + is_current
+        return counts
+
+    def _histograms(self) -> dict[str, dict[tuple[str, ...], Buckets]]:
+        requests: dict[tuple[str, ...], Buckets] = {
+            (route, str(status)): row.frozen() for (route, status), row in self._requests.items()
+        }
+        return {
+            "headgate_request_seconds": requests,
+            "headgate_ack_seconds": {(topic,): row.frozen() for topic, row in self._acks.items()},
+            "headgate_event_bytes": {},
+        }
+
+
+def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
+    """Add a pair's figures under each metric that they belong to."""
+    events = into.counters.setdefault("headgate_events_total", {})
+    for (outcome, reason), count in series.ended.items():
+        events[(*pair, str(outcome), str(reason))] = count
+    for name, value in (
+        ("headgate_suppressed_bytes_total", series.suppressed_bytes),
+        ("headgate_keyless_total", series.keyless),
+        ("headgate_coalesced_total", series.ended.get((Name.SUPERSEDED, ""), 0)),
+    ):
+        if value:
+            into.counters.setdefault(name, {})[pair] = value
+    oversize = series.oversize_actions()
+    if oversize:
+        by_action = into.counters.setdefault("headgate_oversize_total", {})
+        by_action.update({(*pair, action): count for action, count in oversize.items()})
+    unknown = sum(count for (outcome, _), count in series.ended.items() if outcome == "unknown")
+    if unknown:
+        by_topic = into.counters.setdefault("headgate_unknown_outcome_total", {})
+        by_topic[(pair.topic,)] = by_topic.get((pair.topic,), 0) + unknown
+    sizes = Buckets(list(series.bucket_counts), series.bytes)
+    into.histograms["headgate_event_bytes"][pair] = sizes

@@ -1,0 +1,320 @@
+"""One producer and topic inside a worker: cheap to feed, folded into figures about once a second.
+
+`add` only keeps references to the request's outcomes and sizes; many requests are counted together,
+and what came with each key goes to the sketches once for many of them: those cost 1 us a key.
+"""
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from headgate.core.outcome import Name, Outcome, Reason
+from headgate.metrics.catalogue import METRICS
+from headgate.metrics.sketches import Sketches
+from headgate.metrics.snapshot import (
+    REJECTS_KEPT,
+    STRANGERS_KEPT,
+    WINDOW_S,
+    Detail,
+    ProducerHour,
+    Reject,
+    Stranger,
+)
+
+FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; counting so many takes about 1 ms
+_MAX_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own
+_KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
+_DETAIL_SHOWN = 300  # characters of a reject's detail
+
+_UNCHANGED: Final = Name.UNCHANGED
+
+_BOUNDS: Final = list(METRICS["headgate_event_bytes"].buckets)
+
+
+class _Hour:
+    """The live form of `ProducerHour`."""
+
+    __slots__ = ("bytes", "coalesced", "ends", "oversize", "sketches")
+
+    def __init__(self) -> None:
+        self.ends: dict[tuple[str, str], int] = {}
+        self.oversize: dict[str, int] = {}
+        self.coalesced: dict[str, int] = {}
+        self.bytes = 0
+        self.sketches = Sketches()
+
+    def frozen(self) -> ProducerHour:
+        """As plain data."""
+        sketched = self.sketches.serialise()
+        return ProducerHour(
+            dict(self.ends), self.bytes, sketched, dict(self.oversize), dict(self.coalesced)
+        )
+
+
+class _Weight:
+    """What came with one key."""
+
+    __slots__ = ("bytes", "events")
+
+    def __init__(self, events: int, size: int) -> None:
+        self.events = events
+        self.bytes = size
+
+
+class Series:
+    """The public figures are right after `fold`."""
+
+    __slots__ = (
+        "_detail",
+        "_hours",
+        "_keys",
+        "_keys_hour",
+        "_pending",
+        "_pending_events",
+        "_rejects",
+        "bucket_counts",
+        "bytes",
+        "ended",
+        "keyless",
+        "last_seen",
+        "oversize",
+        "suppressed_bytes",
+    )
+
+    def __init__(self) -> None:
+        self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []
+        self._pending_events = 0
+        self._hours: dict[int, _Hour] = {}
+        self._keys: dict[bytes, _Weight] = {}  # what `_keys_hour` has not been told
+        self._keys_hour = _Hour()
+        self._detail: Detail | None = None  # until the next fold: most pairs are quiet
+        self._rejects: deque[tuple[float, Outcome, int, str]] = deque(maxlen=REJECTS_KEPT)
+        self.last_seen = 0.0
+        self.ended: dict[tuple[str, str], int] = {}  # (outcome, reason or "") -> events
+        self.bucket_counts = [0] * (len(_BOUNDS) + 1)
+        self.bytes = 0
+        self.suppressed_bytes = 0
+        self.keyless = 0
+        self.oversize: dict[
+            str, int
+        ] = {}  # events published by a strategy of the oversize policy, by strategy
+
+    def oversized(self, now: float, action: str) -> None:
+        """Count an event that a strategy published; `add` counts it as well."""
+        self.oversize[action] = self.oversize.get(action, 0) + 1
+        hour = self._hour(now)
+        hour.oversize[action] = hour.oversize.get(action, 0) + 1
+        self._detail = None
+
+    def oversize_actions(self) -> dict[str, int]:
+        """What became of events that were too large, those included that no strategy took."""
+        rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
+        return self.oversize | ({"reject": rejected} if rejected else {})
+
+    def add(
+        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
+    ) -> None:
+        """Take a request's outcomes and its events' value bytes, in the same order.
+
+        Neither list may be changed afterwards. now: seconds since 1970. Raises ValueError when
+        the lists differ in length: here, where it is the caller's, and not in a later fold.
+        """
+        if len(outcomes) != len(sizes):
+            raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
+        self._pending.append((now, outcomes, sizes, request_id))
+        self._pending_events += len(outcomes)
+        if self._pending_events >= FOLD_EVENTS:
+            self._count_all()
+
+    def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
+        """Count what became of events that were held: they were measured when they came.
+
+        size: bytes of their values.
+        """
+        end = (outcome, "")
+        self.ended[end] = self.ended.get(end, 0) + events
+        coalesced = self._hour(now).coalesced
+        coalesced[outcome] = coalesced.get(outcome, 0) + events
+        if outcome != Name.PUBLISHED:
+            self.suppressed_bytes += size
+        self._detail = None
+
+    def fold(self) -> None:
+        """Count everything that was added since the last time."""
+        self._count_all()
+        self._fold_keys()
+
+    def _count_all(self) -> None:
+        pending = self._pending
+        if not pending:
+            return
+        self._pending = []
+        self._pending_events = 0
+        self.last_seen = pending[-1][0]
+        self._detail = None
+        hour = self._hour(self.last_seen)
+        if hour is not self._keys_hour:
+            self._fold_keys()
+            self._keys_hour = hour
+        ended: dict[tuple[str, str], int] = {}
+        for now, outcomes, sizes, request_id in pending:
+            self._count(ended, now, outcomes, sizes, request_id)
+        for end, count in ended.items():
+            self.ended[end] = self.ended.get(end, 0) + count
+            hour.ends[end] = hour.ends.get(end, 0) + count
+        self._measure([size for _, _, sizes, _ in pending for size in sizes], hour)
+        if len(self._keys) >= _MAX_KEYS:
+            self._fold_keys()
+
+    def _fold_keys(self) -> None:
+        if self._keys:
+            keys, self._keys = self._keys, {}
+            totals: dict[str, tuple[int, int]] = {}
+            for key, one in keys.items():
+                text = _shown(key)
+                events, size = totals.get(text, (0, 0))  # what is no UTF-8 may look like what is
+                totals[text] = (events + one.events, size + one.bytes)
+            self._keys_hour.sketches.add_keys(totals)
+
+    def detail(self) -> Detail:
+        """What goes beyond counters, as plain data."""
+        if self._detail is None:
+            rejects = [_reject(*row) for row in self._rejects]
+            windows = {number: hour.frozen() for number, hour in self._hours.items()}
+            self._detail = Detail(self.last_seen, rejects, windows)
+        return self._detail
+
+    def _count(
+        self,
+        ended: dict[tuple[str, str], int],
+        now: float,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
+    ) -> None:
+        keys = self._keys
+        end: tuple[str, str] = ("", "")
+        run = 0  # most events of a request end as the one before
+        for outcome, size in zip(outcomes, sizes, strict=True):
+            key, failure = outcome.key, outcome.failure
+            if key is not None:
+                known = keys.get(key)
+                if known is None:
+                    keys[key] = _Weight(1, size)
+                else:
+                    known.events += 1
+                    known.bytes += size
+            elif failure is None:
+                self.keyless += 1
+            name: str = outcome.name
+            reason = ""
+            if failure is not None:
+                reason = failure.reason
+                self._rejects.append((now, outcome, size, request_id))
+            elif name is _UNCHANGED:
+                self.suppressed_bytes += size
+            if name is end[0] and reason is end[1]:
+                run += 1
+                continue
+            if run:
+                ended[end] = ended.get(end, 0) + run
+            end, run = (name, reason), 1
+        if run:
+            ended[end] = ended.get(end, 0) + run
+
+    def _measure(self, sizes: list[int], hour: _Hour) -> None:
+        counts = Counter(sizes)  # in C
+        for size, count in counts.items():
+            self.bucket_counts[bisect_left(_BOUNDS, size)] += count
+        total = sum(sizes)
+        self.bytes += total
+        hour.bytes += total
+        hour.sketches.add_sizes(counts)
+
+    def _hour(self, now: float) -> _Hour:
+        number = int(now // WINDOW_S)
+        hour = self._hours.get(number)
+        if hour is None:
+            self._hours = {old: row for old, row in self._hours.items() if old == number - 1}
+            hour = self._hours[number] = _Hour()
+        return hour
+
+
+def _shown(key: bytes) -> str:
+    """The key as text: sketches and answers hold text, and a key may be any bytes of any length."""
+    if len(key) > _KEY_SHOWN:
+        digest = blake2b(key, digest_size=8).hexdigest()
+        return f"{key[:_KEY_SHOWN].decode('utf-8', 'backslashreplace')}...{digest}"
+    return key.decode("utf-8", "backslashreplace")
+
+
+def _reject(at: float, outcome: Outcome, size: int, request_id: str) -> Reject:
+    failure = outcome.failure
+    return Reject(
+        at=at,
+        outcome=str(outcome.name),
+        reason=str(failure.reason) if failure else "",
+        detail=failure.detail[:_DETAIL_SHOWN] if failure else "",
+        size=size,
+        key=None if outcome.key is None else _shown(outcome.key),
+        request_id=request_id,
+    )
+
+
+class Strangers:
+    """The busiest unconfigured producers of one worker, in bounded memory.
+
+    Space-saving (Metwally, Agrawal and El Abbadi, 2005): a new name takes the place of the one with
+    the fewest events, and its count, so that a busy name is never missing.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, float] = {}
+
+    def add(self, name: str, events: int, now: float) -> None:
+        """Count events. now: seconds since 1970."""
+        before = self._counts.get(name)
+        if before is None:
+            before = self._make_room()
+        self._counts[name] = before + events
+        self._seen[name] = now
+
+    def _make_room(self) -> int:
+        if len(self._counts) < STRANGERS_KEPT:
+            return 0
+        least = min(self._counts, key=self._counts.__getitem__)
+        del self._seen[least]
+        return self._counts.pop(least)
+
+    def collect(self) -> dict[str, Stranger]:
+        """By name."""
+        return {name: Stranger(count, self._seen[name]) for name, count in self._counts.items()}
+
+
+class StrangersSeries:
+    """A series that many unknown producers share, and the name of one of them."""
+
+    __slots__ = ("_name", "_series", "_strangers")
+
+    def __init__(self, name: str, series: Series, strangers: Strangers) -> None:
+        self._name = name
+        self._series = series
+        self._strangers = strangers
+
+    def add(
+        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
+    ) -> None:
+        """As `Series`."""
+        self._series.add(now, outcomes, sizes, request_id)
+        self._strangers.add(self._name, len(outcomes), now)
+
+    def oversized(self, now: float, action: str) -> None:
+        """As `Series`."""
+        self._series.oversized(now, action)
+
+    def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
+        """As `Series`."""
+        self._series.coalesced(now, outcome, events, size)

@@ -1,1 +1,0 @@
-"""What a process says of itself: its log, its health, and the catalogue of its metrics."""

@@ -1,0 +1,108 @@
+"""The log field `logger` is public: whoever filters by it must not notice that a module moved."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from headgate.metrics import logs
+from support.root import ROOT
+
+NAMES = {
+    "aiokafka",
+    "aiokafka.client",
+    "headgate.access",
+    "headgate.changes",
+    "headgate.requests",
+    "headgate.aside",
+    "headgate.audits",
+    "headgate.backends.blobs",
+    "headgate.backends.cluster",
+    "headgate.backends.commit_trail",
+    "headgate.backends.facts",
+    "headgate.backends.group_reader",
+    "headgate.backends.lane",
+    "headgate.backends.owned",
+    "headgate.backends.readable",
+    "headgate.backends.topic_reader",
+    "headgate.backends.topics",
+    "headgate.clock_watch",
+    "headgate.coalescer.member",
+    "headgate.coalescer.owner",
+    "headgate.coalescer.watch",
+    "headgate.coalescing",
+    "headgate.coalescing_process",
+    "headgate.consumer.assembler",
+    "headgate.consumer.commits",
+    "headgate.consumer.consumer",
+    "headgate.consumer.failures",
+    "headgate.consumer.membership",
+    "headgate.consumer.shift",
+    "headgate.consumer.starting",
+    "headgate.consumer.working",
+    "headgate.control",
+    "headgate.deadlines",
+    "headgate.edge.attempts",
+    "headgate.edge.confluent.desk",
+    "headgate.edge.in_turn",
+    "headgate.edge.jwt",
+    "headgate.edge.management",
+    "headgate.edge.pauses",
+    "headgate.edge.server",
+    "headgate.edge.once",
+    "headgate.edge.short_way",
+    "headgate.identity.desk",
+    "headgate.installation_log",
+    "headgate.ladder.climb",
+    "headgate.ladder.ladder",
+    "headgate.monitor.cluster_monitor",
+    "headgate.monitor.kept_probation",
+    "headgate.monitor.pauses",
+    "headgate.monitor_client",
+    "headgate.prometheus",
+    "headgate.monitoring_process",
+    "headgate.overview",
+    "headgate.ports",
+    "headgate.private_folder",
+    "headgate.reloading",
+    "headgate.replays.asked",
+    "headgate.replays.sweeper",
+    "headgate.suppression.states",
+    "headgate.spool",
+    "headgate.suppression.suppressor",
+    "headgate.suppression.tellings",
+    "headgate.tracing",
+    "headgate.turn",
+    "headgate.worker",
+    "headgate.worker_process",
+    "headgate.workers",
+    "headgate_spark.copier",
+    "headgate_spark.mirror.first_missing",
+    "headgate_spark.replay.replay_copy",
+    "headgate_spark.waiters",
+}
+
+
+def is_naming(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "getLogger"
+    )
+
+
+def named(path: Path) -> Iterator[str]:
+    """The names of the loggers that a file asks for; where it is not a fixed word, the code."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if is_naming(node):
+            assert isinstance(node, ast.Call)
+            for argument in node.args:
+                if isinstance(argument, ast.Constant):
+                    yield str(argument.value)
+                else:
+                    code = ast.unparse(argument)
+                    yield getattr(logs, code, f"{path.name}: {code}")
+
+
+def test_loggers_are_named_by_fixed_words() -> None:
+    roots = (ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark")
+    assert {name for root in roots for path in root.rglob("*.py") for name in named(path)} == NAMES
