@@ -8,11 +8,17 @@ SHOWN: Final = 100  # characters of a client's text that an answer or a log line
 
 
 class Refused(Exception):
-    """Ends one event, or the whole request, with a Failure."""
+    """Ends one event, or the whole request, with a Failure.
 
-    def __init__(self, failure: Failure) -> None:
+    Args:
+        failure: The failure that the client is told.
+        producer: The identified caller, for the log, if it may not do what it asked for.
+    """
+
+    def __init__(self, failure: Failure, producer: str = "") -> None:
         super().__init__(failure.detail)
         self.failure = failure
+        self.producer = producer
 
 
 class TooMuch(Refused):

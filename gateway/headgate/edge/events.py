@@ -90,7 +90,7 @@ class EventsFront:
             if reply.status >= _NOT_ALL_WELL:
                 self.request_log.ended(ticket, reply.status)
         except Refused as refused:
-            failure = refused.failure
+            failure, producer = refused.failure, producer or refused.producer
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
             reply = problem(failure, request_id)
@@ -137,6 +137,7 @@ class EventsFront:
             producer = caller.name
             self._take(producer, topic, len(body), request_id)
         except Refused as refused:
+            producer = producer or refused.producer
             status = TRAITS[refused.failure.reason].status
             self.requests.request(ROUTE, status, 0.0)
             self.request_log.refused(refused.failure, request_id, producer=producer, topic=topic)
@@ -288,7 +289,7 @@ class EventsFront:
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             failure = Failure(Reason.FORBIDDEN, detail)
             self._count(caller.name, topic, failure, request_id)
-            raise Refused(failure)
+            raise Refused(failure, caller.name)
         return caller
 
     async def _weigh(self, ticket: Ticket) -> None:

@@ -13,7 +13,7 @@ from headgate.edge.management.paging import listed, page_of, paging
 from headgate.edge.management.remote import asking
 from headgate.edge.management.routes import problems
 from headgate.edge.origins import Origins
-from headgate.edge.request_log import RequestLog
+from headgate.edge.request_log import REPORTED, RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context
 from headgate.metrics.build import BUILD_GAUGES
@@ -101,6 +101,7 @@ class MonitorPages:
         found = self._callers.identify(headers, asking(request))
         if isinstance(found, Failure):
             raise Refused(found)
+        request.setdefault(REPORTED, {})["producer"] = found.name
         if "view" not in found.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -13,9 +14,11 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.settings import HttpSettings, LogSettings, Settings
+from headgate.config.auth_settings import AuthSettings
+from headgate.config.settings import HttpSettings, LogSettings, ProducerSettings, Settings
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Ticket
+from headgate.edge.auth import Authenticator
 from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.metrics import logs
@@ -300,3 +303,60 @@ def test_a_flood_is_counted(written: Written, reason: Reason) -> None:
         reported.refused(Failure(reason, "why"), f"again-{number}", topic="orders")
     reported.close()
     assert written.lines()[-1]["left_out"] == 1
+
+
+TOKEN = {"Authorization": "Bearer shop-token-of-tests"}
+V2 = {"Content-Type": "application/vnd.kafka.json.v2+json"}
+
+
+def with_a_shop(limit: int = 10) -> Settings:
+    """The producer `shop`, which may post to `deals` only, and has no role."""
+    digest = hashlib.sha256(b"shop-token-of-tests").hexdigest()
+    producers = {"shop": ProducerSettings((digest,), ("deals",))}
+    auth = AuthSettings(mode=("token",), failed_attempts_per_minute=limit)
+    return Settings(topics=TOPICS, auth=auth, producers=producers)
+
+
+def of_the_shop(limit: int = 10) -> Authenticator:
+    settings = with_a_shop(limit)
+    return Authenticator(settings.auth, settings.producers)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("POST", "/v1/topics/orders/events", JSON),
+        ("POST", "/v1/topics/orders/events", {**JSON, **LONG}),
+        ("POST", "/topics/orders", V2),
+        ("POST", "/topics/orders/partitions/0", V2),
+        ("POST", "/v3/clusters/x/topics/orders/records", JSON),
+        ("GET", "/topics/orders", {}),
+    ],
+)
+async def test_a_producer_that_may_not_post_to_a_topic_is_named(
+    written: Written, method: str, path: str, headers: dict[str, str]
+) -> None:
+    async with data_port(callers=of_the_shop()) as port:
+        answer = await port.ask(method, path, {**headers, **TOKEN}, GOOD)
+    assert answer.status == 403
+    line = written.of(answer.headers["x-request-id"])
+    assert (line["reason"], line["producer"]) == ("forbidden", "shop")
+
+
+async def test_a_caller_without_the_role_is_named(written: Written) -> None:
+    app = management_app(admin_of(FakeInstance(with_a_shop())))
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.delete("/v1/suppression/deals", headers=TOKEN)
+        assert answer.status == 403
+        line = written.of(answer.headers["X-Request-Id"])
+    assert (line["reason"], line["producer"]) == ("forbidden", "shop")
+
+
+@pytest.mark.parametrize("path", ["/v1/topics/deals/events", "/topics/deals"])
+async def test_a_wrong_token_counts_once(path: str) -> None:
+    async with data_port(callers=of_the_shop(limit=2)) as port:
+        statuses = []
+        for number in range(3):
+            wrong = {**V2, "Authorization": f"Bearer wrong-{number}"}
+            statuses.append((await port.ask("POST", path, wrong, GOOD)).status)
+    assert statuses == [401, 401, 429]

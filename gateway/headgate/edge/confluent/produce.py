@@ -13,7 +13,6 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, brief
 from headgate.core.topics.route import Route
 from headgate.edge.confluent.service import ProduceService, ServiceRequest
-from headgate.edge.peer import peer_of
 from headgate.pipeline.inbound import Inbound
 
 _PATH = "/topics/{topic}"
@@ -40,7 +39,7 @@ class ProduceEndpoint:
 
     async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
         events = self._events
-        caller = events.caller(call.headers, peer_of(call.request), topic, call.request_id)
+        caller = self._service.producer(call, topic)
         producer = caller.name
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):

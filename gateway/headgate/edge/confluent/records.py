@@ -19,7 +19,6 @@ from headgate.edge.body import is_coded
 from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.edge.confluent.stream import RecordStream
-from headgate.edge.peer import peer_of
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
@@ -59,7 +58,7 @@ class RecordStreams:
         self, cluster_id: str, topic: str, call: ServiceRequest
     ) -> Reply | web.StreamResponse:
         events = self._service.events
-        caller = events.caller(call.headers, peer_of(call.request), topic, call.request_id)
+        caller = self._service.producer(call, topic)
         producer = caller.name
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:

@@ -48,12 +48,16 @@ class KnownTopics(Protocol):
 
 
 class ServiceRequest(NamedTuple):
-    """A request with its headers in lower case, its id, and when it came (monotonic seconds)."""
+    """A request with its headers in lower case, its id, and when it came (monotonic seconds).
+
+    reported: the request id and, once it is known, the producer, for the log.
+    """
 
     request: web.BaseRequest
     headers: Mapping[bytes, bytes]
     request_id: str
     arrived: float
+    reported: dict[str, str]
 
 
 Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
@@ -73,10 +77,12 @@ class ProduceService:
         """path: as figures show it.  content_type: of an error."""
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id = self.events.request_id(headers)
-        call = ServiceRequest(request, headers, request_id, self._loop.time())
+        reported = {"request_id": request_id, "producer": ""}
+        call = ServiceRequest(request, headers, request_id, self._loop.time(), reported)
         try:
             found = await work(call)
         except Refused as refused:
+            reported["producer"] = reported["producer"] or refused.producer
             found = self._refused(refused.failure, call, content_type)
         except BREAKS:
             raise  # the client has gone, or speaks no HTTP any more: for the server's own frame
@@ -87,7 +93,7 @@ class ProduceService:
             failure = Failure(Reason.INTERNAL, "an internal error")
             found = self._refused(failure, call, content_type)
         if self.events.request_log.logs_every_request:
-            request[REPORTED] = {"request_id": request_id, "producer": self._name(call)}
+            request[REPORTED] = reported
         seconds = self._loop.time() - call.arrived
         if not isinstance(found, Reply):
             self.events.requests.request(path, found.status, seconds)
@@ -100,6 +106,14 @@ class ProduceService:
         found = self.events.callers.identify(call.headers, peer_of(call.request))
         if isinstance(found, Failure):
             raise Refused(found)
+        call.reported["producer"] = found.name
+        return found
+
+    def producer(self, call: ServiceRequest, topic: str) -> Identity:
+        """Return the caller, if it may post to the topic. Raises Refused."""
+        peer = peer_of(call.request)
+        found = self.events.caller(call.headers, peer, topic, call.request_id)
+        call.reported["producer"] = found.name
         return found
 
     def _refused(self, failure: Failure, call: ServiceRequest, content_type: str) -> Reply:
@@ -115,12 +129,8 @@ class ProduceService:
 
     def _report(self, call: ServiceRequest, failure: Failure, status: int) -> None:
         path = call.request.rel_url.raw_path
-        known = {"producer": self._name(call), "path": path, "status": status}
+        known = {"producer": call.reported["producer"], "path": path, "status": status}
         self.events.request_log.refused(failure, call.request_id, **known)
-
-    def _name(self, call: ServiceRequest) -> str:
-        found = self.events.callers.identify(call.headers, peer_of(call.request))
-        return "" if isinstance(found, Failure) else found.name
 
     def policy(self, topic: str, caller: Identity) -> TopicPolicy:
         """The policy of a topic that events may be produced to from here. Raises Refused."""

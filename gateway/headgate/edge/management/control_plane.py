@@ -273,12 +273,12 @@ class Admin:
         found = self.callers.identify(headers, asking(request))
         if isinstance(found, Failure):
             raise Refused(found)
+        request.setdefault(REPORTED, {})["producer"] = found.name
         if found.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self.instance.settings.auth.is_open:
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise Refused(Failure(Reason.FORBIDDEN, detail))
-        request.setdefault(REPORTED, {})["producer"] = found.name
         return found
 
 
