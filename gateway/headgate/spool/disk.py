@@ -91,20 +91,25 @@ class Disk:
         self._thread.shutdown(wait=False)
 
     def refusal(self) -> Failure | None:
-        """Why it takes nothing now."""
+        """Return the failure of an event that neither Kafka nor the spool takes now."""
+        trouble = self.why_not()
+        return None if trouble is None else _unavailable(f"and {trouble}")
+
+    def why_not(self) -> str | None:
+        """Return why the spool takes no events now, in words; None if it takes them."""
         options = self._options
         if self.lasting is not None:
-            return _unavailable(f"and the spool takes nothing any more: {self.lasting}")
+            return f"the spool takes nothing any more: {self.lasting}"
         if self.trouble is not None:
-            return _unavailable(f"and the spool cannot be written: {self.trouble}")
+            return f"the spool cannot be written: {self.trouble}"
         if self._unread and time.monotonic() < self._unread_until:
-            return _unavailable(f"and the spool cannot be read: {self._unread}")
+            return f"the spool cannot be read: {self._unread}"
         size = self.bytes + self.coming
         if size >= options.max_bytes:
-            return _unavailable(f"and the spool is full: {size} bytes (spool.max_bytes)")
+            return f"the spool is full: {size} bytes (spool.max_bytes)"
         if self.oldest_ms and self._clock_ms() - self.oldest_ms > options.max_age_ms:
-            return _unavailable(
-                f"and the oldest event in the spool is older than {options.max_age_ms} ms "
+            return (
+                f"the oldest event in the spool is older than {options.max_age_ms} ms "
                 "(spool.max_age_ms)"
             )
         return None
@@ -263,11 +268,11 @@ class Disk:
         return journal, lanes
 
     def _failed(self, error: JournalError) -> None:
-        if self.trouble is None:
-            log.error("spool: the disk cannot be written: %s", error)
-        self.trouble = str(error)
+        was_writable, self.trouble = self.trouble is None, str(error)
         self._retry_at = time.monotonic() + _RETRY_S
         self.note_lasting(error)
+        if was_writable and self.lasting is None:
+            log.critical("spool: the disk cannot be written: %s", error)
 
     def _note_index(self) -> None:
         if self._journal is not None and self._journal.distrusts_index:

@@ -151,9 +151,9 @@ class SpoolService:
 
     def dependency(self) -> Dependency:
         """Whether it takes events, and in words how it is."""
-        refused = self._disk.refusal()
-        if refused is not None:
-            return Dependency("spool", False, False, refused.detail)
+        trouble = self._disk.why_not()
+        if trouble is not None:
+            return Dependency("spool", False, False, trouble)
         events, _, oldest_s = self.totals()
         detail = (
             f"{counted(events, 'event')}, the oldest {oldest_s:.0f} s old" if events else "empty"
@@ -198,7 +198,9 @@ class SpoolService:
             found = await self._disk.open()
         except JournalError as error:
             if self._disk.trouble != str(error):
-                log.warning("spool: the disk file cannot be opened: %s", error)
+                # Another process may be about to end; everything else needs a person.
+                level = logging.WARNING if self._disk.is_in_use else logging.CRITICAL
+                log.log(level, "spool: the disk file cannot be opened: %s", error)
             self._disk.trouble = str(error)
             return
         self.is_open = True

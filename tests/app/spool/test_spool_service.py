@@ -19,7 +19,7 @@ from headgate.pipeline.clock_watch import ClockWatch
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.reports import Reports
 from headgate.spool import disk
-from headgate.spool.database import FILE
+from headgate.spool.database import FILE, JournalError
 from headgate.spool.entries import Append
 from headgate.spool.journal import Journal
 from headgate.spool.options import SpoolOptions
@@ -225,3 +225,41 @@ async def test_a_topic_that_was_deleted_is_named_where_its_events_wait(
         assert "5 events" in state.detail
         assert "Kafka does not know orders" in state.detail
         assert "Kafka does not know orders" in caplog.text
+
+
+async def test_a_full_disk_is_an_alarm_and_is_described_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = disk.Disk(SpoolOptions(tmp_path, 1 << 30, 10**12, 1_000_000), lambda: NOW_MS)
+    await spool.open()
+    record = Record("orders", 0, b"k", b"x" * 100_000, [], 1)
+    append = Append("orders", 0, 3, NOW_MS, [record])
+    assert spool._journal is not None
+    database = spool._journal._database
+    [pages] = database.execute("PRAGMA page_count").fetchone()
+    spool._thread.submit(database.execute, f"PRAGMA max_page_count = {pages}").result()
+    for _ in range(2):
+        with pytest.raises(JournalError):
+            await spool.commit([append], [])
+    [line] = [one for one in caplog.records if "cannot be written" in one.getMessage()]
+    assert line.levelname == "CRITICAL"
+    assert str(spool.why_not()).startswith("the spool cannot be written: ")
+    failure = spool.refusal()
+    assert failure is not None
+    assert "and the spool cannot be written: " in failure.detail
+    spool._thread.submit(database.execute, "PRAGMA max_page_count = 1000000").result()
+    await spool.commit([append], [])
+    assert spool.why_not() is None
+    await spool.close()
+
+
+async def test_a_folder_that_cannot_be_used_is_an_alarm_but_not_one_in_use(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("")
+    async with running(tmp_path / "file"):
+        pass
+    async with running(tmp_path / "good"), running(tmp_path / "good"):
+        pass
+    lines = [one for one in caplog.records if "cannot be opened" in one.getMessage()]
+    assert [one.levelname for one in lines] == ["CRITICAL", "WARNING"]
