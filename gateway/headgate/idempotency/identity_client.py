@@ -115,7 +115,9 @@ class IdentityClient:
         """Tell whether claims are made now, and in words why not."""
         if not self._session.is_connected:
             why = self._session.trouble.in_words
-            return False, f"Idempotency-Keys and event ids go past Redis: {why}"
+            effect = "Idempotency-Keys and event ids go past Redis"
+            exception = 'topics with redis_loss = "refuse" refuse them'
+            return False, f"{effect} ({exception}): {why}"
         if self._clock() - self._slow_s < _SLOW_S:
             return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
         return True, "connected"

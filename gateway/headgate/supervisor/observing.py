@@ -5,6 +5,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from headgate.core.installation import Detail, Happening, Kind
 from headgate.core.suppression.states import AWAY, ON, QUARANTINE, worst
+from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.fleet import Fleet
 from headgate.supervisor.control import WorkerState
 
@@ -63,6 +64,10 @@ _SUPPRESSION = {
     ),
     ON: (Kind.SUPPRESSION_ON, "suppression is active again"),
 }
+_REFUSED: tuple[Kind, str] = (
+    Kind.SUPPRESSION_AWAY,
+    'events are refused (redis_loss = "refuse"): Redis does not answer',
+)
 Words = tuple[Kind, str]
 _OUTAGE: tuple[Words, Words] = (
     (Kind.OUTAGE_BEGAN, "{}: {}"),
@@ -80,7 +85,7 @@ class Seen(NamedTuple):
     dependencies: of each whether it is well, and why not.  servers: of each Redis which process
     answers, where all workers have the same.  suppression: states by topic.  spooled: events that
     wait on disk, None = not every worker says.  rebuilds: Kafka producers that were made again so
-    far, by (cluster, reason).
+    far, by (cluster, reason).  refusing: topics that refuse events while Redis is unavailable.
     """
 
     dependencies: Mapping[str, tuple[bool, str]]
@@ -88,6 +93,7 @@ class Seen(NamedTuple):
     suppression: Mapping[str, str]
     spooled: int | None
     rebuilds: Mapping[tuple[str, ...], float]
+    refusing: Collection[str] = ()
 
 
 class Observer:
@@ -105,7 +111,7 @@ class Observer:
         return [
             *self._dependencies(now_ms, seen.dependencies),
             *self._changed_servers(now_ms, seen.servers),
-            *self._suppression(now_ms, seen.suppression),
+            *self._suppression(now_ms, seen.suppression, seen.refusing),
             *self._spool(now_ms, seen.spooled),
             *self._rebuilt(seen.rebuilds),
         ]
@@ -126,16 +132,19 @@ class Observer:
                 details: dict[str, Detail] = {"before": change.before, "after": change.after}
                 yield Happening(Kind.REDIS_CHANGED, name, text, details, change.at_ms)
 
-    def _suppression(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[Happening]:
+    def _suppression(
+        self, now_ms: int, seen: Mapping[str, str], refusing: Collection[str]
+    ) -> Iterator[Happening]:
         for gone in self._suppressed.keys() - seen.keys():
             del self._suppressed[gone]
-        together: dict[str, list[tuple[str, Change[str]]]] = {}
+        together: dict[tuple[str, bool], list[tuple[str, Change[str]]]] = {}
         for topic, state in seen.items():
             change = self._suppressed.setdefault(topic, Steady()).see(now_ms, state)
             if change is not None and (change.before is not None or state != ON):
-                together.setdefault(state, []).append((topic, change))
-        for state, changes in together.items():
-            yield _suppression_changed(state, changes)
+                refuses = state == AWAY and topic in refusing
+                together.setdefault((state, refuses), []).append((topic, change))
+        for (state, refuses), changes in together.items():
+            yield _suppression_changed(state, refuses, changes)
 
     def _spool(self, now_ms: int, spooled: int | None) -> Iterator[Happening]:
         if spooled is None:
@@ -184,8 +193,10 @@ def _came_or_went(name: str, change: Change[bool], why: str) -> Happening:
     return Happening(went, name, stopped.format(name, why), {}, change.at_ms)
 
 
-def _suppression_changed(state: str, changes: Sequence[tuple[str, Change[str]]]) -> Happening:
-    kind, said = _SUPPRESSION[state]
+def _suppression_changed(
+    state: str, refuses: bool, changes: Sequence[tuple[str, Change[str]]]
+) -> Happening:
+    kind, said = _REFUSED if refuses else _SUPPRESSION[state]
     topics = sorted(topic for topic, _ in changes)
     named, longest = (
         topics[:_MAX_NAMED],
@@ -204,6 +215,7 @@ def seen_of(
     dependencies: Mapping[str, Mapping[str, object]],
     figures: Fleet,
     is_complete: bool,
+    policies: PolicyTable,
 ) -> Seen:
     """dependencies: as /ready shows them.  is_complete: every worker has answered."""
     suppression = worst(state.suppression for state in states)
@@ -214,6 +226,7 @@ def seen_of(
         {topic: one.state for topic, one in suppression.items()},
         int(spooled) if is_complete else None,
         figures.counter("headgate_producer_rebuilds_total"),
+        policies.refusing(suppression),
     )
 
 

@@ -12,6 +12,7 @@ from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression.states import TopicSuppression, worst
+from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management.instance import Monitored
 from headgate.metrics.build import BUILD_GAUGES
@@ -173,7 +174,9 @@ class Overview:
         if self._states and not self.is_draining:
             is_complete = len(self._states) == len(self.workers)
             states, known = self._states.values(), health.dependencies
-            seen = seen_of(states, known, self.figures, is_complete)
+            seen = seen_of(
+                states, known, self.figures, is_complete, PolicyTable(self.settings.topics)
+            )
             for happening in self._observer.see(time.time_ns() // 1_000_000, seen):
                 self.log.note(happening)
         self.figures.set("headgate_ready", (), float(health.is_ready))

@@ -1,7 +1,7 @@
 """What a process says of its suppression: which topics are suppressed now, and how Redis is."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from headgate.backends.base import Topics
 from headgate.core.suppression.states import QUARANTINE, TopicSuppression, worst
@@ -27,24 +27,34 @@ def _counts(name: str, policies: PolicyTable, topics: Topics) -> bool:
     return policy is not None and policy.suppress != "off" and topics.get(name) is not None
 
 
-def redis_dependencies(suppressor: AnySuppressor, states: States) -> list[Dependency]:
+def redis_dependencies(
+    suppressor: AnySuppressor, states: States, policies: PolicyTable
+) -> list[Dependency]:
     """Redis as /ready shows it, each server for itself. states: those that count (`states_now`)."""
+    refusing = policies.refusing(states)
     if isinstance(suppressor, Suppressor):
-        return [redis_dependency(suppressor, states)]
+        return [redis_dependency(suppressor, states, refusing=refusing)]
     found = []
     for name, part in suppressor.parts.items():
         own = {topic: one for topic, one in part.states().items() if topic in states}
-        found.append(redis_dependency(part, own, f"redis {name}"))
+        found.append(redis_dependency(part, own, f"redis {name}", refusing))
     return found
 
 
-def redis_dependency(suppressor: Suppressor, states: States, name: str = "redis") -> Dependency:
-    """One server. Not required: without it events are published all the same.
+def redis_dependency(
+    suppressor: Suppressor,
+    states: States,
+    name: str = "redis",
+    refusing: Collection[str] = (),
+) -> Dependency:
+    """One server. Not required: without it the gateway still takes events of other topics.
+
+    refusing: topics that refuse events without Redis (`redis_loss = "refuse"`).
 
     It is well also while topics are in quarantine: it answers, and no event is lost. Every start
     and every change of what is compared begins with one, and must not turn health checks red.
     """
-    ok, detail = suppressor.health()
+    ok, detail = suppressor.health(_effect(states, refusing))
     quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
     if not ok or not quarantined:
         return Dependency(name, ok, False, detail, server=suppressor.store.server)
@@ -53,3 +63,13 @@ def redis_dependency(suppressor: Suppressor, states: States, name: str = "redis"
     span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
     detail = f"{detail}; {topics} nothing {span} (quarantine)"
     return Dependency(name, ok, False, detail, until_s, server=suppressor.store.server)
+
+
+def _effect(states: States, refusing: Collection[str]) -> str:
+    """What happens to events of these topics while Redis is unavailable."""
+    refused = sum(topic in refusing for topic in states)
+    if not refused:
+        return "events go past Redis"
+    if refused == len(states):
+        return 'events are refused (redis_loss = "refuse")'
+    return 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'

@@ -179,10 +179,14 @@ class Suppressor:
         self.news()
         await done
 
-    def health(self) -> tuple[bool, str]:
-        """Tell whether events are reserved now, and in words why not."""
+    def health(self, effect: str = "events go past Redis") -> tuple[bool, str]:
+        """Tell whether events are reserved now, and in words why not.
+
+        Args:
+            effect: What happens to events while Redis is unavailable.
+        """
         if self.claims.mode is not BypassMode.READY:
-            return False, f"events go past Redis: {self._session.trouble.in_words}"
+            return False, f"{effect}: {self._session.trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
             return False, f"slow: {self._slow_count} events did not wait longer than {waited}"

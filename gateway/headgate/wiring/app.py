@@ -282,7 +282,7 @@ class Worker:
                 needed = not (spools and spooling_to(name, self.policies))
                 found.append(Dependency(f"kafka {name}", ok, needed, detail))
         if self.suppressor is not None:
-            found += redis_dependencies(self.suppressor, self.suppression())
+            found += redis_dependencies(self.suppressor, self.suppression(), self.policies)
         if self.service is not None:
             found += [Dependency(*one) for one in self.service.dependencies()]
         if self.blobs is not None:

@@ -75,6 +75,7 @@ class Coalescing:
         if spans is not None:
             decisions = TracedDecisions(decisions, spans)
         policies = PolicyTable(settings.topics)
+        self._policies = policies
         self._routes = Routes(policies, topics, self._compiler, holds=False)
         self._coalescer = Coalescer(
             CoalescerOptions(clusters, settings.coalescer.session_timeout_ms),
@@ -103,6 +104,7 @@ class Coalescing:
 
     def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force."""
+        self._policies = policies
         self._coalescer.replace(policies)
 
     def figures(self) -> dict[str, Figures]:
@@ -118,7 +120,7 @@ class Coalescing:
         owned = self._coalescer.partitions
         found = [Dependency("coalescer", True, False, f"owns {counted(owned, 'partition')}")]
         if self._suppressor is not None:
-            found += redis_dependencies(self._suppressor, self.suppression())
+            found += redis_dependencies(self._suppressor, self.suppression(), self._policies)
         return found
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:

@@ -159,3 +159,14 @@ def test_an_entry_is_read_as_it_was_written_and_nothing_else_is() -> None:
         assert read_entry({**document, name: None}) is None, name
     assert read_entry([document]) is None
     assert read_entry({**document, "kind": "of a later release"}) is None
+
+
+def test_topics_that_refuse_events_without_redis_are_an_entry_of_their_own() -> None:
+    on, away = (
+        poll(suppression={"deals": one, "orders": one})._replace(refusing={"orders"})
+        for one in (ON, AWAY)
+    )
+    assert [text for _, text, _ in all_of(polls(on, on, away, away))] == [
+        "deals: all events are published without comparison: Redis does not answer",
+        'orders: events are refused (redis_loss = "refuse"): Redis does not answer',
+    ]

@@ -24,8 +24,8 @@ class StandIn:
         self.found = ok, detail
         self.store = SimpleNamespace(server="")
 
-    def health(self) -> tuple[bool, str]:
-        return self.found
+    def health(self, effect: str = "") -> tuple[bool, str]:
+        return self.found if self.found[1] else (False, effect)
 
 
 def redis(suppressor: StandIn, **states: TopicSuppression) -> tuple[bool, str, float]:
@@ -48,6 +48,22 @@ def test_redis_is_well_while_topics_are_in_quarantine_and_says_for_how_long() ->
     slow = StandIn(False, "slow: 3 events went past it")
     assert redis(slow, **states) == (False, "slow: 3 events went past it", 0)
     assert redis(StandIn(False, "gone"), deals=away) == (False, "gone", 0)
+
+
+def test_redis_that_is_unavailable_says_whether_events_are_published_or_refused() -> None:
+    policies = PolicyTable(
+        (TopicPolicy("deals", "main"), TopicPolicy("orders", "main", redis_loss="refuse"))
+    )
+
+    def detail(*topics: str) -> str:
+        states = dict.fromkeys(topics, TopicSuppression(AWAY))
+        suppressor = cast("Suppressor", StandIn(False, ""))
+        return redis_dependency(suppressor, states, refusing=policies.refusing(states)).detail
+
+    assert detail("deals") == "events go past Redis"
+    assert detail("orders") == 'events are refused (redis_loss = "refuse")'
+    both = 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'
+    assert detail("deals", "orders") == both
 
 
 def test_topics_that_are_gone_or_compared_no_more_are_not_told() -> None:

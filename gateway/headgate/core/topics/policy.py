@@ -1,6 +1,6 @@
 """What a topic's events may look like and what is done with them, and which policy a topic has."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Annotated, Literal
@@ -297,6 +297,13 @@ class PolicyTable:
                 same.append((Globs((each.pattern,)), each))
         self._prefixes = sorted({len(prefix) for prefix in self._globs}, reverse=True)
         self._remembered: dict[str, TopicPolicy | None] = {}
+
+    def refusing(self, topics: Iterable[str]) -> frozenset[str]:
+        """Return the topics that refuse events while Redis is unavailable."""
+        found = ((name, self.match(name)) for name in topics)
+        return frozenset(
+            name for name, policy in found if policy is not None and policy.redis_loss == "refuse"
+        )
 
     def match(self, topic: str) -> TopicPolicy | None:
         """The policy of this topic, or None when no pattern matches its name."""

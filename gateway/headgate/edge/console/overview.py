@@ -9,7 +9,8 @@ from aiohttp import web
 
 from headgate.core.installation import Level, LogEntry
 from headgate.core.outcome import Name
-from headgate.core.suppression.states import OFF, ON
+from headgate.core.suppression.states import AWAY, OFF, ON
+from headgate.core.topics.policy import PolicyTable
 from headgate.edge.auth import Identity
 from headgate.edge.console import figures, wording
 from headgate.edge.console.figures import Summary
@@ -101,9 +102,16 @@ class OverviewPage:
         up, wanted = health.workers["up"], health.workers["wanted"]
         if up < wanted:
             yield Worry(up == 0, f"{up} of {wanted} workers are up.", "/ready?pretty")
-        for one in self._quarantines():
-            text = f"{one['topic']} publishes unchanged events: suppression is {one['state']}."
-            yield Worry(False, text, f"/console/topics/{one['topic']}")
+        quarantines = self._quarantines()
+        policies = PolicyTable(self._instance.settings.topics)
+        refusing = policies.refusing(one["topic"] for one in quarantines)
+        for one in quarantines:
+            is_away = one["state"] == AWAY
+            refuses = is_away and one["topic"] in refusing
+            effect = "refuses events" if refuses else "publishes unchanged events"
+            why = "Redis is unavailable" if is_away else f"suppression is in {one['state']}"
+            text = f"{one['topic']} {effect}: {why}."
+            yield Worry(refuses, text, f"/console/topics/{one['topic']}")
         if spooled := seen.gauges["headgate_spool_events"]:
             yield Worry(
                 False,

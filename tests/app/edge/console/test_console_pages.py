@@ -11,8 +11,11 @@ from urllib.parse import quote
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Name, Outcome
+from headgate.core.suppression.states import AWAY, TopicSuppression
+from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.console.rendering import static_files
 from headgate.edge.console.wording import breakable
 from headgate.edge.management.routes import management_app
@@ -193,7 +196,20 @@ async def test_the_overview_says_what_is_not_well() -> None:
     async with opened(busy) as client:
         text = await text_of(client, "")
     assert "Degraded" in text
-    assert "topic-001 publishes unchanged events: suppression is quarantine." in text
+    assert "topic-001 publishes unchanged events: suppression is in quarantine." in text
+
+
+async def test_the_overview_says_whether_events_are_refused_without_redis() -> None:
+    topics = (
+        TopicPolicy("deals", "main", suppress="raw"),
+        TopicPolicy("orders", "main", suppress="raw", redis_loss="refuse"),
+    )
+    instance = world.ConsoleInstance(Settings(topics=topics))
+    instance.suppressed = dict.fromkeys(("deals", "orders"), TopicSuppression(AWAY))
+    async with opened(instance) as client:
+        text = await text_of(client, "")
+    assert "deals publishes unchanged events: Redis is unavailable." in text
+    assert "orders refuses events: Redis is unavailable." in text
 
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
