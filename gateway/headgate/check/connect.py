@@ -137,8 +137,8 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
         fix = (
-            "Check its URL and redis.ssl_cafile; until it answers nothing is suppressed, and topics "
-            'with redis_loss = "refuse" refuse their events.'
+            "Check its URL and redis.ssl_cafile; until it answers nothing is suppressed, and "
+            'topics with redis_loss = "refuse" refuse their events.'
         )
         return _Server(None, [error(name, f"no answer: {connection_error(failure)}", fix)])
     finally:
