@@ -14,8 +14,13 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.config.auth_settings import AuthSettings
-from headgate.config.settings import HttpSettings, LogSettings, ProducerSettings, Settings
+from headgate.config.settings import (
+    AuthSettings,
+    HttpSettings,
+    LogSettings,
+    ProducerSettings,
+    Settings,
+)
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Ticket
 from headgate.edge.auth import Authenticator
