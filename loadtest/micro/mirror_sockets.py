@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import psutil
 from aiokafka.client import AIOKafkaClient
 
-from headgate.core.replays.offset_map import Layout, MapAddress
+from headgate.replays.offset_map import Layout, MapAddress
 from headgate_spark.copying.copy_plan import CopyOptions, Unit
 from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.copy_tasks import copy_all

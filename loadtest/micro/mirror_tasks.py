@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from headgate.core.replays.offset_map import Layout, MapAddress
+from headgate.replays.offset_map import Layout, MapAddress
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.mirror.copy_tasks import copy_all, deal
 from headgate_spark.session.session import open_session

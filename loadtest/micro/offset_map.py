@@ -21,7 +21,10 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.replays.offset_map import (
+from headgate.devstack.broker import start_node, wait_for_node
+from headgate.devstack.installation import prepare_kafka, single_node
+from headgate.devstack.ports import free_port
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
@@ -30,12 +33,9 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_records,
 )
-from headgate.core.replays.packed import BLOCK_SEGMENTS
-from headgate.core.replays.segments import Segment
-from headgate.devstack.broker import start_node, wait_for_node
-from headgate.devstack.installation import prepare_kafka, single_node
-from headgate.devstack.ports import free_port
-from headgate.replays.maps import OffsetMaps
+from headgate.replays.packed import BLOCK_SEGMENTS
+from headgate.replays.segments import Segment
+from headgate.replays.tiers import OffsetMaps
 
 PLACE = MapAddress("orders", 0, 1)
 SEGMENTS = 10_000_000

@@ -11,12 +11,12 @@ from headgate.core.groups.cluster_watch import ClusterHealth
 from headgate.core.groups.lag_rules import LagState
 from headgate.core.groups.report import Heat
 from headgate.core.outcome import Name, Reason
-from headgate.core.replays.replay import ReplayState
 from headgate.core.suppression.states import STATES
 from headgate.metrics.catalogue import METRICS, MetricKind
+from headgate.replays.registry import ReplayState
 from headgate_spark.audit.report import textfile as audit_textfile
 from headgate_spark.mirror import mirror_lag
-from headgate_spark.replay import replay_metrics
+from headgate_spark.replay import progress as replay_metrics
 from support.promql import grouped_by, selectors
 from support.root import ROOT
 

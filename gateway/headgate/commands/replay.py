@@ -3,13 +3,20 @@
 import argparse
 import re
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.output import show_facts, show_table
+from headgate.core.terminal.figures import duration, share, short
+from headgate.core.terminal.progress import Amount, Step
+from headgate.core.terminal.style import Ink
+from headgate.core.terminal.table import Cell, Column
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
+
 
 _EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
   headgate replay create --topic orders --from 2h --to now --dry-run
@@ -116,7 +123,6 @@ def run(args: argparse.Namespace) -> int:
     """Ask, print the answer; return the exit code. Raises CommandError."""
     from headgate.commands.asking import ask
     from headgate.commands.output import is_table, show_json
-    from headgate.commands.replay_tables import show_replays
 
     if args.action == "create":
         return _create(args)
@@ -152,7 +158,6 @@ def _create(args: argparse.Namespace) -> int:
 def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
     from headgate.commands.asking import ask
     from headgate.commands.progress import progress
-    from headgate.commands.replay_tables import replay_step
 
     line = progress(is_quiet=args.quiet)
     try:
@@ -174,7 +179,6 @@ def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any
 
 def _show(args: argparse.Namespace, page: dict[str, Any]) -> None:
     from headgate.commands.output import is_table, show_json
-    from headgate.commands.replay_tables import show_replay
 
     (show_replay if is_table(args) else show_json)(page)
 
@@ -209,8 +213,7 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 def _bound(option: str, text: str) -> Any:
     from headgate.commands.asking import read_argument
-    from headgate.core.replays.fields import FieldError
-    from headgate.core.replays.spec import read_time
+    from headgate.replays.spec import FieldError, read_time
 
     if text.startswith(("{", "@")):
         return read_argument(option, text)
@@ -239,3 +242,87 @@ def _numbers(text: str | None) -> list[int] | None:
         raise CommandError(
             f"--partitions {text}: expected numbers separated by commas", USAGE
         ) from error
+
+
+# The control plane's answers about replays as tables.
+
+
+_COLUMNS = (
+    Column("id"), Column("state"), Column("topic"), Column("mode"), Column("done", right=True),
+    Column("records", right=True), Column("by"), Column("created"), Column("name"),
+)  # fmt: skip
+_INKS = {
+    "ready": Ink.GOOD,
+    "completed": Ink.GOOD,
+    "failed": Ink.BAD,
+    "cancelled": Ink.FAINT,
+    "expired": Ink.FAINT,
+}
+_TOLD = ("id", "name", "state", "control", "reason", "topic", "from", "to", "filter", "by",
+         "created_at", "changed_at", "expires_at")  # fmt: skip
+
+
+def show_replays(page: dict[str, Any]) -> None:
+    """Print the list, and which clusters could not be asked."""
+    show_table(_COLUMNS, [_row(one) for one in page["replays"]])
+    for one in page["unavailable"]:
+        show_facts([("not asked", ", ".join(f"{name} {value}" for name, value in one.items()))])
+
+
+def show_replay(page: dict[str, Any]) -> None:
+    """Print one replay, or what a dry run says that it would be."""
+    show_facts(_facts(page))
+
+
+def replay_step(page: dict[str, Any]) -> Step:
+    """How far it is; its part is how much of what was planned has been read."""
+    what, done = f"{page['id']} {page['state']}", page["done"]
+    total, also = page["planned"]["records"], (Amount(done["bytes"], "B"),)
+    return Step(what, done["read"], total, "records", f"{short(done['records'])} taken", also)
+
+
+def _row(page: dict[str, Any]) -> list[str | Cell]:
+    state = page["state"]
+    is_paused = page["control"] == "pause" and _INKS.get(state) is None
+    return [
+        page["id"],
+        Cell("paused" if is_paused else state, _INKS.get(state, Ink.PLAIN)),
+        page["topic"],
+        _mode(page),
+        share(replay_step(page).part),
+        short(page["done"]["records"]),
+        page["by"] or "-",
+        page["created_at"] or "-",
+        page["name"],
+    ]
+
+
+def _facts(page: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in _TOLD:
+        if (value := page.get(name)) is not None:
+            yield name.replace("_", " "), _text(value)
+    yield "deliver", _text(page.get("deliver", {}))
+    planned = page["planned"]
+    size = short(planned["bytes"], "B")
+    covered = "covered" if planned["covered"] else "not covered by the backfill tier"
+    records = f"{short(planned['records'])} records, {size}, {covered}"
+    yield "planned", f"{records}, about {duration(planned['seconds'])} to copy"
+    if (done := page.get("done")) is not None:
+        percent = share(replay_step(page).part)
+        yield "done", f"{percent}: {short(done['records'])} records, {short(done['bytes'], 'B')}"
+    if (result := page.get("result")) is not None:
+        yield "result", f"topic {result['topic']} at {result['bootstrap_servers']}"
+        for partition, place in result["offsets"].items():
+            yield f"partition {partition}", _text(place)
+
+
+def _mode(page: dict[str, Any]) -> str:
+    return str(page.get("deliver", {}).get("mode", "topic"))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)

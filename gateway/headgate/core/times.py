@@ -1,6 +1,6 @@
 """Times as people give them to commands (ISO 8601, ms since 1970, 2h ago) and are shown them.
 
-As in replays (`headgate.core.replays.spec`), a time without a zone is refused: who asks thinks of
+As in replays (`headgate.replays.spec`), a time without a zone is refused: who asks thinks of
 their own, and the hours between would be left out without a word.
 """
 

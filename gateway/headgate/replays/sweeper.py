@@ -10,14 +10,19 @@ from typing import Any, Protocol
 from headgate.backends.kafka.tier_view import view_of
 from headgate.core.installation import Happening, Kind
 from headgate.core.refusal import Refused
-from headgate.core.replays.plan import BACKFILL
-from headgate.core.replays.replay import Registry, Replay, ReplayState, deleted, record, tombstones
-from headgate.core.replays.spec import ReplayMode
 from headgate.replays.answers import state_of
-from headgate.replays.observer import ReplayObserver
-from headgate.replays.refusing import asking
-from headgate.replays.registry_log import RegistryChange
-from headgate.replays.second_tier import SecondTiers
+from headgate.replays.plan import BACKFILL
+from headgate.replays.registry import (
+    Registry,
+    Replay,
+    ReplayObserver,
+    ReplayState,
+    deleted,
+    record,
+    tombstones,
+)
+from headgate.replays.spec import ReplayMode
+from headgate.replays.tiers import RegistryChange, SecondTiers, asking
 
 log = logging.getLogger("headgate.replays.sweeper")
 

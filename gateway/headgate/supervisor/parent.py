@@ -20,13 +20,14 @@ from typing import NamedTuple
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import ConfigError
-from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.installation import Installation
 from headgate.edge.management.pauses import PauseEndpoints
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
 from headgate.metrics.build import start_fields
+from headgate.replays.second_tier import second_tier
 from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor import happenings
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
@@ -41,7 +42,6 @@ from headgate.supervisor.private_folder import private_folder
 from headgate.supervisor.prometheus import plots_of
 from headgate.wiring.callers import Callers
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
-from headgate.wiring.replays import replaying
 
 log = logging.getLogger("headgate.workers")
 
@@ -93,10 +93,13 @@ class Parent:
         callers = self._callers.of(settings)
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
-        second = replaying(lambda: self._overview.settings, self._overview.figures, self._log.note)
+        second = second_tier(
+            lambda: self._overview.settings, self._overview.figures, self._log.note
+        )
         self._follow = second.follow
+        services = Services(second.replays, second.offsets, second.snapshots)
         pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._in_force)
-        self._admin = Admin(self._overview, callers, pauses, second.services, installation)
+        self._admin = Admin(self._overview, callers, pauses, services, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False

@@ -16,16 +16,14 @@ from headgate.core.topics.internal_topics import (
     facts_topic,
     faults,
     held_topics,
-    map_topic,
-    map_topic_faults,
     on_cluster,
-    registry_faults,
-    registry_topic,
     replicas_on,
 )
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.errors_in_words import connection_error
+from headgate.replays.offset_map import map_topic, map_topic_faults
+from headgate.replays.registry import registry_faults, registry_topic
 from headgate.wiring.audit_events import cluster_of_facts
 
 _ANSWER_S = 30.0

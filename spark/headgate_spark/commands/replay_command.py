@@ -37,7 +37,7 @@ def run_replay(chosen: argparse.Namespace) -> int:
     """`headgate-spark replay`. Raises JobError."""
     from headgate_spark.job.options import read_config
     from headgate_spark.job.report import report_to_people
-    from headgate_spark.replay.replay import RunRequest, run_replays  # slow to import
+    from headgate_spark.replay.runner import RunRequest, run_replays  # slow to import
 
     if not chosen.patience > 0:  # also nan
         raise JobError(f"--patience {chosen.patience:g}: seconds, more than 0", USAGE)

@@ -5,7 +5,7 @@ that was not given, and so gives such records the next one's; it refuses header 
 UTF-8; and it compresses what only grows by that, so that a record that the source has taken may
 be larger than the target takes. Its encoder in Python does none of this. It takes those batches
 in which that matters, and the compiled one, which is five times as fast, takes all others. How
-large a batch may be is up to who opens the producer (`mirror.writer`, `replay.replay_writer`).
+large a batch may be is up to who opens the producer (`mirror.writer`, `replay.registry`).
 Private parts of aiokafka 0.14: both encoders, and what the producer's accumulator knows.
 """
 
@@ -19,8 +19,8 @@ from aiokafka.record.default_records import (
     _DefaultRecordBatchBuilderPy,
 )
 
-from headgate.core.replays.segments import NO_TIMESTAMP
 from headgate.kafka.lenient_records import RawName
+from headgate.replays.segments import NO_TIMESTAMP
 from headgate_spark.copying.chunks import SourceRecord
 
 _MAGIC = 2

@@ -6,7 +6,7 @@ A chunk is what one transaction copies. It is written as one or more of Kafka's 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.core.replays.segments import Segment, earliest, merge
+from headgate.replays.segments import Segment, earliest, merge
 
 
 class SourceRecord(Protocol):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headgate.core.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
-from headgate.core.replays.segments import FOREIGN, Segment
+from headgate.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
+from headgate.replays.segments import FOREIGN, Segment
 from headgate_spark.job.connections import Connection
 
 # At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.

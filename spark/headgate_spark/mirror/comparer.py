@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import MapEntry, PartitionMap, map_partition
-from headgate.core.replays.segments import Result
+from headgate.replays.offset_map import MapEntry, PartitionMap, map_partition
+from headgate.replays.segments import Result
 from headgate_spark.copying.chunks import SourceRecord
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.source_reader import RecreatedError, SourceReader

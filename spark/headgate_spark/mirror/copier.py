@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import gap_record, segment_records
-from headgate.core.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment
+from headgate.replays.offset_map import gap_record, segment_records
+from headgate.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copying.chunks import Chunk, Written, segments_of
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
 from headgate_spark.copying.source_reader import (

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.segments import NO_TIMESTAMP
 from headgate.kafka.closing import drop_consumer
+from headgate.replays.segments import NO_TIMESTAMP
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.errors import in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer

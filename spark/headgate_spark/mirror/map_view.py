@@ -3,7 +3,7 @@
 from itertools import islice
 from typing import NamedTuple
 
-from headgate.core.replays.offset_map import (
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     MapAddress,
@@ -12,7 +12,7 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_key,
 )
-from headgate.core.replays.segments import MapError
+from headgate.replays.segments import MapError
 from headgate_spark.copying.copy_plan import Known
 from headgate_spark.job.connections import Connection
 from headgate_spark.mirror.map_reader import read_map

@@ -15,10 +15,10 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.replays.segments import NO_TIMESTAMP, MapError
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import ProgressLine
 from headgate.kafka.metadata import Metadata
+from headgate.replays.segments import NO_TIMESTAMP, MapError
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import FAILED, OK, USAGE, JobError, in_words

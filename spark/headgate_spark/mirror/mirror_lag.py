@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import PartitionMap
-from headgate.core.replays.segments import FOREIGN
+from headgate.replays.offset_map import PartitionMap
+from headgate.replays.segments import FOREIGN
 from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.job.exposition import Metric, exposed, written
 from headgate_spark.mirror.first_missing import Missing

@@ -7,21 +7,21 @@ from typing import NamedTuple
 from aiokafka.errors import BrokerResponseError
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import (
+from headgate.core.topics.internal_topics import (
+    InternalTopic,
+    replicas_on,
+)
+from headgate.kafka.metadata import Metadata, TopicMetadata
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
     MapAddress,
     PartitionMap,
     map_partition,
-)
-from headgate.core.topics.internal_topics import (
-    InternalTopic,
     map_topic,
     map_topic_faults,
-    replicas_on,
 )
-from headgate.kafka.metadata import Metadata, TopicMetadata
 from headgate_spark.copying.copied_topics import faults, wanted_configs
 from headgate_spark.copying.copy_plan import Unit
 from headgate_spark.job.errors import JobError

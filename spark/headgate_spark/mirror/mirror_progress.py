@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import PartitionMap
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import Amount, Step
+from headgate.replays.offset_map import PartitionMap
 from headgate_spark.copying.copy_plan import Unit
 from headgate_spark.mirror.map_view import Seen
 from headgate_spark.mirror.mirror_lag import Lag

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from aiokafka.errors import OffsetOutOfRangeError
 
-from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, gap_record, layout_record
-from headgate.core.replays.packed import Block
-from headgate.core.replays.segments import FOREIGN, RECREATED, Gap, Segment
+from headgate.replays.offset_map import Layout, MapAddress, MapEntry, gap_record, layout_record
+from headgate.replays.packed import Block
+from headgate.replays.segments import FOREIGN, RECREATED, Gap, Segment
 from headgate_spark.copying.copy_plan import CopyOptions, Known, Unit
 from headgate_spark.mirror.map_reader import read_map
 from headgate_spark.mirror.writer import MapRecord

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.replay import REGISTRY_TOPIC, read_wanted
 from headgate.kafka.closing import drop_consumer
+from headgate.replays.registry import REGISTRY_TOPIC, read_wanted
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer
 

@@ -17,7 +17,7 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
 )
 
-from headgate.core.replays.offset_map import MAP_TOPIC, READ_BYTES
+from headgate.replays.offset_map import MAP_TOPIC, READ_BYTES
 from headgate_spark.copying.chunks import Chunk, Written
 from headgate_spark.copying.copied_topics import roomy
 from headgate_spark.copying.transactions import (

@@ -381,13 +381,13 @@ WRITERS = {
         """,
         _PAGE: """
             edge/console/commands edge/console/installation edge/console/rendering
-            edge/console/replay_form edge/console/replays edge/console/wizard
+            edge/console/replays edge/console/wizard
         """,
         _KEPT: """
             backends/redis/pause_store commands/asking config/errors core/audit_events
             core/consuming/commit_note core/formats/canonical core/oversize/split
-            core/replays/record_filter core/replays/replay devstack/ledger edge/management/bodies
-            edge/management/remote monitor/kept_probation tracing/otlp
+            devstack/ledger edge/management/bodies edge/management/remote
+            monitor/kept_probation replays/registry replays/spec tracing/otlp
         """,
         _OURS: """
             commands/completion devstack/jars devstack/java devstack/show

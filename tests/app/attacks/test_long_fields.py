@@ -23,10 +23,10 @@ from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure
 from headgate.core.record import EVENT_ID
 from headgate.core.refusal import Refused
-from headgate.core.replays.spec import read_spec
 from headgate.edge.request_log import RequestLog
 from headgate.metrics import logs
-from headgate.replays.refusing import reading
+from headgate.replays.spec import read_spec
+from headgate.replays.tiers import reading
 from support.console import world
 from support.console.pages import opened
 from support.console.replays import some_replays

@@ -18,7 +18,7 @@ from headgate.edge.auth import Authenticator
 from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
-from headgate.replays.none import NoSecondTier
+from headgate.replays.second_tier import NoSecondTier
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port
 from support.identity.secured_ports import secured_ports

@@ -17,11 +17,11 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.replays.replay import Control
 from headgate.edge.cors import CORS_HEADERS
 from headgate.edge.management.control_plane import Services
 from headgate.edge.management.routes import management_app
-from headgate.replays.none import NoSecondTier, Rows
+from headgate.replays.registry import Control
+from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of

@@ -10,8 +10,8 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import MAP_TOPIC, Layout, MapAddress, map_partition
-from headgate.core.replays.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
+from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress, map_partition
+from headgate.replays.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
 from headgate_spark.copying.copy_plan import Known
 from headgate_spark.copying.source_reader import SourceReader
 from headgate_spark.mirror.comparer import compare

@@ -6,7 +6,7 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate.core.replays.segments import FOREIGN
+from headgate.replays.segments import FOREIGN
 from headgate_spark.mirror.comparer import compare
 from headgate_spark.mirror.mirror_lag import Lag, Totals, textfile
 from support.kafka import kafka_log

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
+from headgate.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from support.kafka import kafka_log
 from support.process.mirror_job import config_text
 from support.process.stack import RunningBroker

@@ -9,8 +9,8 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import MAP_TOPIC
-from headgate.core.replays.segments import RECREATED, Result
+from headgate.replays.offset_map import MAP_TOPIC
+from headgate.replays.segments import RECREATED, Result
 from headgate_spark.job.errors import JobError
 from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
 from headgate_spark.mirror.map_view import MapView

@@ -6,8 +6,8 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import MAP_TOPIC, layout_record, segment_record
-from headgate.core.replays.segments import Segment
+from headgate.replays.offset_map import MAP_TOPIC, layout_record, segment_record
+from headgate.replays.segments import Segment
 from headgate_spark.copying.copy_plan import Unit
 from headgate_spark.mirror.comparer import Verified, compare
 from headgate_spark.mirror.verify import sentence

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.replays.offset_map import MAP_TOPIC, MapAddress, map_partition, segment_record
-from headgate.core.replays.segments import Segment
-from headgate.replays.maps import OffsetMaps
+from headgate.replays.offset_map import MAP_TOPIC, MapAddress, map_partition, segment_record
+from headgate.replays.segments import Segment
+from headgate.replays.tiers import OffsetMaps
 from support.process.stack import RunningBroker
 from support.scenarios.replay_world import Api, Two
 

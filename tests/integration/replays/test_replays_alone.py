@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.replays.replay import REGISTRY_TOPIC, RUNNER_KEY
+from headgate.replays.registry import REGISTRY_TOPIC, RUNNER_KEY
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
 from support.scenarios.replay_copies import replayed, state_of, topics_of, until_ready, wanted

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.readable import first_readable
 from headgate.core.groups.facts import Partition
-from headgate.core.replays.offset_map import (
+from headgate.replays.offset_map import (
     MAP_TOPIC,
     Layout,
     MapAddress,
@@ -19,7 +19,7 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_record,
 )
-from headgate.core.replays.segments import Segment
+from headgate.replays.segments import Segment
 from support.kafka import kafka_log
 from support.kafka.record_batches import append, encoded
 from support.process.stack import RunningBroker

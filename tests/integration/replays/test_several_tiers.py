@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
-from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.devstack.broker import KafkaInstallation
+from headgate.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
+from headgate.replays.registry import REGISTRY_TOPIC
 from support.clients import http_client
 from support.kafka import kafka_log
 from support.process.mirror_job import Job

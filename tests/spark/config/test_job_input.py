@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from headgate.core.groups.facts import Partition
-from headgate.core.replays.fields import FieldError
-from headgate.core.replays.spec import read_time
 from headgate.core.times import shown_time
 from headgate.devstack.java import JavaMissingError, find_java
+from headgate.replays.spec import FieldError, read_time
 from headgate_spark.cli import main
 from headgate_spark.job.errors import JobError, reason_of
 from headgate_spark.job.options import chosen_topics, must_exist, read_config

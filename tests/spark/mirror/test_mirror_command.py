@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import MAP_TOPIC, read_entry
-from headgate.core.replays.segments import Segment
+from headgate.replays.offset_map import MAP_TOPIC, read_entry
+from headgate.replays.segments import Segment
 from headgate_spark.cli import main
 from support.kafka import kafka_log
 from support.process.mirror_job import QUICK, Job, config_text

@@ -20,9 +20,9 @@ from confluent_kafka.admin import ResourceType
 from pyspark.sql import SparkSession
 
 from headgate import cli
-from headgate.core.replays.offset_map import MAP_TOPIC
-from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.devstack.broker import KafkaInstallation
+from headgate.replays.offset_map import MAP_TOPIC
+from headgate.replays.registry import REGISTRY_TOPIC
 from headgate_spark.audit.job import AuditRequest, audit
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.mirror.mirror import mirror

@@ -7,12 +7,11 @@ from typing import Any
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.core.replays.fields import FieldError
-from headgate.core.replays.replay import Control, Registry, new_id, record
-from headgate.core.replays.spec import read_spec
 from headgate.edge.management.control_plane import Services
 from headgate.replays.answers import planned_page, replay_page
-from headgate.replays.none import NoSecondTier, Rows
+from headgate.replays.registry import Control, Registry, new_id, record
+from headgate.replays.second_tier import NoSecondTier, Rows
+from headgate.replays.spec import FieldError, read_spec
 
 SERVERS = "backfill:9092"
 MIRRORED_TO = {"offsets": {"0": 1700}}

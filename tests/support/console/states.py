@@ -13,7 +13,7 @@ from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.console.pages import console
 from headgate.edge.management.control_plane import Services
-from headgate.replays.none import NoSecondTier, Rows
+from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import audits, world
 from support.console.replays import ReplaysInMemory, some_replays

@@ -24,7 +24,7 @@ from headgate.edge.origins import Origins
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
 from headgate.metrics.meter import Labels, Meter
-from headgate.replays.none import NoSecondTier
+from headgate.replays.second_tier import NoSecondTier
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import InstanceHealth
 

@@ -17,8 +17,8 @@ from headgate_spark.copying.chunks import SourceRecord
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.options import read_config
 from headgate_spark.job.report import report_to_people
-from headgate_spark.replay.replay import RunRequest, run_replays
-from headgate_spark.replay.replay_writer import Pair, ReplayWriter
+from headgate_spark.replay.registry import Pair, ReplayWriter
+from headgate_spark.replay.runner import RunRequest, run_replays
 
 PATIENCE_S = 3.0
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import MAP_TOPIC
+from headgate.replays.offset_map import MAP_TOPIC
 from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
 from headgate_spark.copying.throttle import BrokerBuckets
 from headgate_spark.mirror.copier import Copier

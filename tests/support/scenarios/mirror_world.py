@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import (
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
@@ -17,7 +17,7 @@ from headgate.core.replays.offset_map import (
     owner_of,
     read_entry,
 )
-from headgate.core.replays.segments import NO_TIMESTAMP, Result, Segment
+from headgate.replays.segments import NO_TIMESTAMP, Result, Segment
 from headgate_spark.copying.copy_plan import CopyOptions, Unit
 from headgate_spark.job.connections import Connection
 from support.kafka import kafka_log

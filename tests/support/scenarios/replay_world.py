@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from headgate.core.replays.offset_map import (
+from headgate.devstack.child import Child
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
@@ -23,9 +24,8 @@ from headgate.core.replays.offset_map import (
     map_partition,
     segment_record,
 )
-from headgate.core.replays.replay import REGISTRY_TOPIC
-from headgate.core.replays.segments import Segment
-from headgate.devstack.child import Child
+from headgate.replays.registry import REGISTRY_TOPIC
+from headgate.replays.segments import Segment
 from support.kafka import kafka_log
 from support.kafka.kafka_log import LogRecord
 from support.process.stack import PATIENCE, Gateway, RunningBroker

@@ -13,17 +13,17 @@ import pytest
 import requests
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
-from headgate.core.replays.plan import BACKFILL
-from headgate.core.replays.replay import Replay, ReplayState
-from headgate.core.replays.segments import FOREIGN, RETENTION, Gap, Segment
+from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
+from headgate.replays.plan import BACKFILL
+from headgate.replays.registry import Replay, ReplayState
+from headgate.replays.segments import FOREIGN, RETENTION, Gap, Segment
 from headgate_spark.audit.report.files import write_files
 from headgate_spark.audit.report.result import document
 from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.mirror.mirror_lag import LagWatch, Totals, textfile
 from headgate_spark.mirror.skips import Reason, Skip
-from headgate_spark.replay.replay_metrics import ReplayMetrics
+from headgate_spark.replay.progress import ReplayMetrics
 from support.identity.issuer import AUDIENCE, ISSUER, Issuer
 from support.process.stack import Gateway
 from support.scenarios import skew_world

@@ -64,8 +64,8 @@ NAMES = {
     "headgate.ports",
     "headgate.private_folder",
     "headgate.reloading",
-    "headgate.replays.asked",
     "headgate.replays.sweeper",
+    "headgate.replays.tiers",
     "headgate.suppression.states",
     "headgate.spool",
     "headgate.suppression.suppressor",
@@ -77,7 +77,7 @@ NAMES = {
     "headgate.workers",
     "headgate_spark.copier",
     "headgate_spark.mirror.first_missing",
-    "headgate_spark.replay.replay_copy",
+    "headgate_spark.replay.copier",
     "headgate_spark.waiters",
 }
 

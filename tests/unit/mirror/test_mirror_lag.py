@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
-from headgate.core.replays.segments import NO_RECORDS, RETENTION, Gap, Segment
+from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
+from headgate.replays.segments import NO_RECORDS, RETENTION, Gap, Segment
 from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import JobError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
-from headgate.core.replays.segments import NO_RECORDS, Gap, Segment
 from headgate.core.terminal.progress import Amount
+from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
+from headgate.replays.segments import NO_RECORDS, Gap, Segment
 from headgate_spark.copying.copy_plan import Known, Unit
 from headgate_spark.mirror.map_view import Seen
 from headgate_spark.mirror.mirror_lag import Lag

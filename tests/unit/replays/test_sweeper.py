@@ -7,10 +7,10 @@ import time
 from typing import Any, cast
 
 from headgate.core.installation import Happening, Kind
-from headgate.core.replays.replay import Registry
 from headgate.metrics.fleet import Fleet
-from headgate.replays.second_tier import SecondTiers
+from headgate.replays.registry import Registry
 from headgate.replays.sweeper import Sweeper
+from headgate.replays.tiers import SecondTiers
 
 SPEC = {"name": "again", "topic": "orders", "mode": "topic", "by": "ann", "keep_s": 3600}
 

@@ -5,8 +5,6 @@ from typing import NamedTuple
 
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import held_topic
-from headgate.core.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
-from headgate.core.replays.replay import REGISTRY_TOPIC
 from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import LONGEST_NAME, TopicState
@@ -145,44 +143,6 @@ def replicas_on(nodes: int) -> int:
     return min(_REPLICAS, nodes)
 
 
-def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
-    """The registry of replays on a backfill cluster (`core.replays.replay`)."""
-    configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
-    return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
-
-
-def registry_faults(found: TopicState) -> list[str]:
-    """What is wrong with a registry that exists, each with its fix."""
-    wrong = []
-    if found.partitions != 1:
-        wrong.append(f"it has {found.partitions} partitions: delete it and run this again")
-    if found.cleanup_policy != "compact":
-        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to compact")
-    return wrong
-
-
 def on_cluster(topics: Iterable[InternalTopic], cluster: str) -> list[InternalTopic]:
     """Those of one cluster."""
     return [topic for topic in topics if topic.cluster == cluster]
-
-
-def map_topic(cluster: str, nodes: int) -> InternalTopic:
-    """The offset map, on a backfill cluster of so many nodes."""
-    replicas = replicas_on(nodes)
-    configs = {
-        "cleanup.policy": "compact",
-        "message.timestamp.type": "CreateTime",
-        "min.insync.replicas": str(max(1, replicas - 1)),
-        "unclean.leader.election.enable": "false",
-    }
-    return InternalTopic(MAP_TOPIC, cluster, MAP_PARTITIONS, replicas, configs)
-
-
-def map_topic_faults(partitions: int, cleanup_policy: str) -> list[str]:
-    """What is wrong with a map topic that exists: the two things that make it useless."""
-    wrong = []
-    if partitions != MAP_PARTITIONS:
-        wrong.append(f"it has {partitions} partitions: it must have {MAP_PARTITIONS}, for good")
-    if cleanup_policy != "compact":
-        wrong.append(f"cleanup.policy is {cleanup_policy}: set it to compact")
-    return wrong

@@ -1,6 +1,5 @@
 """All pages of the console, put together."""
 
-from headgate.core.replays.replay import Control
 from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
 from headgate.edge.console.groups import GroupPages
@@ -14,6 +13,7 @@ from headgate.edge.console.replays import ReplayConsole
 from headgate.edge.console.topics import TopicPages
 from headgate.edge.console.wizard import Wizard
 from headgate.edge.management.control_plane import Admin
+from headgate.replays.registry import Control
 
 
 def console(admin: Admin, plots: Plots | None = None) -> Console:

@@ -10,10 +10,10 @@ from aiohttp import web
 from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
-from headgate.edge.console import replay_form
 from headgate.edge.console.commands import Commands
 from headgate.edge.console.page import Done, Page
 from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.console.replays import EMPTY, body_of, words_of
 from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
 from headgate.metrics import history as recorder
@@ -34,16 +34,16 @@ class Wizard:
         """The empty form."""
         topic = request.query.get("topic", "").strip()[:249]
         name = f"{topic} again" if topic else ""
-        form = {**replay_form.EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
+        form = {**EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
         return await self._page(form)
 
     async def send(self, request: web.Request, given: Form) -> Page | Done:
         """A dry run, or the real one."""
-        names = (*replay_form.EMPTY, "once")
+        names = (*EMPTY, "once")
         form = {name: given.get(name, "")[:_LONGEST] for name in names}
         body: Json = {}
         try:
-            body = replay_form.body_of(form)
+            body = body_of(form)
             if given.get("do") == "create":
                 page, _ = await self._admin.replays.ask(request, body, form["once"])
                 return Done(f"/console/replays/{page['id']}")
@@ -103,4 +103,4 @@ class Wizard:
 
 def _same(body: Json, commands: Commands) -> Iterator[tuple[str, str]]:
     yield "With curl", commands.curl("/v1/replays", "POST", body)
-    yield "On the command line", commands.headgate(*replay_form.words_of(body))
+    yield "On the command line", commands.headgate(*words_of(body))

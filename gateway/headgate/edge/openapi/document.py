@@ -19,13 +19,13 @@ from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.core.formats.confluent import codes_of
 from headgate.core.installation import MEANINGS, Kind, Level
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.replays.replay import Control, ReplayState
-from headgate.core.replays.segments import Result
 from headgate.core.skew_audits.changes import Change
 from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
 from headgate.core.suppression.states import OFF, STATES
 from headgate.edge.management.paging import LIMIT, MAX_LIMIT
 from headgate.edge.openapi.docs_pages import FILES
+from headgate.replays.registry import Control, ReplayState
+from headgate.replays.segments import Result
 
 Json = dict[str, Any]
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config.settings import AuthSettings, Settings
-from headgate.core.replays.replay import Control
 from headgate.edge.management.routes import management_app
+from headgate.replays.registry import Control
 from support.console import world
 from support.console.replays import ReplaysInMemory, some_replays
 from support.console.world import ConsoleInstance

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replays.fields import FieldError
-from headgate.core.replays.record_filter import RecordFilter, read_filter
-from headgate.core.replays.spec import Bound, Rate, ReplayMode, Spec, read_spec
+from headgate.replays.spec import (
+    Bound,
+    FieldError,
+    Rate,
+    RecordFilter,
+    ReplayMode,
+    Spec,
+    read_filter,
+    read_spec,
+)
 
 NOW_MS = 1_800_000_000_000
 LEAST: dict[str, Any] = {

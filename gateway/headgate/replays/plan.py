@@ -7,7 +7,7 @@ A piece is a stretch of one tier's log. What is mirrored is read from the backfi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypedDict
 
-from headgate.core.replays.segments import FOREIGN, SegmentTable
+from headgate.replays.segments import FOREIGN, SegmentTable
 
 BACKFILL, INGEST = "backfill", "ingest"
 _MAX_RANGES = 100  # of a partition, in a refusal

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
-from headgate.core.replays.plan import Logs
-from headgate.core.replays.replay import Replay
-from headgate.core.replays.segments import Segment, SegmentTable
 from headgate.replays.answers import coverage_page, moment, replay_page
-from headgate.replays.replayed_topic import ReplayedTopic, TierNow
+from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
+from headgate.replays.plan import Logs
+from headgate.replays.planner import ReplayedTopic, TierNow
+from headgate.replays.registry import Replay
+from headgate.replays.segments import Segment, SegmentTable
 
 MICROSECONDS = 1_767_225_600_000_000  # what a producer that mistakes the unit writes
 

@@ -15,7 +15,9 @@ from headgate.backends.kafka.tier_view import busy
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.replays.replay import (
+from headgate.replays.answers import Author, document_of, dry_page, planned_page, replay_page
+from headgate.replays.planner import PlannedReplay, plan
+from headgate.replays.registry import (
     FINISHED,
     Control,
     Registry,
@@ -25,14 +27,8 @@ from headgate.core.replays.replay import (
     new_id,
     record,
 )
-from headgate.core.replays.spec import ReplayMode, Spec, read_spec
-from headgate.replays.answers import planned_page, replay_page
-from headgate.replays.documents import Author, document_of, dry_page
-from headgate.replays.planner import PlannedReplay, plan
-from headgate.replays.refusing import asking, reading
-from headgate.replays.registry_log import RegistryChange
-from headgate.replays.second_tier import SecondTiers
-from headgate.replays.tiers import Tiers
+from headgate.replays.spec import ReplayMode, Spec, read_spec
+from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, reading
 
 
 class RequestedReplay(NamedTuple):

@@ -7,23 +7,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replays.plan import (
-    BACKFILL,
-    INGEST,
-    Logs,
-    Piece,
-    pieces_of,
-    plan_partition,
-    shown,
-)
-from headgate.core.replays.segments import (
-    FOREIGN,
-    NO_RECORDS,
-    RETENTION,
-    Gap,
-    Segment,
-    SegmentTable,
-)
+from headgate.replays.plan import BACKFILL, INGEST, Logs, Piece, pieces_of, plan_partition, shown
+from headgate.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment, SegmentTable
 
 
 class World(NamedTuple):

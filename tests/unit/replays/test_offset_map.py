@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.replays.offset_map import (
+from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     Layout,
     MapAddress,
@@ -27,8 +27,8 @@ from headgate.core.replays.offset_map import (
     segment_record,
     segment_records,
 )
-from headgate.core.replays.packed import BLOCK_SEGMENTS, Block, pack, unpack
-from headgate.core.replays.segments import (
+from headgate.replays.packed import BLOCK_SEGMENTS, Block, pack, unpack
+from headgate.replays.segments import (
     FOREIGN,
     NO_RECORDS,
     RECREATED,

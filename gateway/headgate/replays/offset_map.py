@@ -10,7 +10,7 @@ writes the last of them.
     value  version 1 byte (1; 2 for a block, whose key is that of its first segment), then
       S    target varint · records varint · end - source - records varint ·
            earliest_ms zigzag varint · latest_ms - earliest_ms varint
-      S, 2   a block (`core.replays.packed`)
+      S, 2   a block (`replays.packed`)
       G    end - source varint · at_ms varint · reason UTF-8
       L    partitions varint · at_ms varint · source id, a blank, target id UTF-8
 
@@ -26,7 +26,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from headgate.core.replays.packed import (
+from headgate.core.topics.internal_topics import InternalTopic, replicas_on
+from headgate.replays.packed import (
     BLOCK_SEGMENTS,
     Block,
     decode,
@@ -37,7 +38,7 @@ from headgate.core.replays.packed import (
     unzigzag,
     zigzag,
 )
-from headgate.core.replays.segments import Gap, MapError, Segment, SegmentTable
+from headgate.replays.segments import Gap, MapError, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
 MAP_PARTITIONS = 16  # for good: which of them a topic's partition has depends on it
@@ -323,3 +324,25 @@ class PartitionMap:
 
 def _ids(layout: Layout) -> tuple[str, str]:
     return layout.source_id, layout.target_id
+
+
+def map_topic(cluster: str, nodes: int) -> InternalTopic:
+    """The offset map, on a backfill cluster of so many nodes."""
+    replicas = replicas_on(nodes)
+    configs = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "unclean.leader.election.enable": "false",
+    }
+    return InternalTopic(MAP_TOPIC, cluster, MAP_PARTITIONS, replicas, configs)
+
+
+def map_topic_faults(partitions: int, cleanup_policy: str) -> list[str]:
+    """What is wrong with a map topic that exists: the two things that make it useless."""
+    wrong = []
+    if partitions != MAP_PARTITIONS:
+        wrong.append(f"it has {partitions} partitions: it must have {MAP_PARTITIONS}, for good")
+    if cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {cleanup_policy}: set it to compact")
+    return wrong

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.replays.packed import BLOCK_SEGMENTS, pack
-from headgate.core.replays.segments import (
+from headgate.replays.packed import BLOCK_SEGMENTS, pack
+from headgate.replays.segments import (
     NO_RECORDS,
     NO_TIMESTAMP,
     RETENTION,

@@ -2,7 +2,7 @@
 
 A segment is a run of records in which source and target offset both advance by one. Transaction
 markers, aborted records and compaction leave holes on either side, so one constant difference is
-never enough. Shared by the gateway and the Spark jobs (`core.replays.offset_map` has the records).
+never enough. Shared by the gateway and the Spark jobs (`replays.offset_map` has the records).
 """
 
 from array import array
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from headgate.core.replays.packed import (
+from headgate.replays.packed import (
     BLOCK_SEGMENTS,
     NO_TIMESTAMP,
     Block,
@@ -132,7 +132,7 @@ def _continues(last: Segment, one: Segment) -> bool:
 class SegmentTable:
     """The segments of one partition in one layout, in order: packed, but for the last ones.
 
-    What is packed is in blocks (`core.replays.packed`), 2 to 4 bytes a segment, and is unpacked
+    What is packed is in blocks (`replays.packed`), 2 to 4 bytes a segment, and is unpacked
     for a while when it is looked up; the newest segments, fewer than a block, are in arrays. A
     block is a record of the map if it was added as one; else it was made here, of records that
     have one segment each.

@@ -7,9 +7,9 @@ import pytest
 from headgate.config.settings import Settings
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
-from headgate.core.replays.replay import record
-from headgate.replays.refusing import asking
-from headgate.replays.second_tier import Offsets, SecondTiers
+from headgate.replays.offsets import Offsets
+from headgate.replays.registry import record
+from headgate.replays.tiers import SecondTiers, asking
 
 
 async def test_what_the_registry_would_not_take_is_too_large() -> None:

@@ -1,1 +1,0 @@
-"""Replays and the offset map."""
