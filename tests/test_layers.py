@@ -50,8 +50,8 @@ ALLOWED = {
         "backends.base",
         "backends.patience",
         "backends.redis.errors",
+        "backends.redis.script",
         "backends.redis.session",
-        "backends.redis.suppression_store",
         "metrics.health",
     },
     "idempotency": {

@@ -33,10 +33,10 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headgate.backends.kafka.producing.compression import keep_zstd
+from headgate.core.content import Digester
 from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
-from headgate.core.suppression.digest import Digester
 from headgate.native.chosen import packed
 from micro.pieces import each, microseconds
 from wire import CONTENT_TYPES, encode

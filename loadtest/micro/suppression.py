@@ -12,21 +12,21 @@ import sys
 import time
 from collections.abc import Awaitable, Sequence
 
-from headgate.backends.redis.suppression import arguments_of
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression.layout import LayoutCall, LayoutReply
-from headgate.core.suppression.protocol import (
-    Scope,
+from headgate.core.suppression import Reservation, Scope
+from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.rules import (
+    LayoutCall,
+    LayoutReply,
     SuppressionCall,
     SuppressionReply,
     pack_state,
     pack_verdicts,
     read_reply,
 )
-from headgate.core.suppression.reservation import Reservation
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.store import arguments_of
 
 ROUNDS = 9
 EVENTS = 6400

@@ -25,16 +25,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.backends.redis.suppression import RedisStore, arguments_of
-from headgate.core.suppression.protocol import (
-    Scope,
+from headgate.core.suppression import Scope
+from headgate.devstack.redis import find_redis
+from headgate.suppression.rules import (
     SuppressionCall,
     SuppressionSpans,
     number_bytes,
     reserve,
     settle,
 )
-from headgate.devstack.redis import find_redis
+from headgate.suppression.store import RedisStore, arguments_of
 
 HERE = Path(__file__).resolve()
 EVENTS = 20_000  # of a round: some 0.1 s of Redis

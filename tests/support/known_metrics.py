@@ -11,7 +11,7 @@ from headgate.core.groups.cluster_watch import ClusterHealth
 from headgate.core.groups.lag_rules import LagState
 from headgate.core.groups.report import Heat
 from headgate.core.outcome import Name, Reason
-from headgate.core.suppression.states import STATES
+from headgate.core.suppression import STATES
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.replays.registry import ReplayState
 from headgate_spark.audit.report import textfile as audit_textfile

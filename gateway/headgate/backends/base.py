@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 

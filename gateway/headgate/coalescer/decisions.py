@@ -13,8 +13,7 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation, Scope
 from headgate.core.topics.route import Route
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.held import HeldEvent
 from headgate.core.coalescing.window import Window
-from headgate.core.formats.canonical import Fallback
-from headgate.core.record import content_type_in
-from headgate.core.suppression.examination import (
+from headgate.core.content import (
     INLINE_BYTES,
     Content,
     Examination,
@@ -22,6 +20,8 @@ from headgate.core.suppression.examination import (
     examine_in_need,
     is_long,
 )
+from headgate.core.formats.canonical import Fallback
+from headgate.core.record import content_type_in
 from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 

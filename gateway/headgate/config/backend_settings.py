@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
 from headgate.core.option import about
-from headgate.core.suppression.servers import server_name
+from headgate.core.redis_servers import server_name
 
 _DAY_MS = 86_400_000
 _GIBIBYTE = 1_073_741_824

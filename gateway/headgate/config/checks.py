@@ -24,8 +24,7 @@ from headgate.config.topic_checks import (
     spool_contradictions,
     topic_contradictions,
 )
-from headgate.core.suppression.servers import server_name
-from headgate.core.suppression.slots import MAX_SERVERS
+from headgate.core.redis_servers import MAX_SERVERS, server_name
 
 # What the options of authentication must fit: each other, and TLS.
 

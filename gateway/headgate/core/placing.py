@@ -7,7 +7,7 @@ against the fact that holds by then.
 
 from headgate.core.keys import partition_for
 from headgate.core.publish import Publish
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation
 from headgate.core.topics.topic import TopicState
 
 

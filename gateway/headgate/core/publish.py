@@ -13,7 +13,7 @@ from headgate.core.outcome import Outcome
 from headgate.core.oversize.strategies import Large
 from headgate.core.owner import RecordOwner
 from headgate.core.record import Record
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation
 from headgate.core.topics.route import Common
 
 

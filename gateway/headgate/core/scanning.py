@@ -9,13 +9,11 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from typing import Final, Protocol
 
+from headgate.core.content import INLINE_BYTES, Comparison, Digester
 from headgate.core.event import Decoded
 from headgate.core.formats.canonical import Pointer
 from headgate.core.formats.decode import BodyKind, kind_of
 from headgate.core.keys import KEY_MAX_BYTES, KeyRule
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.digest import Digester
-from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.native import chosen

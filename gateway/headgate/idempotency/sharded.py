@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from headgate.backends.redis.session import all_ended
 from headgate.core.idempotency.protocol import ClaimStep
-from headgate.core.suppression.slots import Slots
+from headgate.core.redis_servers import Slots
 from headgate.idempotency.identity_client import IdentityClient
 
 _STEM_BYTES = 6  # of a token, which tell whose it is

@@ -19,7 +19,7 @@ class Scanner:
     At most 4 parts and 16 different names on the way to them.
     max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
     digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
-    value; both as `core.suppression.digest.Digester` uses them.
+    value; both as `core.content.Digester` uses them.
     ignore: digests are of canonical forms (`core.formats.canonical`) without what these pointers
     name; None: of the values. At most 16 different names in them.  max_form_bytes: longer documents
     have no form here.  max_key_bytes: of a key with its joints; unbounded if not given.

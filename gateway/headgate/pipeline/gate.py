@@ -9,7 +9,7 @@ from headgate.core.coalescing.holding import refusal_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.spelling import did_you_mean
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.route import Route
 from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState

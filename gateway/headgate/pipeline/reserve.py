@@ -10,8 +10,7 @@ from headgate.backends.base import Suppression
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import content_type_of
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation, Scope
 from headgate.core.topics.route import Common, Route
 from headgate.pipeline.complete import Complete
 from headgate.pipeline.produce import Produce

@@ -8,14 +8,12 @@ from typing import Protocol
 from headgate.backends.base import Topics
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import as_held, is_held, is_there
+from headgate.core.content import Comparison, Digester, Orders
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.core.scanning import scanner_for
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.digest import Digester
-from headgate.core.suppression.examination import Orders
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState

@@ -7,12 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence, Sized
 from typing import Protocol
 
-from headgate.core.event import Event
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
-from headgate.core.record import content_type_of
-from headgate.core.suppression.examination import (
+from headgate.core.content import (
     Content,
     Examination,
     Orders,
@@ -21,6 +16,11 @@ from headgate.core.suppression.examination import (
     examine_in_need,
     is_long,
 )
+from headgate.core.event import Event
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure
+from headgate.core.publish import Publish
+from headgate.core.record import content_type_of
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.in_order import InOrder
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from headgate.backends.base import Suppression
 from headgate.core.keys import partition_for
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.spool.backlog import Backlog
 from headgate.spool.reading import LaneFigures
 

@@ -17,7 +17,7 @@ from headgate.core.placing import place
 from headgate.core.publish import Publish
 from headgate.core.record import SPOOLED, Record, size_of
 from headgate.core.spool.chunk import Packed
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation
 from headgate.core.topics.topic import TopicState
 from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Unit
 from headgate.spool.backlogs import Backlogs

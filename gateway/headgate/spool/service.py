@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.later import LaterSpans

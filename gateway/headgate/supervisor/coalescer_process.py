@@ -12,13 +12,13 @@ from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
-from headgate.core.suppression.states import state_rows
+from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess
 from headgate.supervisor.coalescer_pages import Pages
-from headgate.suppression.report import states_now
+from headgate.suppression.sharded import states_now
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import spare_the_collector

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from headgate.core.outcome import Failure
-from headgate.core.suppression.states import TopicSuppression
+from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Readiness
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from headgate.core.installation import Detail, Happening, Kind
-from headgate.core.suppression.states import AWAY, ON, QUARANTINE, worst
+from headgate.core.suppression import AWAY, ON, QUARANTINE, worst
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.fleet import Fleet
 from headgate.supervisor.control import WorkerState

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
-from headgate.core.suppression.states import TopicSuppression, worst
+from headgate.core.suppression import TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management.instance import Monitored

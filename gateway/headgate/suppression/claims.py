@@ -3,34 +3,112 @@
 Synchronous and told the time; `suppressor.py` carries its calls to Redis and back.
 """
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
 from headgate.backends.redis.errors import StoreError
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import protocol
-from headgate.core.suppression.layout import Agreement
-from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
-from headgate.core.suppression.states import TopicSuppression
-from headgate.suppression.bypass import Bypass, BypassMode
-from headgate.suppression.growth import Grow, behind, grow_alone, place_again
+from headgate.core.suppression import Scope, TopicSuppression
+from headgate.suppression import rules
+from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
+from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.outgoing import Forget, OutgoingCall, finish
-from headgate.suppression.states import states_of
+from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionReply
+
+
+class Waits:
+    """Events wait in the order of their arrival, so a count at each poll says who came before it.
+
+    An event is overdue `timeout_s` after the first poll that saw it.
+    """
+
+    __slots__ = ("_polls", "_timeout_s", "left")
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._polls: deque[tuple[float, int]] = deque()  # when, and how many had arrived by then
+        self.left = 0  # how many wait no longer, of all that ever came
+
+    def overdue(self, now_s: float, waiting: int) -> int:
+        """Poll: how many of those that wait are overdue, the oldest first. Call it often."""
+        polls, arrived = self._polls, self.left + waiting
+        while polls and polls[0][1] <= self.left:
+            polls.popleft()
+        if waiting and (not polls or polls[-1][1] < arrived):
+            polls.append((now_s, arrived))
+        overdue = 0
+        while polls and now_s - polls[0][0] >= self._timeout_s:
+            overdue = polls.popleft()[1] - self.left
+        return overdue
+
+
+_NONE: Final = set[Scope]()
+
+_REFUSED = Failure(
+    Reason.REDIS_UNAVAILABLE,
+    "Redis does not answer (in time), and without it this topic publishes nothing",
+    retry_after_s=1,
+)
+
+
+class BypassMode:
+    """AWAY: events go past Redis. CATCHING_UP: they still do, while Redis learns what it missed.
+    READY: events are reserved."""
+
+    AWAY: Final = 0
+    CATCHING_UP: Final = 1
+    READY: Final = 2
+
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
-_AWAY: Final = BypassMode.AWAY
-_READY: Final = BypassMode.READY
 _QUEUED: Final = Stage.QUEUED
 _RESERVING: Final = Stage.RESERVING
 _ENDED: Final = Stage.ENDED
 
 
-class Claims(Bypass):
-    """See the module. new_stem: see `Bypass`.  new_nonce: 16 bytes that were never used before.
+Grow = Callable[[Scope, int], None]
 
-    grow: told of a topic that has more partitions than this process knew.
+
+def grow_alone(scope: Scope, partitions: int) -> None:
+    """Where nobody else knows of topics."""
+
+
+def place_again(publish: Publish, scope: Scope) -> None:
+    """Its topic has another partition count than when it was placed."""
+    record = publish.record
+    if not publish.placed and record.key is not None:
+        record.partition = partition_for(record.key, scope.partitions)
+    publish.reserved.partitions = scope.partitions
+
+
+def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Scope]:
+    """The namespaces whose topics have more partitions than this call was made for.
+
+    Nothing was reserved in them. grow: told of those that have more than this process knew.
+    """
+    found = set()
+    for scope, count, state in zip(call.scopes, call.counts, reply.states, strict=True):
+        if state.partitions > count:
+            found.add(scope)
+            if state.partitions > scope.partitions:
+                grow(scope, state.partitions)
+    return found
+
+
+class Claims:
+    """The state of suppression in one process.
+
+    A token is a stem and a number of two bytes.
+
+    Args:
+        new_stem: Returns 10 bytes that were never used before.
+        new_nonce: Returns 16 bytes that were never used before.
+        grow: Called with a topic that has more partitions than this process knew.
+        agreement: The gateways' agreement on their servers; without it nothing is doubted.
     """
 
     def __init__(
@@ -43,15 +121,35 @@ class Claims(Bypass):
         grow: Grow = grow_alone,
         agreement: Agreement | None = None,
     ) -> None:
-        super().__init__(verdicts, options, meter, new_stem, agreement or Agreement.granted())
+        self._agreement = agreement or Agreement.granted()
         self._options = options
         self._spans = options.spans
+        self._quarantine_s = options.quarantine_ms / 1000
         self._token_ttl_s = options.token_ttl_ms / 1000
+        self._verdicts = verdicts
+        self._meter = meter
+        self._new_stem = new_stem
         self._new_nonce = new_nonce
+        self._tell_growth = grow
+        self._arrivals = Arrivals()
+        self._queue: deque[Publish] = deque()
+        self._settlements = Settlements(options.unreserved_max)
+        self._in_flight = PublishesInFlight(
+            self._arrivals, options.unknown_max, options.fences_by_writing
+        )
+        self._namespaces = Namespaces()
+        self._ends = Completions(
+            self._arrivals, self._in_flight, self._settlements, self._namespaces,
+            self._token_ttl_s, new_stem,
+        )  # fmt: skip
+        self._outgoing: OutgoingCall | None = None
+        self._waits = Waits(options.timeout_ms / 1000)
         self._forgets: list[Forget] = []
         self._outdated: set[Publish] = set()
         self._rotated_s = 0.0
-        self._tell_growth = grow
+        self._draining = False
+        self._owes = False  # published unreserved since Redis last knew everything
+        self.mode: int = BypassMode.AWAY
 
     # ---- what ingest and the lanes say
 
@@ -70,7 +168,7 @@ class Claims(Bypass):
             return
         publish.advance(_QUEUED)
         self._queue.append(publish)
-        if self.mode is not _READY and not self._draining:
+        if self.mode != BypassMode.READY and not self._draining:
             self._bypass_all("breaker_open")
 
     def forget(self, request: Forget) -> None:
@@ -84,7 +182,7 @@ class Claims(Bypass):
 
     def is_settled(self) -> bool:
         """Whether Redis knows of every unreserved publish, so that others may rely on it."""
-        if self._owes and self.mode is _READY and self._outgoing is None:
+        if self._owes and self.mode == BypassMode.READY and self._outgoing is None:
             waits = self._settlements, self._in_flight.unregistered, self._namespaces.to_drop
             self._owes = any(waits)
         return not self._owes
@@ -98,9 +196,9 @@ class Claims(Bypass):
         scope = scope.latest()
         if now_s >= scope.free_until_s:
             self._namespaces.announce(scope)
-            if self.mode is not _AWAY:
+            if self.mode != BypassMode.AWAY:
                 return False
-        if scope.asked and self.mode is not _AWAY:  # while it is away, nothing waits
+        if scope.asked and self.mode != BypassMode.AWAY:  # while it is away, nothing waits
             self._let_pass(scope)
         self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first passed
         scope.passed_s = now_s
@@ -152,11 +250,15 @@ class Claims(Bypass):
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
             found = unregistered.popitem()[1].reserved
-            outgoing.add(found.scope, found.entry, protocol.register(found.token))
+            outgoing.add(found.scope, found.entry, rules.register(found.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
         # What is left to drop comes before any claim.
-        ready = self.mode is _READY and not (unregistered or known.to_drop) and bool(self._queue)
+        ready = (
+            self.mode == BypassMode.READY
+            and not (unregistered or known.to_drop)
+            and bool(self._queue)
+        )
         if self._settlements:
             outgoing.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
@@ -215,7 +317,7 @@ class Claims(Bypass):
                     arrivals.left(publish, latest)
                 unchanged(publish, verdict)
             else:
-                reservation.floor = -2 - verdict  # protocol.floor_of, without the call
+                reservation.floor = -2 - verdict  # rules.floor_of, without the call
                 if arrivals.behind:
                     self._enter_lane(publish)
                 else:
@@ -307,7 +409,7 @@ class Claims(Bypass):
             self._namespaces.talk_to(self._namespaces.opened, overdue_s)
         self._namespaces.check_doubted(now_s)
         self._namespaces.stay_in_touch(now_s)
-        if self.mode is BypassMode.AWAY:
+        if self.mode == BypassMode.AWAY:
             self._shed()
         known = self._namespaces
         return bool(known.to_talk or known.to_announce or self._in_flight.unregistered)
@@ -315,7 +417,204 @@ class Claims(Bypass):
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Of each topic that is compared here, whether it is suppressed now."""
         doubts = now_s >= self._agreement.until_s
-        return states_of(self._namespaces, self.mode is not _READY, now_s, doubts)
+        return self._namespaces.states(self.mode != BypassMode.READY, now_s, doubts)
 
     def _shed(self) -> None:
         self._namespaces.to_drop.update(self._settlements.overflowed())
+
+    # ---- how publishes end
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
+        """See `base.Suppression`."""
+        self._ends.acknowledged(batch, base_offset, now_s, self.mode == BypassMode.AWAY)
+
+    def settle(self, first: Publish, placed: Iterable[tuple[int, Publish]]) -> None:
+        """Those of a batch whose keys this server knows. first: of the whole batch."""
+        self._ends.fence(first)
+        self._ends.settle(placed, self.mode == BypassMode.AWAY)
+
+    def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
+        """See `base.Suppression`."""
+        self._ends.ended(publish, certain, now_s, self.mode == BypassMode.AWAY)
+
+    # ---- topics
+
+    def open(self, scope: Scope) -> None:
+        """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
+        self._namespaces.open(scope)
+
+    def shut(self, scope: Scope) -> None:
+        """Its topic is compared here no more."""
+        self._namespaces.shut(scope)
+
+    def touch(self, scope: Scope) -> None:
+        """Talk to a namespace soon."""
+        self._namespaces.to_talk.add(scope)
+
+    def is_told(self, scope: Scope) -> bool:
+        """Whether Redis knows all that is to be told of a topic, or cannot be told now."""
+        known = self._namespaces
+        if self.mode == BypassMode.AWAY:
+            return True
+        if scope in known.to_talk or scope in known.to_announce or scope in known.to_drop:
+            return False
+        return self._outgoing is None or scope not in self._outgoing.scopes
+
+    def _doubted(
+        self, sent_s: float, call: SuppressionCall, reply: SuppressionReply, now_s: float
+    ) -> set[Scope]:
+        """The namespaces of a reply whose `unchanged` is not to be believed."""
+        agreement, known = self._agreement, self._namespaces
+        clock_s = agreement.clock_s
+        if clock_s is None:
+            clock_s = sent_s - reply.now / 1000
+        away_s = clock_s - self._quarantine_s
+        born_s = [away_s + state.opens_ms / 1000 for state in reply.states]
+        if not known.doubted and now_s < agreement.until_s and min(born_s) >= agreement.quiet_s:
+            return _NONE
+        return known.judge(call.scopes, born_s, agreement, now_s)
+
+    def _count(self, reply: SuppressionReply) -> None:
+        if reply.crowded:
+            self._meter.bypassed("crowded", reply.crowded)
+        if reply.forgotten:
+            self._meter.bypassed("redis_full", reply.forgotten)
+
+    def _enter_lane(self, publish: Publish) -> None:
+        if self._arrivals.join_in_lane(publish):
+            self._in_flight.remove(publish.reserved.token)
+            self._ends.refuse(publish)
+        else:
+            self._verdicts.publish(publish)
+
+    def give_up(self, now_s: float) -> int:
+        """Let those go on without Redis that have waited for too long, or refuse them; returns how
+        many have.
+
+        The oldest first, so no event overtakes another of its key.
+        """
+        outgoing = self._outgoing
+        sent = outgoing.reserved if outgoing else []
+        reserving = [one for one in sent if one.stage is _RESERVING]
+        self._waits.left -= len(reserving)
+        overdue = self._waits.overdue(now_s, len(reserving) + len(self._queue))
+        self._waits.left += len(reserving)
+        late = [one for one in reserving[:overdue] if not one.dropped]
+        count = sum(self._bypass(one) for one in late)
+        given_up = len(late)
+        for _ in range(min(overdue - len(reserving), len(self._queue))):
+            if not self._queue:  # the others passed meanwhile
+                break
+            self._waits.left += 1
+            publish = self._queue.popleft()
+            given_up += not publish.dropped
+            count += self._go_past(publish)
+        if count:
+            self._meter.bypassed("redis_slow", count)
+        return given_up
+
+    def _let_pass(self, scope: Scope) -> None:
+        """Let what waits of a topic go to its lanes: it is announced, so no later event waits.
+
+        Even where redis_loss = "refuse": others know of these, as of all that pass. Events of other
+        topics that came before these may be given up later, by redis.timeout_ms at most.
+        """
+        scope.asked = False
+        outgoing = self._outgoing
+        passing = [
+            one
+            for one in (outgoing.reserved if outgoing is not None else ())
+            if one.stage is _RESERVING and one.reserved.scope is scope and not one.dropped
+        ]
+        queued = [one for one in self._queue if one.reserved.scope is scope]
+        if queued:
+            self._queue = deque(one for one in self._queue if one.reserved.scope is not scope)
+            self._waits.left += len(queued)
+        for publish in (*passing, *queued):
+            if publish.dropped:
+                self._drop_reserved(publish)
+            else:
+                self._publish_unreserved(publish)
+
+    def hold(self, scope: Scope) -> None:
+        """See `base.Suppression`: as if one event that passed were under way all the time."""
+        scope = scope.latest()
+        self._namespaces.announce(scope)
+        scope.unreserved.count += 1
+        scope.spooled.count += 1
+
+    def release(self, scope: Scope) -> None:
+        """See `base.Suppression`."""
+        scope.unreserved.count -= 1
+        scope.spooled.count -= 1
+
+    @property
+    def in_flight(self) -> int:
+        """How many events have come and not ended."""
+        return len(self._arrivals)
+
+    @property
+    def figures(self) -> dict[str, int]:
+        """How many wait, are in flight, and are not settled yet."""
+        return {
+            "waiting": len(self._queue),
+            "under_way": sum(1 for _ in self._in_flight),
+            "unsettled": len(self._settlements),
+        }
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether any event waits for Redis."""
+        return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))
+
+    def _put_back(self, publishes: list[Publish]) -> None:
+        """They were not reserved: they wait again, before those that came later."""
+        self._queue.extendleft(reversed(publishes))
+        self._waits.left -= len(publishes)
+
+    def _drop_reserved(self, publish: Publish) -> None:
+        # A claim that was sent may have left a token.
+        self._ends.drop_reserved(publish, publish.stage is _RESERVING)
+
+    def _go_past(self, publish: Publish) -> bool:
+        if publish.dropped:
+            self._drop_reserved(publish)
+            return False
+        return self._bypass(publish)
+
+    def _bypass_all(self, reason: str) -> None:
+        # While this runs, what comes in joins the queue: an event never overtakes one of its key.
+        self._draining, count = True, 0
+        try:
+            while self._queue:
+                self._waits.left += 1
+                count += self._go_past(self._queue.popleft())
+        finally:
+            self._draining = False
+            if count:
+                self._meter.bypassed(reason, count)
+
+    def _bypass(self, publish: Publish) -> bool:
+        """Publish without Redis, or refuse if the topic says so; tells whether it published.
+
+        The claim may have been executed without our hearing of it. So its token is refused with
+        the next settlements, behind the registration or settlement of a new one: else it would
+        keep the key from being suppressed until it expires.
+        """
+        reservation = publish.reserved
+        if reservation.refuse:
+            self._drop_reserved(publish)
+            publish.advance(Stage.ENDED)
+            self._verdicts.refused(publish, _REFUSED)
+            return False
+        self._publish_unreserved(publish)
+        return True
+
+    def _publish_unreserved(self, publish: Publish) -> None:
+        reservation = publish.reserved
+        if publish.stage is _RESERVING:
+            self._ends.refuse(publish)
+        reservation.token = self._new_stem() + bytes(2)
+        reservation.unreserved = self._owes = True
+        self._in_flight.unregistered[reservation.token] = publish
+        self._enter_lane(publish)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.core.suppression.protocol import SuppressionSpans
+from headgate.suppression.rules import SuppressionSpans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +12,7 @@ class SuppressOptions:
 
     token_ttl_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
     that a record in its lane always has the time left that its delivery may take.
-    quarantine_ms, max_suppress_age_ms: see `core.suppression.protocol.SuppressionSpans`.
+    quarantine_ms, max_suppress_age_ms: see `suppression.rules.SuppressionSpans`.
     timeout_ms: how long an event waits for Redis, the queue included, before it is published
     without it; also of a call.
     linger_ms: how long a call waits at most while events keep arriving, and settlements for an

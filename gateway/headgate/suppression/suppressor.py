@@ -10,7 +10,8 @@ longer than `linger_ms`.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from headgate.backends.base import Verdicts
 from headgate.backends.patience import OverdueCheck
@@ -22,16 +23,12 @@ from headgate.backends.redis.session import (
     SessionTimes,
     SessionWork,
 )
-from headgate.backends.redis.suppression_store import SuppressionStore
 from headgate.core.publish import Publish
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.states import TopicSuppression
-from headgate.suppression.bypass import BypassMode
-from headgate.suppression.claims import Claims
-from headgate.suppression.growth import Grow, grow_alone
+from headgate.core.suppression import ON, QUARANTINE, Scope, TopicSuppression
+from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.states import StateLog
-from headgate.suppression.tellings import Membership, Tellings, may_begin, memberships
+from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
+from headgate.suppression.store import SuppressionStore
 
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
@@ -39,6 +36,104 @@ _FEW = 4  # with so few events in flight nobody is likely to come while a call w
 # Of the event loop, without an event: then no more are on their way. One is often between two.
 _QUIET_TURNS = 2
 _SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
+_MAX_NAMED = 5  # topics in a line of the log
+
+
+class StateLog:
+    """One line when topics begin to be published without comparison, one when that ends."""
+
+    def __init__(self) -> None:
+        self._paused: set[str] = set()
+
+    def note(self, states: Mapping[str, TopicSuppression]) -> None:
+        """Call it now and then; topics that are AWAY have a line of their own elsewhere."""
+        paused = {topic for topic, one in states.items() if one.state == QUARANTINE}
+        if begun := paused - self._paused:
+            until_s = max(states[topic].until_s or 0.0 for topic in begun)
+            span = (
+                f"for {until_s:.0f} s unless it is extended"
+                if until_s
+                else "until Redis has answered"
+            )
+            _log.warning(
+                "suppression: %s: quarantine: all events are published, %s (Redis is new or lost "
+                "its state, or other gateways use other rules or other servers)",
+                _named(begun), span,
+            )  # fmt: skip
+        if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
+            _log.info("suppression: %s: active, the quarantine is over", _named(ended))
+        self._paused = paused
+
+
+def _is_on(state: TopicSuppression | None) -> bool:
+    return state is not None and state.state == ON
+
+
+def _named(topics: set[str]) -> str:
+    names = sorted(topics)
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+class Membership(NamedTuple):
+    """One server's place among those of this process.
+
+    agreement: of the process, shared by its servers.  number: of this one.  call: what it is told.
+    """
+
+    agreement: Agreement
+    number: int
+    call: LayoutCall
+    spans: LayoutSpans
+
+
+def memberships(servers: Sequence[str], options: SuppressOptions, prefix: str) -> list[Membership]:
+    """One for each server. servers: their identities.  prefix: redis.namespace."""
+    spans = layout_spans(options.quarantine_ms, options.max_suppress_age_ms)
+    agreement = Agreement(len(servers), spans)
+    name, layout = f"{prefix}:layout".encode(), layout_of(servers)
+    call = LayoutCall(name, layout, spans.alive * 1000, spans.keep * 1000)
+    return [Membership(agreement, number, call, spans) for number in range(len(servers))]
+
+
+class Tellings:
+    """clock: seconds, never jumping."""
+
+    def __init__(
+        self, store: SuppressionStore, membership: Membership, clock: Callable[[], float]
+    ) -> None:
+        self._store = store
+        self._membership = membership
+        self._clock = clock
+        self._sent_s = -math.inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the server must be told again."""
+        return self._clock() - self._sent_s >= self._membership.spans.interval
+
+    async def tell(self) -> None:
+        """Raises StoreError."""
+        agreement, number, call, _ = self._membership
+        self._sent_s = sent_s = self._clock()
+        reply = await self._store.tell(call)
+        agreement.heard(number, sent_s, self._clock(), reply)
+
+    def lost(self) -> None:
+        """The connection broke."""
+        self._sent_s = -math.inf
+        self._membership.agreement.lost(self._membership.number, self._clock())
+
+
+async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
+    """Return when this process may take events: at once, or if gateways with other servers were
+    there, when they believe nothing any more."""
+    while (wait_s := agreement.begins_s - clock()) > 0:  # a server may answer meanwhile
+        _log.warning(
+            "suppression: other gateways have other servers in redis.urls: start delayed by %.0f s",
+            wait_s,
+        )
+        await asyncio.sleep(wait_s)
 
 
 class Suppressor:
@@ -171,7 +266,7 @@ class Suppressor:
 
         Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
         """
-        if self.claims.mode is not BypassMode.READY:
+        if self.claims.mode != BypassMode.READY:
             trouble = self._session.trouble
             raise StoreError("breaker_open", str(trouble), trouble.in_words)
         done = asyncio.get_running_loop().create_future()
@@ -185,7 +280,7 @@ class Suppressor:
         Args:
             effect: What happens to events while Redis is unavailable.
         """
-        if self.claims.mode is not BypassMode.READY:
+        if self.claims.mode != BypassMode.READY:
             return False, f"{effect}: {self._session.trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
@@ -308,7 +403,7 @@ class Suppressor:
 
     def _tick(self) -> None:
         self._must_tell = self._tellings.is_due
-        is_ready = self.claims.mode is BypassMode.READY
+        is_ready = self.claims.mode == BypassMode.READY
         self._must_look = is_ready and self._clock() - self._looked_s >= self._options.look_s
         if self.claims.tick(self._clock()) or self._must_tell or self._must_look:
             self.news()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.topic import TopicState
 from headgate.core.tracing.trace import Producing, Reserving
 from headgate.core.tracing.traces import Traces

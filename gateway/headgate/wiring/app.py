@@ -19,9 +19,9 @@ from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts
 from headgate.config import Settings
 from headgate.core.coalescing.held import topic_of
+from headgate.core.content import forget_received
 from headgate.core.ids import EventIds, RequestIds
-from headgate.core.suppression.examination import forget_received
-from headgate.core.suppression.states import state_rows
+from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.similar import SimilarTopics
 from headgate.core.topics.topic import TopicState
@@ -39,8 +39,13 @@ from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.pipeline.turn import at_end_of_turn
-from headgate.suppression.none import Unsuppressed
-from headgate.suppression.report import AnySuppressor, States, redis_dependencies, states_now
+from headgate.suppression.sharded import (
+    AnySuppressor,
+    States,
+    Unsuppressed,
+    redis_dependencies,
+    states_now,
+)
 from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of

@@ -25,7 +25,7 @@ from headgate.core.coalescing.held import topic_of
 from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
@@ -34,9 +34,8 @@ from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
-from headgate.suppression.none import Unsuppressed
 from headgate.suppression.options import SuppressionMeter
-from headgate.suppression.report import AnySuppressor, States, redis_dependencies
+from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
 from headgate.wiring.suppression import suppressor_of
 
 log = logging.getLogger("headgate.coalescing")

@@ -17,7 +17,7 @@ from headgate.core.admission import Admission
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.refusal import Refused
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.meter import Labels, Meter
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
@@ -27,7 +27,7 @@ from headgate.pipeline.reports import Reports
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.spool.database import JournalError
 from headgate.spool.service import SpoolService
-from headgate.suppression.none import Unsuppressed
+from headgate.suppression.sharded import Unsuppressed
 from headgate.wiring.coalescing import cluster_of
 from headgate.wiring.spool import spool_of
 from headgate.wiring.suppression import suppressor_of

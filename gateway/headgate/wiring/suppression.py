@@ -6,14 +6,12 @@ from functools import partial
 
 from headgate.backends.base import Verdicts
 from headgate.backends.kafka.topics import KafkaTopics
-from headgate.backends.redis.suppression import RedisStore
 from headgate.config import Settings
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
-from headgate.suppression.report import AnySuppressor
-from headgate.suppression.sharded import ShardedSuppressor
-from headgate.suppression.suppressor import Suppressor
-from headgate.suppression.tellings import memberships
+from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
+from headgate.suppression.store import RedisStore
+from headgate.suppression.suppressor import Suppressor, memberships
 
 
 def suppressor_of(

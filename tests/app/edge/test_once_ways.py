@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headgate.backends.memory.identity import MemoryIdentityStore, SharedIdentities
 from headgate.core.idempotency.protocol import (
     CLAIM,
     DONE,
@@ -26,6 +25,7 @@ from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.identity_client import IdentityClient
 from headgate.idempotency.options import IdentityOptions
 from support.clients.http_client import JSON, NDJSON, Answer
+from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.process.stack import eventually
 

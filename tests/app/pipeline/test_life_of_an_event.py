@@ -20,11 +20,11 @@ import pytest
 
 import headgate
 from headgate.backends.base import Suppression, Verdicts
-from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.core import publish as compiled_or_not
 from headgate.devstack.ports import LOOPBACK
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.suppressor import Suppressor
+from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.data_plane_world import PromptRoom, data_port
 from support.gateway.fakes import FakeSuppression
 from support.process.stack import eventually

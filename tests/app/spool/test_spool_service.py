@@ -24,7 +24,7 @@ from headgate.spool.entries import Append
 from headgate.spool.journal import Journal
 from headgate.spool.options import SpoolOptions
 from headgate.spool.service import SpoolService
-from headgate.suppression.none import Unsuppressed
+from headgate.suppression.sharded import Unsuppressed
 from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state
 from support.gateway.spool_world import Figures
 from support.spool.damage import PAGE, overwrite, pages_of

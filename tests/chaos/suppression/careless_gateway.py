@@ -11,7 +11,7 @@ from pathlib import Path
 import uvloop
 
 from headgate.config import load
-from headgate.suppression.tellings import Membership, memberships
+from headgate.suppression.suppressor import Membership, memberships
 from headgate.wiring import suppression
 from headgate.wiring.app import Worker
 

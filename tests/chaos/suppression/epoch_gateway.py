@@ -10,8 +10,8 @@ from pathlib import Path
 
 import uvloop
 
-from headgate.backends.redis.suppression import RedisStore
 from headgate.config import load
+from headgate.suppression.store import RedisStore
 from headgate.wiring import suppression
 from headgate.wiring.app import Worker
 

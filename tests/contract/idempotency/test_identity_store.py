@@ -10,7 +10,6 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.memory.identity import MemoryIdentityStore, SharedIdentities
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.backends.redis.identity_store import IdentityStore
@@ -26,6 +25,7 @@ from headgate.core.idempotency.protocol import (
     ClaimStep,
     ClaimVerdict,
 )
+from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.backends.redis.script import RedisScript, script_text
-from headgate.core.suppression.layout import LayoutCall, LayoutReply, tell
-from headgate.core.suppression.rules import StoredKey
+from headgate.suppression.rules import LayoutCall, LayoutReply, StoredKey, tell
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 

@@ -23,9 +23,10 @@ from contract.suppression.test_suppression_store import (
     store,
     verdict,
 )
-from headgate.backends.redis.suppression_store import SuppressionStore
-from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import ANNOUNCE, DROP, MARK, MAX_TOKENS, Scope
+from headgate.core.suppression import Scope
+from headgate.suppression import rules
+from headgate.suppression.rules import ANNOUNCE, DROP, MARK, MAX_TOKENS
+from headgate.suppression.store import SuppressionStore
 from support.process.stack import eventually
 
 __all__ = ["connect", "scope", "store"]  # fixtures
@@ -53,7 +54,7 @@ async def test_a_caller_that_is_behind_reserves_nothing_and_learns_the_count(
     reply = await run(store, late, {b"k": reserve(T3, A)})
     assert reply.states[0].partitions == 12
     scope.partitions = 12
-    await run(store, scope, {b"k": protocol.settle(T2, A, 0, 12)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T2, A, 0, 12)}, reservations=0)
     assert await verdict(store, scope, reserve(T1, A)) == 0  # T3 has left no token
 
 
@@ -63,10 +64,10 @@ async def test_what_lands_in_the_former_partition_clears(
     await run(store, scope, {b"k": reserve(T1, B)})
     scope.partitions = 12
     await run(store, scope, {b"k": reserve(T2, A)})
-    await run(store, scope, {b"k": protocol.settle(T2, A, 0, 12)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T2, A, 0, 12)}, reservations=0)
     assert await verdict(store, scope, reserve(T3, A)) < 0  # B is under way still
-    await run(store, scope, {b"k": protocol.refused(T3)}, reservations=0)
-    await run(store, scope, {b"k": protocol.settle(T1, B, 9, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.refused(T3)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T1, B, 9, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T3, A)) < 0
     assert await verdict(store, scope, reserve(T3, B)) < 0
 
@@ -87,13 +88,13 @@ async def test_an_announcement_ends_what_is_known_and_begins_a_quarantine(
     told = await run(store, scope, {}, spans=SHORT, flags=ANNOUNCE, reservations=0)
     assert told.states[0].opens_ms == told.now + SHORT.quarantine + SHORT.lease
     assert await verdict(store, scope, reserve(T2, A), spans=SHORT) < 0
-    await run(store, scope, {b"k": protocol.settle(T2, A, 2, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T2, A, 2, 6)}, reservations=0)
     again = await run(store, scope, {}, spans=SHORT, flags=ANNOUNCE, reservations=0)
     assert nonces(again) == nonces(told)  # nothing was known that could be void
     await open_again(store, scope)
-    settled = protocol.settle(T1, B, 3, 6)
+    settled = rules.settle(T1, B, 3, 6)
     assert await verdict(store, scope, settled + reserve(T3, A), spans=SHORT) < 0
-    await run(store, scope, {b"k": protocol.settle(T3, A, 4, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T3, A, 4, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T1, A), spans=SHORT) == 4
 
 
@@ -128,7 +129,7 @@ async def test_an_expired_token_goes_however_busy_its_key_is(
         if await verdict(store, scope, reserve(T2, A), spans=gone) >= 0:
             return True
         offset += 1
-        await run(store, scope, {b"k": protocol.settle(T2, A, offset, 6)}, reservations=0)
+        await run(store, scope, {b"k": rules.settle(T2, A, offset, 6)}, reservations=0)
         return False
 
     await eventually(is_unchanged, interval_s=0.002)
@@ -141,7 +142,7 @@ async def test_the_tokens_of_a_key_are_bounded_and_a_crowd_blocks_until_it_expir
     operations = b"".join(reserve(token, B, n) for n, token in enumerate(tokens))
     reply = await run(store, scope, {b"k": operations}, reservations=len(tokens))
     assert reply.crowded == 10
-    settled = b"".join(protocol.settle(token, B, n, 6) for n, token in enumerate(tokens))
+    settled = b"".join(rules.settle(token, B, n, 6) for n, token in enumerate(tokens))
     await run(store, scope, {b"k": settled}, reservations=0)
     assert await verdict(store, scope, reserve(T1, B)) < 0  # the crowd's own token is there
     gone = OPEN._replace(life=1.0)
@@ -164,14 +165,14 @@ async def test_a_mark_holds_for_the_topic_whatever_its_id(
     assert await verdict(store, scope, reserve(T2, A)) == 1
     await run(store, former, {}, spans=SHORT, flags=ANNOUNCE + MARK, reservations=0)
     assert await verdict(store, scope, reserve(T2, A)) < 0
-    await run(store, scope, {b"k": protocol.settle(T2, A, 2, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T2, A, 2, 6)}, reservations=0)
 
     offsets = count(3)
 
     async def is_over() -> bool:  # it ends with the lease
         offset = next(offsets)
         await publish(store, scope, A, offset)
-        found = await verdict(store, scope, reserve(T2, A) + protocol.refused(T2))
+        found = await verdict(store, scope, reserve(T2, A) + rules.refused(T2))
         return found == offset
 
     await eventually(is_over, interval_s=0.05)

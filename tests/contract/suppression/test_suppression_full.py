@@ -7,15 +7,15 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from headgate.backends.redis.suppression import RedisStore
-from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import (
-    Scope,
+from headgate.core.suppression import Scope
+from headgate.suppression import rules
+from headgate.suppression.rules import (
     SuppressionCall,
     SuppressionReply,
     SuppressionSpans,
     floor_of,
 )
+from headgate.suppression.store import RedisStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
@@ -56,13 +56,13 @@ class World:
         )
 
     async def reserve(self, key: bytes, token: bytes, digest: bytes) -> int:
-        reply = await self.run({key: protocol.reserve(token, digest, b"\0\0")})
+        reply = await self.run({key: rules.reserve(token, digest, b"\0\0")})
         return reply.verdicts[0]
 
     async def settle(
         self, key: bytes, token: bytes, digest: bytes, offset: int
     ) -> SuppressionReply:
-        return await self.run({key: protocol.settle(token, digest, offset, 1, keep=False)})
+        return await self.run({key: rules.settle(token, digest, offset, 1, keep=False)})
 
     async def publish(self, key: bytes, digest: bytes, offset: int) -> SuppressionReply:
         token = os.urandom(12)

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.redis.suppression import RedisStore
-from headgate.core.suppression.protocol import Scope, SuppressionCall
-from headgate.core.suppression.rules import StoredKey, run
+from headgate.core.suppression import Scope
+from headgate.suppression.rules import StoredKey, SuppressionCall, run
+from headgate.suppression.store import RedisStore
 from support.gateway.suppression_histories import (
     CALLS,
     STEPS,

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.redis.suppression import RedisStore
-from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.rules import StoredKey, run
+from headgate.core.suppression import Scope
+from headgate.suppression import rules
+from headgate.suppression.rules import StoredKey, run
+from headgate.suppression.store import RedisStore
 from support.gateway.suppression_histories import (
     CALLS,
     LONG,
@@ -45,7 +45,7 @@ def test_script_and_rules_agree(redis_server: RunningRedis, calls: list) -> None
 @given(steps=STEPS)
 @example([[], [], [("is_same", True), ("spans", LONG._replace(quarantine=1e6))]])
 @example([[], [], [("is_same", True), ("spans", LONG._replace(max_suppress_age=0.0))]])
-@example([[], [("instead", [protocol.refused(NEAR[0])])], [("is_full", "found out before")]])
+@example([[], [("instead", [rules.refused(NEAR[0])])], [("is_full", "found out before")]])
 @example([[], [], [("is_full", "found out here")], [("is_full", "found out here")]])
 def test_they_agree_on_what_goes_a_way_of_its_own(
     redis_server: RunningRedis,

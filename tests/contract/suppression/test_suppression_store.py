@@ -10,18 +10,17 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.suppression import RedisStore
-from headgate.backends.redis.suppression_store import SuppressionStore
-from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import (
+from headgate.core.suppression import Scope
+from headgate.suppression import rules
+from headgate.suppression.rules import (
     DROP,
-    Scope,
     SuppressionCall,
     SuppressionReply,
     SuppressionSpans,
 )
+from headgate.suppression.store import RedisStore, SuppressionStore
+from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
@@ -63,7 +62,7 @@ def scope() -> Scope:
 
 
 def reserve(token: bytes, digest: bytes, number: int = 0) -> bytes:
-    return protocol.reserve(token, digest, number.to_bytes(2, "big"))
+    return rules.reserve(token, digest, number.to_bytes(2, "big"))
 
 
 async def run(
@@ -101,14 +100,14 @@ async def verdict(
 
 async def publish(store: SuppressionStore, scope: Scope, digest: bytes, offset: int) -> None:
     await run(store, scope, {b"k": reserve(T1, digest)})
-    await run(store, scope, {b"k": protocol.settle(T1, digest, offset, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T1, digest, offset, 6)}, reservations=0)
 
 
 async def test_second_equal_event_is_unchanged(store: SuppressionStore, scope: Scope) -> None:
     assert await verdict(store, scope, reserve(T1, A)) == -1
-    await run(store, scope, {b"k": protocol.settle(T1, A, 7, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T1, A, 7, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T2, A)) == 7
-    assert await verdict(store, scope, reserve(T3, B)) == protocol.verdict_to_publish(7)
+    assert await verdict(store, scope, reserve(T3, B)) == rules.verdict_to_publish(7)
 
 
 async def test_token_under_way_blocks_and_highest_offset_wins(
@@ -117,8 +116,8 @@ async def test_token_under_way_blocks_and_highest_offset_wins(
     await publish(store, scope, A, 1)
     both = reserve(T1, B) + reserve(T2, A, 1)
     reply = await run(store, scope, {b"k": both}, reservations=2)
-    assert [protocol.floor_of(one) for one in reply.verdicts] == [1, 1]
-    settled = protocol.settle(T2, A, 3, 6) + protocol.settle(T1, B, 2, 6)
+    assert [rules.floor_of(one) for one in reply.verdicts] == [1, 1]
+    settled = rules.settle(T2, A, 3, 6) + rules.settle(T1, B, 2, 6)
     assert await verdict(store, scope, settled + reserve(T3, A)) == 3
 
 
@@ -127,56 +126,56 @@ async def test_verdicts_keep_the_numbers_of_the_reservations(
 ) -> None:
     operations = {
         b"x": reserve(T1, A, 2) + reserve(T2, B, 0),
-        b"y": protocol.register(T1),
-        b"z": protocol.settle(T1, A, 5, 6) + protocol.force(T2, b"\x00\x01"),
+        b"y": rules.register(T1),
+        b"z": rules.settle(T1, A, 5, 6) + rules.force(T2, b"\x00\x01"),
     }
     reply = await run(store, scope, operations, reservations=3)
-    assert [protocol.floor_of(one) for one in reply.verdicts] == [-1, 5, -1]
+    assert [rules.floor_of(one) for one in reply.verdicts] == [-1, 5, -1]
 
 
 async def test_settlement_without_its_token_trusts_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await publish(store, scope, A, 1)
-    await run(store, scope, {b"k": protocol.settle(T2, B, 2, 6)}, reservations=0)
+    await run(store, scope, {b"k": rules.settle(T2, B, 2, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T3, B)) < 0
 
 
 async def test_registered_token_is_not_trusted(store: SuppressionStore, scope: Scope) -> None:
-    told = protocol.register(T1) + protocol.settle(T1, A, 1, 6)
+    told = rules.register(T1) + rules.settle(T1, A, 1, 6)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_renewal_keeps_trust(store: SuppressionStore, scope: Scope) -> None:
-    told = protocol.register(T1) + protocol.settle(T1, A, 1, 6)
+    told = rules.register(T1) + rules.settle(T1, A, 1, 6)
     await run(store, scope, {b"k": reserve(T1, A)})
     assert await verdict(store, scope, told + reserve(T2, A)) == 1
 
 
 async def test_settlement_twice_is_harmless(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
-    again = protocol.settle(T1, A, 1, 6)
+    again = rules.settle(T1, A, 1, 6)
     assert await verdict(store, scope, again + reserve(T2, A)) == 1
 
 
 async def test_refused_leaves_the_content_valid(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)})
-    assert await verdict(store, scope, protocol.refused(T2) + reserve(T3, A)) == 1
+    assert await verdict(store, scope, rules.refused(T2) + reserve(T3, A)) == 1
 
 
 async def test_kept_token_blocks_after_its_settlement(
     store: SuppressionStore, scope: Scope
 ) -> None:
     await run(store, scope, {b"k": reserve(T1, A)})
-    told = protocol.settle(T1, A, 1, 6, keep=True)
+    told = rules.settle(T1, A, 1, 6, keep=True)
     assert await verdict(store, scope, told + reserve(T2, A)) < 0
 
 
 async def test_force_publishes_and_is_trusted(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
-    assert await verdict(store, scope, protocol.force(T2, b"\x00\x00")) < 0
-    told = protocol.settle(T2, A, 2, 6)
+    assert await verdict(store, scope, rules.force(T2, b"\x00\x00")) < 0
+    told = rules.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) == 2
 
 
@@ -185,15 +184,15 @@ async def test_clear_forgets_content_and_trust_but_no_token(
 ) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)})
-    assert await verdict(store, scope, protocol.CLEAR + reserve(T3, A)) < 0
-    told = protocol.refused(T3) + protocol.settle(T2, B, 2, 6)
-    assert await verdict(store, scope, told + reserve(T1, B)) == protocol.verdict_to_publish(2)
+    assert await verdict(store, scope, rules.CLEAR + reserve(T3, A)) < 0
+    told = rules.refused(T3) + rules.settle(T2, B, 2, 6)
+    assert await verdict(store, scope, told + reserve(T1, B)) == rules.verdict_to_publish(2)
 
 
 async def test_expired_token_drops_the_content(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)}, spans=OPEN._replace(life=0.0))
-    assert await verdict(store, scope, reserve(T3, A)) == protocol.verdict_to_publish(1)
+    assert await verdict(store, scope, reserve(T3, A)) == rules.verdict_to_publish(1)
 
 
 async def test_nothing_is_purged_while_one_token_lives(
@@ -203,7 +202,7 @@ async def test_nothing_is_purged_while_one_token_lives(
     await run(store, scope, {b"k": reserve(T1, A + b"")}, spans=OPEN)  # unchanged: no token
     await run(store, scope, {b"k": reserve(T2, B)})
     await run(store, scope, {b"k": reserve(T1, B)}, spans=OPEN._replace(life=0.0))
-    told = protocol.settle(T1, B, 2, 6) + protocol.refused(T2)
+    told = rules.settle(T1, B, 2, 6) + rules.refused(T2)
     assert await verdict(store, scope, told + reserve(T3, B)) == 2
 
 
@@ -219,14 +218,14 @@ async def test_quarantine_begins_with_the_incarnation(
     spans = OPEN._replace(quarantine=60_000.0)
     await publish(store, scope, A, 1)  # its own spans: no quarantine, so the token is trusted
     assert await verdict(store, scope, reserve(T2, A), spans=spans) < 0
-    told = protocol.settle(T2, A, 2, 6)
+    told = rules.settle(T2, A, 2, 6)
     assert await verdict(store, scope, told + reserve(T3, A)) < 0
 
 
 async def test_dropped_incarnation_has_another_nonce_and_knows_nothing(
     store: SuppressionStore, scope: Scope
 ) -> None:
-    before = await run(store, scope, {b"k": reserve(T1, A) + protocol.settle(T1, A, 1, 6)})
+    before = await run(store, scope, {b"k": reserve(T1, A) + rules.settle(T1, A, 1, 6)})
     same = await run(store, scope, {}, reservations=0)
     after = await run(store, scope, {b"k": reserve(T2, A)}, flags=DROP)
     assert nonces(same) == nonces(before)
@@ -256,7 +255,7 @@ async def test_keys_of_any_bytes_and_length(store: SuppressionStore, scope: Scop
     keys = [b"", b"\x00", b"\xff:k:", b"x" * 64, b"x" * 65, b"x" * 5000]
     operations = {key: reserve(T1, A, number) for number, key in enumerate(keys)}
     await run(store, scope, operations, reservations=len(keys))
-    settled = {key: protocol.settle(T1, A, n, 6) for n, key in enumerate(keys)}
+    settled = {key: rules.settle(T1, A, n, 6) for n, key in enumerate(keys)}
     await run(store, scope, settled, reservations=0)
     reply = await run(store, scope, operations, reservations=len(keys))
     assert list(reply.verdicts) == list(range(len(keys)))

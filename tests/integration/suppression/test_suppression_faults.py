@@ -14,15 +14,14 @@ import uvloop
 from redis import Redis
 
 from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.suppression import RedisStore
+from headgate.core.content import Digester
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression.digest import Digester
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation, Scope
 from headgate.devstack.ports import LOOPBACK
 from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.store import RedisStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually
 

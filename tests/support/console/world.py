@@ -13,7 +13,7 @@ import orjson
 
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppression.states import QUARANTINE, TopicSuppression
+from headgate.core.suppression import QUARANTINE, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.management.instance import Monitored
 from headgate.metrics.meter import HeldFigures

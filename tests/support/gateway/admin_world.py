@@ -11,7 +11,7 @@ from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure
-from headgate.core.suppression.states import TopicSuppression
+from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.attempt_limit import AttemptLimit

@@ -8,7 +8,7 @@ from headgate.backends.base import Deliveries, Verdicts
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.route import Common, Route
 from headgate.core.topics.topic import TopicState

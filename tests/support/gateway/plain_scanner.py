@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from headgate.core.content import INLINE_BYTES, Comparison
 from headgate.core.formats.decode import decode
 from headgate.core.refusal import Refused
 from headgate.core.scanning import Scanned
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.route import Digest, Route
 from headgate.core.topics.topic import TopicState

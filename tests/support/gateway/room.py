@@ -9,7 +9,6 @@ from hashlib import blake2b
 
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.kafka.producing.lone_batch import LoneBatch
-from headgate.backends.memory.log import MemoryLanes, MemoryTopics
 from headgate.core.admission import Admission
 from headgate.core.audit_events import Facts
 from headgate.core.http.reply import answer
@@ -17,7 +16,7 @@ from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.core.scanning import Scanner
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.similar import SimilarTopics
@@ -28,8 +27,9 @@ from headgate.pipeline.clock_watch import ClockWatch
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.inbound import Inbound
 from headgate.pipeline.routes import Compiler, Routes
-from headgate.suppression.none import Unsuppressed
+from headgate.suppression.sharded import Unsuppressed
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
+from support.doubles.kafka_log import MemoryLanes, MemoryTopics
 from support.gateway.fakes import (
     NOW_MS,
     FakeAccounts,

@@ -24,7 +24,7 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Publish, Stage, Ticket
 from headgate.core.record import EVENT_ID
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState

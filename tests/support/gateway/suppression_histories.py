@@ -6,16 +6,16 @@ import os
 
 from hypothesis import strategies as st
 
-from headgate.backends.redis.suppression import RedisStore
-from headgate.core.suppression import protocol
-from headgate.core.suppression.protocol import (
+from headgate.core.suppression import Scope
+from headgate.suppression import rules
+from headgate.suppression.rules import (
     ANNOUNCE,
     DROP,
     MAX_TOKENS,
-    Scope,
     SuppressionCall,
     SuppressionSpans,
 )
+from headgate.suppression.store import RedisStore
 
 # More than a key may have; the first few are used most.
 TOKENS = [bytes([65 + n % 60, n]) * 6 for n in range(MAX_TOKENS + 6)]
@@ -31,10 +31,10 @@ OPERATION = st.one_of(
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
     st.builds(lambda token, digest: ("r", token, digest), TOKEN, DIGEST),
     st.builds(lambda token: ("p", token), TOKEN),
-    st.builds(protocol.register, TOKEN),
-    st.builds(protocol.refused, TOKEN),
+    st.builds(rules.register, TOKEN),
+    st.builds(rules.refused, TOKEN),
     st.builds(
-        lambda token, digest, offset, count, keep: protocol.settle(
+        lambda token, digest, offset, count, keep: rules.settle(
             token, digest, offset, count, keep=keep
         ),
         TOKEN,
@@ -43,7 +43,7 @@ OPERATION = st.one_of(
         COUNT,
         st.booleans(),
     ),
-    st.just(protocol.CLEAR),
+    st.just(rules.CLEAR),
 )
 CROWD = st.just([("r", token, DIGESTS[0]) for token in TOKENS])
 SOME = st.lists(OPERATION, min_size=1, max_size=5)
@@ -75,12 +75,12 @@ DEVIATIONS: dict[str, list[object]] = {
         LONG._replace(max_suppress_age=0.0),
     ],
     "instead": [  # as many bytes as a reservation or a settlement
-        [protocol.refused(NEAR[0])] * 2 + [protocol.CLEAR] * 5,
-        [protocol.CLEAR] * 31,
-        [protocol.settle(NEAR[0], CLOSE[0], 9, 1, keep=True)],
-        [protocol.settle(NEAR[0], CLOSE[0], 9, 1), ("r", NEAR[0], CLOSE[1])],
+        [rules.refused(NEAR[0])] * 2 + [rules.CLEAR] * 5,
+        [rules.CLEAR] * 31,
+        [rules.settle(NEAR[0], CLOSE[0], 9, 1, keep=True)],
+        [rules.settle(NEAR[0], CLOSE[0], 9, 1), ("r", NEAR[0], CLOSE[1])],
         [("r", NEAR[1], CLOSE[0]), ("r", NEAR[2], CLOSE[0])],
-        [protocol.CLEAR],
+        [rules.CLEAR],
     ],
 }
 DEVIATION = st.sampled_from([(name, value) for name in DEVIATIONS for value in DEVIATIONS[name]])
@@ -101,11 +101,11 @@ def plain_history(steps: list) -> tuple[list, list[bool]]:  # type: ignore[type-
         count = differs.get("count", 1)
         own = differs.get("token", token), differs.get("digest", digest)
         settle = (*own, differs.get("offset", number), differs.get("placed_by", count))
-        usual = [protocol.settle(*settle)] if is_settlement else [("r", *own)]
+        usual = [rules.settle(*settle)] if is_settlement else [("r", *own)]
         keys = {b"x": differs.get("instead", usual)}
         full.append("is_full" in differs)
         if differs.get("is_full") == "found out before":  # by another key's write
-            keys = {b"y%d" % number: [protocol.register(NEAR[0])]} | keys
+            keys = {b"y%d" % number: [rules.register(NEAR[0])]} | keys
         spans, flags = differs.get("spans", LONG), differs.get("flags", 0)
         calls.append((spans, keys, {}, flags, count, 0, 0))
         is_settlement = not is_settlement
@@ -121,9 +121,7 @@ def encode(operations: list, numbers: list[int]) -> bytes:  # type: ignore[type-
         number = len(numbers).to_bytes(2, "big")
         numbers.append(0)
         parts.append(
-            protocol.force(one[1], number)
-            if one[0] == "p"
-            else protocol.reserve(one[1], one[2], number)
+            rules.force(one[1], number) if one[0] == "p" else rules.reserve(one[1], one[2], number)
         )
     return b"".join(parts)
 

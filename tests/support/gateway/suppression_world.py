@@ -10,17 +10,15 @@ from collections.abc import Sequence
 from itertools import count
 
 from headgate.backends.redis.errors import StoreError
+from headgate.core.content import Digester
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
-from headgate.core.suppression.digest import Digester
-from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
-from headgate.core.suppression.reservation import Reservation
-from headgate.core.suppression.rules import StoredKey, run
+from headgate.core.suppression import Reservation, Scope
 from headgate.suppression import SuppressOptions
-from headgate.suppression.bypass import BypassMode
-from headgate.suppression.claims import Claims
-from headgate.suppression.outgoing import OutgoingCall
+from headgate.suppression.calls import OutgoingCall
+from headgate.suppression.claims import BypassMode, Claims
+from headgate.suppression.rules import StoredKey, SuppressionCall, SuppressionReply, run
 
 LIFE_MS, QUARANTINE_MS, AGE_MS = 10_000.0, 5_000.0, 100_000.0
 LOST = StoreError("redis_error", "cut off")

@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.sharded import ShardedSuppressor
-from headgate.suppression.tellings import memberships
+from headgate.suppression.suppressor import memberships
+from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.suppression_world import make_publish
 
 QUARANTINE_S, LIFE_S, LANDS_S = 8.0, 8.0, 2.0

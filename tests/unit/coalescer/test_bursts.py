@@ -7,7 +7,6 @@ from collections.abc import Collection
 
 import pytest
 
-from headgate.backends.memory.log import MemoryTopics
 from headgate.coalescer.bursts import Bursts
 from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
 from headgate.core.http.reply import reply
@@ -15,6 +14,7 @@ from headgate.core.idempotency.remembered import duplicate, pack, unpack
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable
+from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import NOW_MS, policy, topic_state
 from support.gateway.room import MemoryRoom
 from support.process.stack import eventually

@@ -13,8 +13,8 @@ from headgate.coalescer.digests import Digests
 from headgate.coalescer.turns import Turns
 from headgate.core.coalescing.held import HeldEvent, packed
 from headgate.core.coalescing.window import Window
+from headgate.core.content import INLINE_BYTES
 from headgate.core.formats.canonical import Fallback
-from headgate.core.suppression.examination import INLINE_BYTES
 from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from headgate.backends.memory.log import MemoryTopics
 from headgate.check.rules import Level, judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
 from headgate.core.coalescing.held import held_topic
@@ -17,6 +16,7 @@ from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, fingerprint
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.wiring.coalescing import cluster_of
+from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import FakeTopics, policy, topic_state
 from support.gateway.room import MemoryRoom
 from support.process.stack import eventually

@@ -12,9 +12,14 @@ import pytest
 
 from headgate.config import load
 from headgate.config.settings import AuthSettings, ProducerSettings
+from headgate.core.content import (
+    Content,
+    Orders,
+    examine_here,
+    forget_received,
+    received_comparison,
+)
 from headgate.core.schema import Schema, received_schema, schema_of
-from headgate.core.suppression.comparison import received_comparison
-from headgate.core.suppression.examination import Content, Orders, examine_here, forget_received
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.edge.auth import Authenticator

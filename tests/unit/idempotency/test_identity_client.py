@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
-from headgate.backends.memory.identity import MemoryIdentityStore, SharedIdentities
 from headgate.core.idempotency.protocol import (
     CLAIM,
     DONE,
@@ -24,6 +23,7 @@ from headgate.idempotency.options import IdentityOptions
 from headgate.idempotency.pending import Ask, Sized, Verdicts
 from headgate.idempotency.sharded import ShardedIdentity
 from headgate.idempotency.waiting import Waiting
+from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.failing_clock import FailingClock
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time

@@ -5,13 +5,7 @@ import asyncio
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppression.states import (
-    AWAY,
-    ON,
-    QUARANTINE,
-    TopicSuppression,
-    state_rows,
-)
+from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
 from headgate.metrics import sketches, snapshot
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.exposition import render

@@ -15,9 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.core.content import INLINE_BYTES, Comparison
 from headgate.core.scanning import Scanner, scanner_for
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.examination import INLINE_BYTES
 from support.gateway.fakes import policy, topic_state
 from support.gateway.plain_scanner import JSON, PlainScanner
 from support.gateway.random_json import members, number

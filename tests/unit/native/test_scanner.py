@@ -22,10 +22,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.core.content import Comparison, Digester
 from headgate.core.keys import parse_pointer, partition_for
 from headgate.core.scanning import Scanned, Scanner, scanner_for
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.digest import Digester
 from headgate.native import chosen
 from support.fuzz.rounds import Counts, main
 from support.gateway.fakes import policy, topic_state

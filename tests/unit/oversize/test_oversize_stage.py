@@ -19,7 +19,7 @@ from headgate.core.oversize.streamed import Streamed
 from headgate.core.publish import Ticket
 from headgate.core.record import Record
 from headgate.core.refusal import Refused
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState

@@ -8,19 +8,19 @@ import random
 import orjson
 import pytest
 
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish
-from headgate.core.record import Record
-from headgate.core.schema import schema_of
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.examination import (
+from headgate.core.content import (
     INLINE_BYTES,
+    Comparison,
     Content,
     Orders,
     examine,
     examine_here,
 )
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure, Reason
+from headgate.core.publish import Publish
+from headgate.core.record import Record
+from headgate.core.schema import schema_of
 from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.validate import Validate

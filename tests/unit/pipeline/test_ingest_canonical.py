@@ -10,11 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
+from headgate.core.content import INLINE_BYTES, Comparison, Orders
 from headgate.core.formats.canonical import Fallback
 from headgate.core.publish import Publish, Ticket
 from headgate.core.scanning import Scanner, scanner_for
-from headgate.core.suppression.comparison import Comparison
-from headgate.core.suppression.examination import INLINE_BYTES, Orders
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState

@@ -8,8 +8,7 @@ from headgate.core.keys import partition_for
 from headgate.core.placing import count_of, place_again
 from headgate.core.publish import Publish
 from headgate.core.record import Record
-from headgate.core.suppression.protocol import Scope
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation, Scope
 from support.gateway.fakes import common, route, topic_state
 from support.gateway.room import Room
 

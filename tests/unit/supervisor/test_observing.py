@@ -16,7 +16,7 @@ from headgate.core.installation import (
     entry_of,
     read_entry,
 )
-from headgate.core.suppression.states import AWAY, ON, QUARANTINE
+from headgate.core.suppression import AWAY, ON, QUARANTINE
 from headgate.supervisor.observing import Observer, Seen, span
 
 Found = tuple[str, str, Mapping[str, Any]]

@@ -11,7 +11,7 @@ from headgate.config.backend_settings import SpoolSettings
 from headgate.config.settings import AdmissionSettings, Settings
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Snapshot

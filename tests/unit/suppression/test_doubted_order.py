@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.layout import Agreement
-from headgate.core.suppression.rules import KeyEntry
+from headgate.suppression.rules import Agreement, KeyEntry
 from support.gateway.suppression_world import World, make_publish
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.suppression.layout import Agreement, LayoutReply, layout_spans
+from headgate.suppression.rules import Agreement, LayoutReply, layout_spans
 
 NOW = 1_790_000_000_000  # Redis' clock, ms
 

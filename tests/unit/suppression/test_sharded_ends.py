@@ -6,14 +6,19 @@ import asyncio
 
 import pytest
 
-from headgate.backends.memory.suppression import MemoryStore
 from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.layout import Agreement, LayoutReply, layout_spans
-from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
-from headgate.core.suppression.reservation import Reservation
+from headgate.core.suppression import Reservation, Scope
+from headgate.suppression.rules import (
+    Agreement,
+    LayoutReply,
+    SuppressionCall,
+    SuppressionReply,
+    layout_spans,
+)
 from headgate.suppression.sharded import ShardedSuppressor
-from headgate.suppression.tellings import may_begin
+from headgate.suppression.suppressor import may_begin
+from support.doubles.suppression_store import MemoryStore
 from support.gateway.suppression_world import make_publish
 from support.scenarios.sharded_world import Process, World
 from support.virtual_time import run_in_virtual_time

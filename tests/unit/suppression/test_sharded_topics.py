@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.backends.memory.suppression import MemoryStore
 from headgate.core.publish import Stage
-from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
+from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from headgate.suppression.sharded import ShardedSuppressor
+from support.doubles.suppression_store import MemoryStore
 from support.gateway.suppression_world import make_publish
 from support.scenarios.sharded_world import Process, World
 from support.virtual_time import run_in_virtual_time

@@ -6,9 +6,8 @@ from collections import Counter
 
 import pytest
 
-from headgate.core.suppression.layout import layout_of
-from headgate.core.suppression.servers import server_name
-from headgate.core.suppression.slots import MAX_SERVERS, Slots
+from headgate.core.redis_servers import MAX_SERVERS, Slots, server_name
+from headgate.suppression.rules import layout_of
 
 SERVERS = [f"redis-{number}:6379/0" for number in range(1, 8)]
 KEYS = [b"key-%d" % number for number in range(30_000)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.suppression.layout import Agreement, LayoutReply, LayoutSpans
+from headgate.suppression.rules import Agreement, LayoutReply, LayoutSpans
 from support.scale import scaled
 from support.scenarios.sharded_world import World
 from support.virtual_time import run_in_virtual_time

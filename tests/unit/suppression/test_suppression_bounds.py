@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.protocol import MAX_TOKENS, SuppressionCall
 from headgate.suppression import SuppressOptions
-from headgate.suppression.waits import Waits
+from headgate.suppression.claims import Waits
+from headgate.suppression.rules import MAX_TOKENS, SuppressionCall
 from support.gateway.suppression_world import LOST, Process, World, contents, make_publish
 from support.scale import scaled
 

@@ -8,8 +8,8 @@ import pytest
 
 from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Stage
-from headgate.core.suppression.rules import KeyEntry, run
 from headgate.suppression import SuppressOptions
+from headgate.suppression.rules import KeyEntry, run
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, contents
 
 

@@ -5,7 +5,7 @@ the log; here it must be published (or its answer must be harmless).
 """
 
 from headgate.core.publish import Stage
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_scope
 
 

@@ -7,11 +7,12 @@ import os
 
 import pytest
 
-from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.suppression.protocol import Scope, SuppressionCall, SuppressionReply
+from headgate.core.suppression import Scope
 from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.rules import SuppressionCall, SuppressionReply
+from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.failing_clock import FailingClock
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_publish, make_scope
 from support.process.stack import eventually

@@ -4,17 +4,18 @@ from itertools import permutations
 
 import pytest
 
-from headgate.core.suppression.protocol import (
+from headgate.core.suppression import Scope
+from headgate.suppression.rules import (
     CLEAR,
-    Scope,
+    StoredKey,
     SuppressionCall,
     SuppressionSpans,
     force,
     refused,
     reserve,
+    run,
     settle,
 )
-from headgate.core.suppression.rules import StoredKey, run
 
 SCOPE = Scope("deals", b"\1" * 16, 3, b"f")
 LIMITS = SuppressionSpans(life=240_000, quarantine=0, max_suppress_age=3_600_000)

@@ -16,13 +16,13 @@ import pytest
 
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
-from headgate.core.suppression.rules import KeyEntry
+from headgate.suppression.rules import KeyEntry
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
 from support.scale import scaled
 
 STEP_MS = QUARANTINE_MS / 8
 FAULT_RATE, QUIET_RATE, HISTORIES, STEPS = 0.008, 0.01, 400, 1000
-# Where single rules of `core/suppression/rules.py` were taken out, these showed it first, here or
+# Where single rules of `suppression/rules.py` were taken out, these showed it first, here or
 # in `test_suppression_changes_simulation`; the other rules taken out are seen in the first 60.
 TELLING = {67, 68, 73, 91, 97, 115, 137, 154, 161, 162, 207}
 ORDINARY = ("arrive", "execute", "reply", "hand_over", "append", "acknowledge")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from headgate.backends.memory.suppression import MemoryRedis, MemoryStore
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
-from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
 from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.rules import SuppressionCall, SuppressionReply
+from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.suppression_world import make_publish, make_scope
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time

@@ -8,12 +8,11 @@ from typing import Any, cast
 import pytest
 
 from headgate.backends.base import Topics
-from headgate.core.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
+from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.suppression.bypass import BypassMode
-from headgate.suppression.report import redis_dependency, states_now
-from headgate.suppression.states import StateLog
-from headgate.suppression.suppressor import Suppressor
+from headgate.suppression.claims import BypassMode
+from headgate.suppression.sharded import redis_dependency, states_now
+from headgate.suppression.suppressor import StateLog, Suppressor
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_scope
 
 

@@ -6,6 +6,7 @@ out piece by piece.
 
 from typing import NamedTuple
 
+from headgate.core.content import Digester
 from headgate.core.event import RawEvent
 from headgate.core.formats import cloudevents
 from headgate.core.formats.decode import JSON, BodyKind, Headers, kind_of
@@ -15,7 +16,6 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import streamed_batch
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.refusal import Refused, long_key, malformed
-from headgate.core.suppression.digest import Digester
 from headgate.core.topics.policy import fingerprint
 from headgate.core.topics.route import Route
 

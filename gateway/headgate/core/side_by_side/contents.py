@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from headgate.core.content import Comparison
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KeyRule
 from headgate.core.record import CHUNK_SET, DATAREF, OVERSIZE, SPLIT
 from headgate.core.refusal import Refused
-from headgate.core.suppression.comparison import Comparison
 
 _JSON: Final = b"application/json"  # whatever a record says of itself: others say nothing
 _STANDS_FOR_A_VALUE: Final = frozenset((OVERSIZE, DATAREF, CHUNK_SET, SPLIT))

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
+from headgate.core.content import Orders
 from headgate.core.event import SPREAD, RawEvent
 from headgate.core.formats.jsontext import KeyReader
 from headgate.core.keys import KEY_MAX_BYTES, KeyRule, Partitioner
@@ -25,8 +26,7 @@ from headgate.core.record import (
 )
 from headgate.core.refusal import Refused, brief, long_key, malformed
 from headgate.core.scanning import Scanner
-from headgate.core.suppression.examination import Orders
-from headgate.core.suppression.protocol import Scope
+from headgate.core.suppression import Scope
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.native.chosen import is_too_deep

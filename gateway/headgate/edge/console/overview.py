@@ -9,7 +9,7 @@ from aiohttp import web
 
 from headgate.core.installation import Level, LogEntry
 from headgate.core.outcome import Name
-from headgate.core.suppression.states import AWAY, OFF, ON
+from headgate.core.suppression import AWAY, OFF, ON
 from headgate.core.topics.policy import PolicyTable
 from headgate.edge.auth import Identity
 from headgate.edge.console import figures, wording

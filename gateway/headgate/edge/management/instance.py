@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure
-from headgate.core.suppression.states import TopicSuppression
+from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.topic import TopicState
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder

@@ -6,7 +6,7 @@ from typing import Any
 
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Name, Reason
-from headgate.core.suppression.states import OFF, TopicSuppression
+from headgate.core.suppression import OFF, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.metrics import sketches
 from headgate.metrics.fleet import Volume

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from headgate.core.coalescing.held import held_topic
 from headgate.core.coalescing.holding import is_held
-from headgate.core.suppression.states import TopicSuppression
+from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
 from headgate.edge.management import view_parts

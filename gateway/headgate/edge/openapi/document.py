@@ -21,7 +21,7 @@ from headgate.core.installation import MEANINGS, Kind, Level
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
 from headgate.core.skew_audits.changes import Change
 from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
-from headgate.core.suppression.states import OFF, STATES
+from headgate.core.suppression import OFF, STATES
 from headgate.edge.management.paging import LIMIT, MAX_LIMIT
 from headgate.edge.openapi.docs_pages import FILES
 from headgate.replays.registry import Control, ReplayState

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Name, Outcome
-from headgate.core.suppression.states import AWAY, TopicSuppression
+from headgate.core.suppression import AWAY, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.console.rendering import static_files
 from headgate.edge.console.wording import breakable

@@ -10,11 +10,11 @@ import pytest
 from headgate.backends.redis.errors import StoreError
 from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.backends.redis.pause_store import RedisPauses
-from headgate.backends.redis.suppression import RedisStore
 from headgate.check.connect import _check_redis
 from headgate.check.rules import Level
 from headgate.config.backend_settings import RedisSettings
 from headgate.devstack.ports import LOOPBACK
+from headgate.suppression.store import RedisStore
 from support.identity.authority import Pair
 from support.kafka.secured_broker import ClientCertificate
 from support.process.secured_redis import behind_tls

@@ -1,4 +1,4 @@
--- Which layouts of servers gateways told this server; headgate/core/suppression/layout.py says the
+-- Which layouts of servers gateways told this server; headgate/suppression/rules.py says the
 -- same in Python, and a property test holds the two together.
 -- KEYS[1]: what is remembered: R, born, and for each layout its 16 bytes and when it was told.
 -- ARGV[1]: R, the caller's layout, how long a layout counts as in use, how long it is remembered (ms).

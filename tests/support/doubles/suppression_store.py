@@ -3,9 +3,15 @@
 from collections.abc import Callable
 
 from headgate.backends.redis.errors import StoreError
-from headgate.core.suppression.layout import LayoutCall, LayoutReply, tell
-from headgate.core.suppression.protocol import SuppressionCall, SuppressionReply
-from headgate.core.suppression.rules import StoredKey, run
+from headgate.suppression.rules import (
+    LayoutCall,
+    LayoutReply,
+    StoredKey,
+    SuppressionCall,
+    SuppressionReply,
+    run,
+    tell,
+)
 
 
 class MemoryRedis:

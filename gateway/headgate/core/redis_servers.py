@@ -1,0 +1,67 @@
+"""What a Redis server is called, whatever its password."""
+
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+_PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "rediss+sentinel": 26379}
+
+
+def server_name(url: str) -> str:
+    """HOST:PORT/DB, HOST:PORT,HOST:PORT/SERVICE/DB, or the path of a socket. All gateways must
+    call a server by the same name.
+
+    TLS, users, passwords and options are no part of it, so that they may change one gateway after
+    the other. Sentinels are named in any order. Raises ValueError.
+    """
+    parts = urlsplit(url)
+    options = parse_qs(parts.query)
+    if parts.scheme == "unix":
+        return f"{parts.path}?{options.get('db', ['0'])[0]}"
+    hosts = parts.netloc.rpartition("@")[2].split(",")
+    places = ",".join(sorted(_place(host, _PORTS.get(parts.scheme, 6379)) for host in hosts))
+    path = parts.path.strip("/")
+    if "+sentinel" in parts.scheme:
+        service, _, database = path.partition("/")
+        return f"{places}/{service}/{database or 0}"
+    return f"{places}/{options.get('db', [path or '0'])[0]}"
+
+
+def _place(text: str, port: int) -> str:
+    parts = urlsplit(f"//{text}")
+    host = (parts.hostname or "localhost").lower()
+    return f"{f'[{host}]' if ':' in host else host}:{parts.port or port}"
+
+
+# Which of several servers knows a key: rendezvous hashing over a table of slots.
+#
+# A key has a slot, and a slot belongs to the server whose hash with it is highest. So the order of
+# the list does not matter, and adding the n-th server takes a part of 1/n from the others and moves
+# nothing else. An event costs one hash, however many servers there are.
+
+
+_SLOTS: Final = 4096
+MAX_SERVERS: Final = 32
+
+
+class Slots:
+    """servers: their identities, all different."""
+
+    __slots__ = ("_owners",)
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        if not 0 < len(set(servers)) == len(servers) <= MAX_SERVERS:
+            raise ValueError(f"not 1 to {MAX_SERVERS} different servers: {servers}")
+        seeds = [blake2b(one.encode(), digest_size=32).digest() for one in servers]
+        self._owners = bytes(_owner(slot.to_bytes(2, "big"), seeds) for slot in range(_SLOTS))
+
+    def owner(self, key: bytes) -> int:
+        """The place in the list of the server that knows the key."""
+        digest = blake2b(key, digest_size=2).digest()
+        return self._owners[(digest[0] << 8 | digest[1]) % _SLOTS]
+
+
+def _owner(slot: bytes, seeds: Sequence[bytes]) -> int:
+    scores = [blake2b(slot, digest_size=8, key=seed).digest() for seed in seeds]
+    return max(range(len(seeds)), key=lambda place: (scores[place], seeds[place]))

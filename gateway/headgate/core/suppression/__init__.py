@@ -1,1 +1,0 @@
-"""Suppression: what "the same content" is, and the protocol's rules."""

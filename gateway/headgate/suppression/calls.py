@@ -1,0 +1,533 @@
+"""What Redis is to be told, and the calls that carry it: namespaces, settlements, one call."""
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from headgate.core.publish import Publish, Stage, advance_all
+from headgate.core.suppression import AWAY, ON, QUARANTINE, Scope, TopicSuppression
+from headgate.suppression import rules
+from headgate.suppression.rules import (
+    ANNOUNCE,
+    CLEAR,
+    DROP,
+    FORCE,
+    KEEP,
+    MARK,
+    REFUSED,
+    RESERVE,
+    SETTLE,
+    Agreement,
+    NamespaceState,
+    SuppressionCall,
+    SuppressionSpans,
+    settle,
+)
+
+Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
+_MAX_SCOPES = 250  # a namespace's place in the call is one byte
+_MAX_TALKED_TO = 50  # of them without an operation, so that there is room for those with one
+_NUMBERS: Final = rules.number_bytes(4096)
+_RESERVING: Final = Stage.RESERVING  # looking it up in the Enum class costs 0.1 us
+_SILENCE_S = 1.0
+_MAX_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
+# Bytes of each operation of an end, by its letter.
+_WIDTHS: Final = {SETTLE[0]: 41, KEEP[0]: 41, REFUSED[0]: 13, CLEAR[0]: 1}
+
+
+class Namespaces:
+    """Remembered nonces, when each namespace was last talked to, and which need a new incarnation.
+
+    to_talk: ask for their state with the next call.  to_drop: forget what is known of their keys.
+    to_announce: tell that records are written there without a reservation.
+    opened: of topics that are compared here.  passing: of those whose events pass without being
+    reserved, or did so not long ago.
+    doubted: what is known of them may be older than what gateways with other servers wrote.
+    """
+
+    __slots__ = (
+        "_nonces",
+        "_opens_s",
+        "_talked",
+        "doubted",
+        "opened",
+        "passing",
+        "to_announce",
+        "to_drop",
+        "to_talk",
+    )
+
+    def __init__(self) -> None:
+        self._nonces: dict[Scope, bytes] = {}
+        self._opens_s: dict[Scope, float] = {}
+        self._talked: dict[Scope, float] = {}
+        self.passing: set[Scope] = set()
+        self.opened: set[Scope] = set()
+        self.doubted: set[Scope] = set()
+        self.to_talk: set[Scope] = set()
+        self.to_drop: set[Scope] = set()
+        self.to_announce: set[Scope] = set()
+
+    def answered(
+        self,
+        scopes: Sequence[Scope],
+        states: Sequence[NamespaceState],
+        redis_ms: float,
+        now_s: float,
+    ) -> set[Scope]:
+        """Note the states of a reply; return the namespaces that are others than before.
+
+        redis_ms: its clock.
+        """
+        changed = set()
+        for scope, state in zip(scopes, states, strict=True):
+            self._talked[scope] = now_s
+            self._opens_s[scope] = now_s + (state.opens_ms - redis_ms) / 1000
+            known = self._nonces.get(scope)
+            if known != state.nonce:
+                self._nonces[scope] = state.nonce
+                if known is not None:
+                    changed.add(scope)
+        return changed
+
+    def judge(
+        self,
+        scopes: Sequence[Scope],
+        born_s: Sequence[float],
+        agreement: Agreement,
+        now_s: float,
+    ) -> set[Scope]:
+        """Return those of a reply whose `unchanged` is not to be believed; plan to begin those anew
+        that have to. born_s: when each was born, not too late."""
+        found = set()
+        for scope, born in zip(scopes, born_s, strict=True):
+            if agreement.begins_anew(born, now_s):
+                self.to_drop.add(scope)
+            if agreement.believes(born, now_s):
+                self.doubted.discard(scope)
+            else:
+                found.add(scope)
+        self.doubted |= found
+        return found
+
+    def states(self, is_away: bool, now_s: float, doubts: bool) -> dict[str, TopicSuppression]:
+        """Return the state of each compared topic, by name.
+
+        Args:
+            is_away: Redis does not answer.
+            now_s: By the process' monotonic clock, seconds.
+            doubts: Nothing is believed: which servers other gateways have is not known.
+        """
+        states = {}
+        for scope in self.opened:
+            opens_s = self._opens_s.get(scope)
+            if is_away:
+                state = TopicSuppression(AWAY)
+            elif doubts or scope in self.doubted:
+                state = TopicSuppression(QUARANTINE)
+            elif opens_s is None or now_s < opens_s:
+                state = TopicSuppression(QUARANTINE, None if opens_s is None else opens_s - now_s)
+            else:
+                state = TopicSuppression(ON)
+            states[scope.topic] = state
+        return states
+
+    def talk_to(self, scopes: Iterable[Scope], since_s: float) -> None:
+        """Plan to talk to those that were not talked to since then."""
+        for scope in scopes:
+            if self._talked.get(scope, since_s) <= since_s:
+                self.to_talk.add(scope)
+
+    def check_doubted(self, now_s: float) -> None:
+        """Plan to look again at those that were not believed."""
+        self.talk_to(self.doubted, now_s - _SILENCE_S)
+
+    def stay_in_touch(self, now_s: float) -> None:
+        """Plan to talk to any namespace, so that even an idle process notices a dead Redis."""
+        if self._talked and now_s - max(self._talked.values()) >= _SILENCE_S:
+            self.to_talk.add(next(iter(self._talked)))
+
+    def open(self, scope: Scope) -> None:
+        """Talk to a namespace whose topic is compared here from now on."""
+        if scope not in self.opened:
+            self.opened.add(scope)
+            self.to_talk.add(scope)
+
+    def shut(self, scope: Scope) -> None:
+        """Its topic is compared here no more."""
+        self.opened.discard(scope)
+
+    def open_again(self) -> None:
+        """Redis may have lost them: talk to all at once, so that no event has to be the first."""
+        self.to_talk |= self.opened
+        self.to_announce |= self.passing
+
+    def announce(self, scope: Scope) -> None:
+        """Records go past suppression into this topic: announce that soon, and go on doing so."""
+        self.passing.add(scope)
+        self.to_announce.add(scope)
+
+    def announced(self, scopes: Iterable[Scope], until_s: float) -> None:
+        """A call said so; its word holds until then."""
+        for scope in scopes:
+            scope.free_until_s = until_s
+
+    def renew(self, now_s: float, lease_s: float, kept: set[Scope]) -> None:
+        """Plan to announce again what ends soon, as long as anything that passed is in flight.
+
+        kept: namespaces to announce for another reason.
+        """
+        for scope in list(self.passing):
+            is_done = not scope.unreserved.count and scope not in kept
+            if is_done and now_s - scope.passed_s > lease_s:
+                self.passing.discard(scope)
+            elif scope.free_until_s - now_s < lease_s * 2 / 3:
+                self.to_announce.add(scope)
+
+    def forget(self, scope: Scope) -> None:
+        """No topic has it any more."""
+        self.opened.discard(scope)
+        self.doubted.discard(scope)
+        self.passing.discard(scope)
+        self._nonces.pop(scope, None)
+        self._opens_s.pop(scope, None)
+        self._talked.pop(scope, None)
+        self.to_talk.discard(scope)
+        self.to_announce.discard(scope)
+
+
+def operations_in(packed: bytes) -> int:
+    """How many operations these are."""
+    at, count, size = 0, 0, len(packed)
+    while at < size:
+        at += _WIDTHS[packed[at]]
+        count += 1
+    return count
+
+
+class Settlements:
+    """Operations by namespace and entry. They may be sent late, twice and in any order.
+
+    line: those of keys that have many at once, so that a busy key costs no more than many keys.
+    While Redis is away, unreserved publishes pile up: of each entry only the highest offset is
+    kept. The tokens of the others, if a claim without a reply left any, go by expiry.
+    """
+
+    __slots__ = ("_limit", "_more", "_pending", "_unreserved", "line")
+
+    def __init__(self, limit: int) -> None:
+        self._pending: dict[Scope, dict[bytes, bytes]] = {}
+        self._more: dict[Scope, int] = {}  # operations beyond the first of their entries, at most
+        self._unreserved: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
+        self._limit = limit
+        self.line: deque[tuple[Scope, bytes, bytes]] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._pending or self.line)
+
+    def __len__(self) -> int:
+        """At least how many operations wait."""
+        return sum(map(len, self._pending.values())) + len(self.line)
+
+    def of(self, scope: Scope) -> dict[bytes, bytes]:
+        """Return the namespace's pending operations, to add to."""
+        pending = self._pending.get(scope)
+        if pending is None:
+            pending = self._pending[scope] = {}
+        return pending
+
+    def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
+        """Queue one operation."""
+        pending = self.of(scope)
+        known = pending.get(entry)
+        if known is None:
+            pending[entry] = operation
+        elif len(known) < _MAX_BYTES:
+            pending[entry] = known + operation
+            self._more[scope] = self._more.get(scope, 0) + 2
+        else:
+            self.line.append((scope, entry, operation))
+
+    def add_unreserved(self, publish: Publish, offset: int) -> None:
+        """An acknowledgement while Redis is away, of a publish it need not know."""
+        reservation = publish.reserved
+        known = self._unreserved.setdefault(reservation.scope, {})
+        entry = reservation.entry
+        if entry not in known or known[entry][0] < offset:
+            digest = publish.digest or b""
+            operation = settle(reservation.token, digest, offset, reservation.partitions)
+            known[entry] = (offset, operation)
+
+    def overflowed(self) -> set[Scope]:
+        """Forget the namespaces that hold too much; each must then be dropped in Redis."""
+        lines = Counter(scope for scope, _, _ in self.line)
+        scopes = set()
+        for scope in {*self._pending, *self._unreserved, *lines}:
+            count = len(self._pending.get(scope, ())) + len(self._unreserved.get(scope, ()))
+            if count + lines[scope] > self._limit:
+                self._forget(scope)
+                self._unreserved.pop(scope, None)
+                scopes.add(scope)
+        if scopes:
+            self.line = deque(one for one in self.line if one[0] not in scopes)
+        return scopes
+
+    def reconnected(self) -> None:
+        """Queue what was kept of the unreserved ones."""
+        for scope, known in self._unreserved.items():
+            for entry, (_, operation) in known.items():
+                self.add(scope, entry, operation)
+        self._unreserved.clear()
+
+    def take(self, keys: int, operations: int) -> Iterator[tuple[Scope, dict[bytes, bytes], int]]:
+        """Remove and yield entries with their operations, by namespace, up to so many of both.
+
+        With them comes how many operations they are, at most.
+        """
+        limit = operations
+        while self.line and keys > 0 and 2 * operations > limit:  # the rest is for other keys
+            # One at a time: the next may be of the same entry.
+            scope, entry, operation = self.line.popleft()
+            count = operations_in(operation)
+            keys -= 1
+            operations -= count
+            yield scope, {entry: operation}, count
+        while self._pending and keys > 0 and operations > 0:
+            scope, pending = next(iter(self._pending.items()))
+            if not pending:  # `take_one` took the last
+                self._forget(scope)
+                continue
+            count = len(pending) + self._more.get(scope, 0)
+            if len(pending) <= keys and count <= operations:
+                self._forget(scope)
+                taken = pending
+            else:
+                taken, count = self._some(pending, keys, operations)
+                self._more[scope] = max(0, self._more.get(scope, 0) + len(taken) - count)
+            keys -= len(taken)
+            operations -= count
+            yield scope, taken, count
+
+    def _forget(self, scope: Scope) -> None:
+        self._pending.pop(scope, None)
+        self._more.pop(scope, None)
+
+    @staticmethod
+    def _some(
+        pending: dict[bytes, bytes], keys: int, operations: int
+    ) -> tuple[dict[bytes, bytes], int]:
+        taken, count = dict[bytes, bytes](), 0
+        for entry, packed in pending.items():
+            count += operations_in(packed)
+            taken[entry] = packed
+            if len(taken) >= keys or count >= operations:
+                break
+        for entry in taken:
+            del pending[entry]
+        return taken, count
+
+    def take_one(self, scope: Scope, entry: bytes) -> bytes:
+        """Remove and return one entry's operations, empty if there are none."""
+        pending = self._pending.get(scope)
+        if pending is None:
+            return b""
+        packed = pending.pop(entry, b"")
+        if not pending:
+            self._forget(scope)
+        return packed
+
+
+class OutgoingCall:
+    """One call under construction and then on its way.
+
+    max_keys, max_operations: how much one call may do.
+    settled: what must be sent again if no reply comes.  reserved: in order of arrival.
+    dropped: the namespaces that get a new incarnation.  announced: those to which this process
+    writes without reservations.  sent_s: when it was sent.
+    """
+
+    __slots__ = (
+        "_forgets",
+        "_left",
+        "_max_keys",
+        "_max_operations",
+        "_operations",
+        "_places",
+        "announced",
+        "dropped",
+        "reserved",
+        "sent_s",
+        "settled",
+    )
+
+    def __init__(self, max_keys: int, max_operations: int, sent_s: float = 0.0) -> None:
+        self._max_keys = max_keys
+        self._max_operations = self._left = max_operations
+        self.sent_s = sent_s
+        self.announced: set[Scope] = set()
+        self._places: dict[Scope, bytes] = {}
+        self._operations: dict[bytes, bytes] = {}
+        self._forgets: list[asyncio.Future[None]] = []
+        self.dropped: set[Scope] = set()
+        self.settled: list[tuple[Scope, dict[bytes, bytes]]] = []
+        self.reserved: list[Publish] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    @property
+    def room(self) -> int:
+        """How many more keys it takes. Each may be the first of its namespace."""
+        keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._places))
+        return min(keys, self._left)
+
+    @property
+    def scopes(self) -> Sequence[Scope]:
+        """The namespaces in it."""
+        return list(self._places)
+
+    def talk_to(self, scope: Scope) -> bytes:
+        """Ask for the namespace's nonce; returns its place."""
+        place = self._places.get(scope)
+        if place is None:
+            place = self._places[scope] = bytes((len(self._places),))
+        return place
+
+    def drop(self, scope: Scope) -> None:
+        """Forget what is known of all keys first."""
+        self.talk_to(scope)
+        self.dropped.add(scope)
+
+    def address(self, to_drop: set[Scope], to_announce: set[Scope], to_talk: set[Scope]) -> None:
+        """Take the namespaces to drop, to announce and to talk to, as far as there is room."""
+        while to_drop and len(self._places) < _MAX_TALKED_TO:
+            self.drop(to_drop.pop())
+        while to_announce and len(self._places) < _MAX_TALKED_TO:
+            scope = to_announce.pop()
+            self.talk_to(scope)
+            self.announced.add(scope)
+        while to_talk and len(self._places) < _MAX_TALKED_TO:
+            self.talk_to(to_talk.pop())
+
+    def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
+        """Do this to the entry, after what was added for it before."""
+        known = self._operations.get(entry)
+        self._operations[entry] = (self.talk_to(scope) if known is None else known) + operation
+        self._left -= 1
+
+    def settle(self, settlements: Settlements, share: float = 1.0) -> None:
+        """Take settlements, up to this share of the keys and of the operations."""
+        keys = min(int(share * self._max_keys), self.room)
+        operations = min(int(share * self._max_operations), self._left)
+        for scope, taken, count in settlements.take(keys, operations):
+            self.settled.append((scope, taken))
+            self._left -= count
+            if self._operations:
+                self._left += len(taken)  # `add` counts them again
+                for entry, operation in taken.items():
+                    self.add(scope, entry, operation)
+            else:
+                place = self.talk_to(scope)
+                self._operations = {entry: place + taken[entry] for entry in taken}
+
+    def forget(self, request: Forget) -> None:
+        """Forget the published state of a key, or of all."""
+        scope, entry, done = request
+        if entry is None:
+            self.drop(scope)
+        else:
+            self.add(scope, entry, rules.CLEAR)
+        self._forgets.append(done)
+
+    def finish_forgets(self, error: Exception | None) -> None:
+        """Tell those who asked to forget that it is done, or why not."""
+        finish(self._forgets, error)
+
+    def reserve(
+        self, queue: deque[Publish], settlements: Settlements, stem: bytes, *, force: bool = False
+    ) -> None:
+        """Take reservations in order of arrival, each behind the settlements of its key.
+
+        Several of one key take the room of one, so there may be room left after a round.
+        stem: 10 bytes; with the number of the reservation behind it, its token.  force: `unchanged`
+        would not be believed.
+        """
+        while queue:
+            count = min(self.room, len(_NUMBERS) - len(self.reserved))
+            if count <= 0:
+                break
+            if count >= len(queue):
+                some = list(queue)
+                queue.clear()
+            else:
+                some = [queue.popleft() for _ in range(count)]
+            self._reserve(some, settlements, stem, force)
+
+    def _reserve(
+        self, some: list[Publish], settlements: Settlements, stem: bytes, force: bool
+    ) -> None:
+        # The hottest loop of suppression: about 1 us an event, most of it these lines.
+        operations, scope, place, head = self._operations, None, b"", RESERVE + stem
+        first = len(self.reserved)
+        for publish, number in zip(some, _NUMBERS[first : first + len(some)], strict=True):
+            reservation = publish.reserved
+            entry = reservation.entry
+            known = operations.get(entry)
+            if known is None:
+                if reservation.scope is not scope:
+                    scope = reservation.scope
+                    place = self.talk_to(scope)
+                known = place
+                if settlements and self._left > len(some):
+                    known = self._behind_settlement(settlements, scope, entry)
+            reservation.token = stem + number
+            if force or reservation.force:
+                operations[entry] = known + FORCE + reservation.token + number
+            else:  # as `rules.reserve`
+                operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
+        advance_all(some, _RESERVING)
+        self._left -= len(some)
+        self.reserved += some
+
+    def _behind_settlement(self, settlements: Settlements, scope: Scope, entry: bytes) -> bytes:
+        operation = settlements.take_one(scope, entry)
+        if operation:
+            self.settled.append((scope, {entry: operation}))
+            self._left -= operations_in(operation)
+        return self.talk_to(scope) + operation
+
+    def call(self, spans: SuppressionSpans, candidate: bytes) -> SuppressionCall:
+        """Return the call."""
+        scopes = list(self._places)
+        dropped, announced = self.dropped, self.announced
+        return SuppressionCall(
+            spans,
+            candidate,
+            scopes,
+            bytes(
+                [
+                    DROP * (scope in dropped) + (_announcement(scope) if scope in announced else 0)
+                    for scope in scopes
+                ]
+            ),
+            [scope.partitions for scope in scopes],
+            list(self._operations),
+            list(self._operations.values()),
+            len(self.reserved),
+        )
+
+
+def _announcement(scope: Scope) -> int:
+    return ANNOUNCE + MARK if scope.spooled.count else ANNOUNCE
+
+
+def finish(forgets: "Iterable[asyncio.Future[None]]", error: Exception | None) -> None:
+    """Each that is still waited for has its result, or the error."""
+    for done in forgets:
+        if done.done():
+            continue  # whoever asked waits no longer
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
