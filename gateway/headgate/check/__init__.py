@@ -1,4 +1,4 @@
-"""`headgate check`: what will bite, found before it does.
+"""`headgate check`: problems of an installation, found before they cause trouble.
 
-The judges (settings, topics, redis) are pure functions over what was read; `connect` reads.
+`rules` are pure functions, `local` adds the paths on this machine, `connect` reads Kafka and Redis.
 """

@@ -1,4 +1,4 @@
-"""Reads what a check judges: topics of every cluster, settings of Redis."""
+"""Read what a check judges: the topics of every cluster and the settings of Redis."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _MIN_REDIS_S = 2.0  # a check may wait longer than a request does
 
 
 class _Cluster(NamedTuple):
-    """What one cluster said. topics: None when it did not answer."""
+    """The topics of a cluster, None if it did not answer, and what was found about it."""
 
     name: str
     topics: Mapping[str, TopicState] | None
@@ -45,7 +45,7 @@ class _Cluster(NamedTuple):
 
 
 async def check_connections(settings: Settings) -> list[Finding]:
-    """Ask all clusters and Redis at once, and judge the answers."""
+    """Ask all clusters and Redis at the same time, and judge the answers."""
     redis = asyncio.ensure_future(_check_redis(settings.redis))
     clusters = await asyncio.gather(
         *(_read_cluster(name, cluster) for name, cluster in settings.clusters.items())
@@ -59,12 +59,12 @@ def _judge_clusters(clusters: list[_Cluster], settings: Settings) -> list[Findin
     findings: list[Finding] = []
     existing: set[str] = set()
     is_complete = True
-    facts_in = facts_cluster({name: one.tier for name, one in settings.clusters.items()})
+    facts_in = facts_cluster({name: each.tier for name, each in settings.clusters.items()})
     for cluster in clusters:
         if settings.clusters[cluster.name].tier != "ingest":
             continue
         if cluster.topics is None:
-            is_complete = False  # what is missing there is not known to be missing
+            is_complete = False  # its topics are unknown, not missing
             continue
         for name, state in sorted(cluster.topics.items()):
             policy = table.match(name)
@@ -104,14 +104,18 @@ async def _check_redis(redis: RedisSettings) -> list[Finding]:
         return [ok("redis", "not configured, and no topic suppresses")]
     timeout_s = max(redis.timeout_ms / 1000, _MIN_REDIS_S)
     names = ["redis"] if len(servers) == 1 else [f"redis {name}" for name in servers]
-    asked = map(_check_server, names, servers.values(), [timeout_s] * len(names))
-    found = await asyncio.gather(*asked)
-    runs = dict(zip(names, (one.run_id for one in found), strict=True))
-    return [finding for one in found for finding in one.findings] + list(judge_runs(runs))
+    answers = await asyncio.gather(
+        *(
+            _check_server(name, url, timeout_s)
+            for name, url in zip(names, servers.values(), strict=True)
+        )
+    )
+    runs = dict(zip(names, (server.run_id for server in answers), strict=True))
+    return [finding for server in answers for finding in server.findings] + list(judge_runs(runs))
 
 
 class _Server(NamedTuple):
-    """What one Redis said. run_id: of its process, None when it did not answer."""
+    """The findings about a Redis server, and the id of its process, None if it did not answer."""
 
     run_id: str | None
     findings: list[Finding]
@@ -148,11 +152,11 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
 
 
 async def _redis_config(client: Any) -> Mapping[str, str] | None:
-    """CONFIG GET of what is judged; None where it is forbidden, as managed Redis does."""
-    found: dict[str, str] = {}
+    """Return CONFIG GET of the judged settings; None if it is forbidden, as in managed Redis."""
+    config: dict[str, str] = {}
     try:
         for setting in ("maxmemory-policy", "save"):  # Redis before 7 takes one a call
-            found |= await client.config_get(setting)
+            config |= await client.config_get(setting)
     except (NoPermissionError, ResponseError):
         return None
-    return found
+    return config

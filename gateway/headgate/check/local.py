@@ -20,7 +20,7 @@ _FILE_URL = "file://"
 _SPOOL_FILES = ("lock", "spool.db", "spool.db-wal", "spool.db-shm")
 
 
-class _Identity(NamedTuple):
+class _KeyPair(NamedTuple):
     """A certificate and its key, each with its option."""
 
     certificate_option: str
@@ -68,20 +68,20 @@ def _findings(settings: Settings) -> Iterator[Finding]:
     for option, path in _authorities(settings):
         if path is not None:
             yield from _authority(option, path)
-    for identity in _identities(settings):
-        if identity.certificate is not None:
-            yield from _certificate(identity)
+    for pair in _key_pairs(settings):
+        if pair.certificate is not None:
+            yield from _certificate(pair)
     parts = urlsplit(settings.auth.jwt_jwks_url or "")
     if parts.scheme == "file":
         yield from _readable("auth.jwt_jwks_url", unquote(parts.path))
 
 
 def _tried(settings: Settings) -> int:
-    """Return how many options name a path."""
+    """Return the number of options that name a path."""
     url, keys = settings.blobs.url or "", settings.auth.jwt_jwks_url or ""
     written = (settings.spool.path, settings.logs.installation_file, settings.monitor.state_file)
     read = [path for _, path in _authorities(settings)]
-    pairs = [path for each in _identities(settings) for path in (each.certificate, each.key)]
+    pairs = [path for each in _key_pairs(settings) for path in (each.certificate, each.key)]
     named = sum(path is not None for path in (*written, *read, *pairs))
     return named + url.startswith(_FILE_URL) + keys.startswith(_FILE_URL)
 
@@ -99,7 +99,7 @@ def _existing(
 
 
 def _folder(option: str, path: str | None) -> Iterator[Finding]:
-    """A folder that is made if need be."""
+    """Check a folder that is made if need be."""
     if path is None:
         return
     existing = Path(path).absolute()
@@ -112,7 +112,7 @@ def _folder(option: str, path: str | None) -> Iterator[Finding]:
 
 
 def _file(option: str, path: str | None) -> Iterator[Finding]:
-    """A file that is written, in a folder that has to be there."""
+    """Check a file that is written, in a folder that has to exist."""
     if path is None:
         return
     file = Path(path).absolute()
@@ -127,8 +127,11 @@ def _file(option: str, path: str | None) -> Iterator[Finding]:
 
 
 def _why_not(folder: Path) -> str:
-    """Why nothing can be made in a folder; empty if it can. Only trying it tells: of a system
-    folder, or a file system that is mounted to be read, the rights say something else."""
+    """Return the reason why nothing can be made in a folder; empty if it can.
+
+    Only an attempt shows it: the rights of a system folder or of a read-only file system say
+    something else.
+    """
     if not folder.is_dir():
         return f"{folder} is not a folder"
     try:
@@ -156,14 +159,12 @@ def _authorities(settings: Settings) -> Iterator[tuple[str, str | None]]:
         yield dotted(("clusters", name, "sasl_oauth_ca_file")), cluster.sasl_oauth_ca_file
 
 
-def _identities(settings: Settings) -> Iterator[_Identity]:
+def _key_pairs(settings: Settings) -> Iterator[_KeyPair]:
     http = settings.http
-    yield _Identity(
-        "http.tls_cert_file", http.tls_cert_file, "http.tls_key_file", http.tls_key_file
-    )
+    yield _KeyPair("http.tls_cert_file", http.tls_cert_file, "http.tls_key_file", http.tls_key_file)
     for name, cluster in settings.clusters.items():
         options = (dotted(("clusters", name, each)) for each in ("ssl_certfile", "ssl_keyfile"))
-        yield _Identity(next(options), cluster.ssl_certfile, next(options), cluster.ssl_keyfile)
+        yield _KeyPair(next(options), cluster.ssl_certfile, next(options), cluster.ssl_keyfile)
 
 
 def _authority(option: str, path: str) -> Iterator[Finding]:
@@ -174,25 +175,25 @@ def _authority(option: str, path: str) -> Iterator[Finding]:
         yield error(option, text, "Give certificates (PEM) that the gateway's user may read.")
 
 
-def _certificate(identity: _Identity) -> Iterator[Finding]:
-    """The certificate, its key, and whether they belong together."""
+def _certificate(pair: _KeyPair) -> Iterator[Finding]:
+    """Check a certificate and its key, and that they belong together."""
     paths = (
-        (identity.certificate_option, identity.certificate),
-        (identity.key_option, identity.key),
+        (pair.certificate_option, pair.certificate),
+        (pair.key_option, pair.key),
     )
     unreadable = [
         finding for option, path in paths if path is not None for finding in _readable(option, path)
     ]
     yield from unreadable
-    if unreadable or identity.certificate is None:
+    if unreadable or pair.certificate is None:
         return
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_cert_chain(identity.certificate, identity.key, password=lambda: b"-")
+        context.load_cert_chain(pair.certificate, pair.key, password=lambda: b"-")
     except OSError as wrong:
-        text = f"{identity.certificate} and its key cannot be used: {_words(wrong)}"
+        text = f"{pair.certificate} and its key cannot be used: {_words(wrong)}"
         fix = "Give a certificate (PEM) and its key, without a password."
-        yield error(identity.certificate_option, text, fix)
+        yield error(pair.certificate_option, text, fix)
 
 
 def _words(wrong: OSError) -> str:

@@ -1,13 +1,17 @@
-"""What a check found."""
+"""Findings of `headgate check`, and the rules that produce them.
 
+The rules are pure: they judge options, the topics that Kafka has and the settings of Redis, after
+others have read these.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
-from headgate.config.problems import is_file_line
+from headgate.config.checks import is_loopback
 from headgate.config.settings import ProducerSettings, Settings, dotted
 from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.holding import Oddity, leftover
@@ -16,9 +20,17 @@ from headgate.core.topics.internal_topics import facts_faults
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 
+_NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
+_NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
+_MAX_SHOWN = 20  # patterns in one finding
+_SHOWN_TOPICS = 10
+_KAFKA_CODECS = {"none": "uncompressed"}  # what Kafka calls differently from us
+_SUBJECT = "redis"
+_NEARLY_FULL = 0.9
+
 
 class Level(StrEnum):
-    """ok: as it should be.  warn: works, and will bite.  error: does not work."""
+    """Severity: as it should be, works but will cause trouble, or does not work."""
 
     OK = "ok"
     WARN = "warn"
@@ -26,7 +38,7 @@ class Level(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at. fix: what to do about it; empty for `ok`."""
+    """The result of one check; `fix` is empty for `ok`."""
 
     level: Level
     subject: str
@@ -35,32 +47,26 @@ class Finding(NamedTuple):
 
 
 def ok(subject: str, text: str) -> Finding:
-    """Everything as it should be."""
+    """Return a finding that all is as it should be."""
     return Finding(Level.OK, subject, text)
 
 
 def warn(subject: str, text: str, fix: str) -> Finding:
-    """Works, and will bite."""
+    """Return a finding about something that works, but will cause trouble."""
     return Finding(Level.WARN, subject, text, fix)
 
 
 def error(subject: str, text: str, fix: str) -> Finding:
-    """Does not work."""
+    """Return a finding about something that does not work."""
     return Finding(Level.ERROR, subject, text, fix)
 
 
-# What can be said of a valid configuration without asking Kafka or Redis.
-
-
-_NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
-_NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
-_MAX_SHOWN = 20  # patterns in one finding
-
-
 def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
-    """Warnings about the configuration itself, and what it asks of consumers.
+    """Yield warnings about the configuration itself, and its requirements on consumers.
 
-    origins: as `load_with_origins` gives them.
+    Args:
+        settings: The configuration.
+        origins: Where each value comes from, as `load_with_origins` returns it.
     """
     yield from _http(settings)
     yield from _budget(settings)
@@ -76,8 +82,8 @@ def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fi
 
 
 def _http(settings: Settings) -> Iterator[Finding]:
-    if settings.auth.is_open and not _is_loopback(settings.http.host):
-        text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
+    if settings.auth.is_open and not is_loopback(settings.http.host):
+        text = f"anybody who patterns {settings.http.host} may post: auth.mode is none"
         fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
         if not settings.http.hosts:
             text += ", and web pages may have the browsers of such people do it"
@@ -85,7 +91,7 @@ def _http(settings: Settings) -> Iterator[Finding]:
         yield warn("auth.mode", text, fix)
     by_token = not {"token", "jwt"}.isdisjoint(settings.auth.mode)
     sends_tokens = by_token and settings.http.tls_cert_file is None
-    if sends_tokens and not _is_loopback(settings.http.host):
+    if sends_tokens and not is_loopback(settings.http.host):
         fix = "Set http.tls_cert_file and tls_key_file, or end TLS in front of the gateway."
         yield warn("http", "tokens travel in clear text: no TLS here", fix)
 
@@ -141,7 +147,7 @@ def _redis_password(redis: RedisSettings, origins: Mapping[str, str]) -> Iterato
     if with_password:
         yield from _written(option, origins)
     for parts in with_password:
-        is_local = _is_loopback(parts.hostname or "localhost")
+        is_local = is_loopback(parts.hostname or "localhost")
         if parts.scheme in ("redis", "redis+sentinel") and not is_local:
             yield warn(option, "the password travels in clear text", "Use rediss://.")
             break
@@ -152,7 +158,7 @@ def _has_password(parts: SplitResult) -> bool:
 
 
 def _written(secret: str, origins: Mapping[str, str]) -> Iterator[Finding]:
-    if is_file_line(origins[secret]):
+    if re.fullmatch(r".+:\d+", origins[secret]):  # a line of the configuration file
         fix = f"Use {secret.rpartition('.')[2]}_file or the environment."
         yield warn(secret, "a password in the configuration file", fix)
 
@@ -183,40 +189,41 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
 
 
 def _producers(settings: Settings) -> Iterator[Finding]:
-    reaches = _Reaches([policy.pattern for policy in settings.topics])
+    patterns = _TopicPatterns([policy.pattern for policy in settings.topics])
     for name, producer in settings.producers.items():
-        yield from _producer(name, producer, settings, reaches)
+        yield from _producer(name, producer, settings, patterns)
     has_token = any(each.token_sha256 for each in settings.producers.values())
     if settings.auth.mode == ("token",) and not has_token:
         fix = "Make one with `headgate token NAME`."
         yield warn("producers", "no producer has a token: every post is answered 401", fix)
 
 
-class _Reaches:
-    """Whether a producer's glob reaches any topic; of equal globs only the first is tried."""
+class _TopicPatterns:
+    """The patterns of topics, to find globs of producers that match none of them."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._globs = [pattern for pattern in patterns if is_glob(pattern)]
         self._names = [pattern for pattern in patterns if not is_glob(pattern)]
-        self._found: dict[str, bool] = {}
+        self._tried: dict[str, bool] = {}
         more = f" and {len(patterns) - _MAX_SHOWN} more" * (len(patterns) > _MAX_SHOWN)
         self.choice = f"{', '.join(patterns[:_MAX_SHOWN]) or 'none'}{more}"
 
-    def any(self, glob: str) -> bool:
-        if glob not in self._found:
+    def overlap(self, glob: str) -> bool:
+        """Return whether a topic can match both; each different glob is tried once."""
+        if glob not in self._tried:
             named = any(map(Globs((glob,)).match, self._names))
-            self._found[glob] = named or any(overlap(glob, each) for each in self._globs)
-        return self._found[glob]
+            self._tried[glob] = named or any(overlap(glob, each) for each in self._globs)
+        return self._tried[glob]
 
 
 def _producer(
-    name: str, producer: ProducerSettings, settings: Settings, reaches: _Reaches
+    name: str, producer: ProducerSettings, settings: Settings, patterns: _TopicPatterns
 ) -> Iterator[Finding]:
     option = dotted(("producers", name, "topics"))
     for glob in producer.topics:
-        if not reaches.any(glob):
+        if not patterns.overlap(glob):
             text = f'"{glob}" matches nothing that a [topics] pattern allows'
-            yield warn(option, text, f"One of: {reaches.choice}.")
+            yield warn(option, text, f"One of: {patterns.choice}.")
     if settings.auth.is_open:
         return
     if "produce" in producer.roles and not producer.topics:
@@ -227,22 +234,8 @@ def _producer(
         yield warn(option, "it has no token and can never authenticate", fix)
 
 
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-# Whether a topic's settings in Kafka suit what its policy promises.
-
-
-_SHOWN_TOPICS = 10
-_KAFKA_CODECS = {"none": "uncompressed"}  # what Kafka calls differently from us
-
-
 def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> Iterator[Finding]:
-    """Everything about one topic that will bite."""
+    """Yield everything about a topic in Kafka that will cause trouble with its policy."""
     yield from _durability(state)
     yield from _cleanup(state, policy)
     yield from _timestamps(state, policy)
@@ -252,7 +245,7 @@ def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> I
 
 
 def judge_unmatched(names: Iterable[str], table: PolicyTable) -> Iterator[Finding]:
-    """One finding for all topics of Kafka that no policy matches."""
+    """Yield one finding for all topics of Kafka that no policy matches."""
     unmatched = [
         name
         for name in sorted(names)
@@ -265,7 +258,12 @@ def judge_unmatched(names: Iterable[str], table: PolicyTable) -> Iterator[Findin
 
 
 def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
-    """Policies that no topic in Kafka matches. existing: all names in the ingest clusters."""
+    """Yield policies that no topic in Kafka matches.
+
+    Args:
+        settings: The configuration.
+        existing: All names of topics in the ingest clusters.
+    """
     for policy in settings.topics:
         subject = dotted(("topics", policy.pattern))
         if not is_glob(policy.pattern) and policy.pattern not in existing:
@@ -277,30 +275,29 @@ def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:
 
 
 def judge_held(states: Iterable[TopicState], table: PolicyTable) -> Iterator[Finding]:
-    """Held topics that are there although the configuration does not ask for them."""
+    """Yield topics of held events that exist although no topic of the configuration coalesces."""
     for state in sorted(states):
-        found = leftover(state, table)
-        if found is None:
-            continue
-        say = error if found.oddity is Oddity.EACH_COUNTS else warn
-        yield say(_subject(state), found.text, found.fix)
+        unused = leftover(state, table)
+        if unused is not None:
+            finding = error if unused.oddity is Oddity.EACH_COUNTS else warn
+            yield finding(_subject(state), unused.text, unused.fix)
 
 
 def judge_facts(state: TopicState | None, table: PolicyTable, cluster: str) -> Iterator[Finding]:
-    """The topic of facts, if a topic asks for them. state: None = it is not there."""
-    asking = [policy.pattern for policy in table.policies if policy.facts]
-    if not asking:
+    """Yield faults of the topic of facts if a topic has facts; `state` is None if it is missing."""
+    with_facts = [policy.pattern for policy in table.policies if policy.facts]
+    if not with_facts:
         return
     subject = f"topic {FACTS_TOPIC}"
     if state is None:
         text = (
-            f"cluster {cluster} has no such topic: the facts of {', '.join(asking)} are dropped "
-            "and counted"
+            f"cluster {cluster} has no such topic: the facts of {', '.join(with_facts)} are "
+            "dropped and counted"
         )
         yield warn(subject, text, "Run `headgate init --config F`.")
         return
-    for wrong in facts_faults(state):
-        text, _, fix = wrong.partition(": ")
+    for fault in facts_faults(state):
+        text, _, fix = fault.partition(": ")
         yield error(subject, text, f"{fix.capitalize()}.")
 
 
@@ -397,25 +394,31 @@ def _suppression(state: TopicState, policy: TopicPolicy, age_ms: int) -> Iterato
         yield warn(_subject(state), text, "Raise retention.ms or lower max_suppress_age_ms.")
 
 
-# Whether a Redis suits the suppression state: nothing in it may come back from the past.
-
-
-_SUBJECT = "redis"
-_NEARLY_FULL = 0.9
-
-
 def judge_redis(
     info: Mapping[str, Any], config: Mapping[str, str] | None, subject: str = _SUBJECT
 ) -> Iterator[Finding]:
-    """info: the answer of INFO.  config: of CONFIG GET, None where that is forbidden.
-    subject: which of several it is."""
-    found = (*_eviction(info, config), *_memory(info), *_persistence(info, config), *_kind(info))
-    for one in found:
-        yield one._replace(subject=subject)
+    """Yield everything in which a Redis does not suit suppression.
+
+    Args:
+        info: The answer of INFO.
+        config: The answer of CONFIG GET; None if that is forbidden.
+        subject: The server's name in findings.
+    """
+    for finding in (
+        *_eviction(info, config),
+        *_memory(info),
+        *_persistence(info, config),
+        *_role(info),
+    ):
+        yield finding._replace(subject=subject)
 
 
 def judge_runs(runs: Mapping[str, str | None]) -> Iterator[Finding]:
-    """Two names for one server. runs: the id of each one's process, None where it is not known."""
+    """Yield names of the same server.
+
+    Args:
+        runs: The id of the Redis process by the server's name; None if it is unknown.
+    """
     names: dict[str, str] = {}
     for name, run_id in runs.items():
         other = names.setdefault(run_id, name) if run_id is not None else name
@@ -424,7 +427,7 @@ def judge_runs(runs: Mapping[str, str | None]) -> Iterator[Finding]:
             yield warn(name, text, "Name each server once in redis.urls.")
 
 
-def _kind(info: Mapping[str, Any]) -> Iterator[Finding]:
+def _role(info: Mapping[str, Any]) -> Iterator[Finding]:
     if info.get("role") not in (None, "master"):
         yield error(_SUBJECT, f"it is a {info['role']}: no writes", "Name the master in redis.url.")
     if str(info.get("cluster_enabled", "0")) == "1":

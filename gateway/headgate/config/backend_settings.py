@@ -1,4 +1,4 @@
-"""The settings of what stands behind the gateway: Kafka clusters, Redis and the blob store."""
+"""Settings of the backends: Kafka clusters, Redis, the spool and the blob store."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
@@ -220,22 +220,21 @@ class RedisSettings:
 
     @property
     def listed(self) -> tuple[str, ...]:
-        """All URLs, however they were given."""
+        """Return all URLs, from `url` or `urls`."""
         return self.urls if self.url is None else (self.url,)
 
     @property
     def address(self) -> str | None:
-        """Of the only server or the first, as all clients of ours take it. What is kept once, such
-        as pauses, is there."""
+        """Return the address of the first server, which keeps what exists once, such as pauses."""
         return next(iter(self.servers.values()), None)
 
     @property
     def servers(self) -> dict[str, str]:
-        """Their addresses by their names."""
+        """Return the servers' addresses by name."""
         return {server_name(url): self._address(url) for url in self.listed}
 
     def _address(self, url: str) -> str:
-        """With what belongs to the connection."""
+        """Return the URL with the TLS option of the connection."""
         if self.ssl_cafile is None or not url.startswith("rediss"):
             return url
         sign = "&" if urlsplit(url).query else "?"

@@ -1,4 +1,7 @@
-"""What values must fit together: contradictions refuse to start."""
+"""Contradictions between options, each allowed by itself: the gateway refuses to start with them.
+
+Options of topics, producers, the spool and blobs are in topic_checks.py.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -26,14 +29,59 @@ from headgate.config.topic_checks import (
 )
 from headgate.core.redis_servers import MAX_SERVERS, server_name
 
-# What the options of authentication must fit: each other, and TLS.
-
-
 INSTALL_JWT = 'Install what checks signed tokens: pip install "headgate[jwt]".'
+_NAME = r"[A-Za-z0-9][\w\-]*"
+_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[\w.\-]+):(\d{1,5})"
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+_SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
+_FORMS: Final = {
+    "unix": "unix:///PATH[?db=DB]",
+    "redis+sentinel": "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
+    "rediss+sentinel": "rediss+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
+}
+_ENCODE: Final = (
+    'In user and password write "/" as %2F, "?" as %3F, "#" as %23, "%" as %25, a blank as %20.'
+)
+# What redis-py's connections take from a URL, and that has a meaning here. Another option is an
+# exception at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
+COMMON: Final = frozenset(
+    (
+        *("db", "username", "password", "client_name", "health_check_interval", "lib_name"),
+        *("lib_version", "protocol", "retry_on_timeout", "socket_read_size", "socket_timeout"),
+    )
+)
+KEEPALIVE: Final = frozenset({"socket_keepalive"})
+TLS: Final = frozenset(
+    (
+        *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
+        *("ssl_ca_path", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_password"),
+        *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
+    )
+)
+SENTINEL: Final = frozenset({"sentinel_username", "sentinel_password"})
+_NUMBERS: Final = ("db", "health_check_interval", "protocol", "socket_read_size", "ssl_min_version")
 
 
-def auth_contradictions(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with how callers are known."""
+def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Problem]:
+    """Return everything in which these settings, each allowed by itself, do not fit together."""
+    problems = [
+        *_http(settings),
+        *_auth(settings),
+        *_clusters(settings),
+        *_redis(settings.redis),
+        *_console(settings.console),
+        *blob_contradictions(settings.blobs),
+        *topic_contradictions(settings),
+        *spool_contradictions(settings),
+        *producer_contradictions(settings),
+        *_tracing(settings.tracing),
+    ]
+    written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
+    return [problem._replace(origin=written.get(problem.option, "")) for problem in problems]
+
+
+def _auth(settings: Settings) -> Iterator[Problem]:
+    """Yield everything wrong with the authentication of callers."""
     auth = settings.auth
     if not auth.mode or len(set(auth.mode)) != len(auth.mode):
         yield Problem("auth.mode", shown(auth.mode), "one or several different ways")
@@ -44,9 +92,7 @@ def auth_contradictions(settings: Settings) -> Iterator[Problem]:
         yield Problem("http.tls_client_ca_file", "missing", expected)
     if "jwt" in auth.mode:
         yield from _signed_tokens(auth)
-    if auth.jwt_jwks_ca_file is not None and not Path(auth.jwt_jwks_ca_file).is_file():
-        found = f"{shown(auth.jwt_jwks_ca_file)} is not a file"
-        yield Problem("auth.jwt_jwks_ca_file", found, "the path of a PEM file")
+    yield from missing_files({"auth.jwt_jwks_ca_file": auth.jwt_jwks_ca_file})
 
 
 def _signed_tokens(auth: AuthSettings) -> Iterator[Problem]:
@@ -67,13 +113,13 @@ def _signed_tokens(auth: AuthSettings) -> Iterator[Problem]:
         fix = "Whoever can change the keys on their way can make tokens."
         yield Problem("auth.jwt_jwks_url", shown(auth.jwt_jwks_url), expected, fix)
     if auth.jwt_keys_max_age_ms < auth.jwt_refresh_ms:
-        found = f"{auth.jwt_keys_max_age_ms} is less than jwt_refresh_ms"
+        text = f"{auth.jwt_keys_max_age_ms} is less than jwt_refresh_ms"
         expected = f"at least {auth.jwt_refresh_ms}"
-        yield Problem("auth.jwt_keys_max_age_ms", found, expected)
+        yield Problem("auth.jwt_keys_max_age_ms", text, expected)
 
 
 def is_trusted_url(url: str, *, is_file_fine: bool = False) -> bool:
-    """Whether nobody on the way can read or change what is exchanged."""
+    """Return whether a URL is safe from reading and changes on the way."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -83,25 +129,19 @@ def is_trusted_url(url: str, *, is_file_fine: bool = False) -> bool:
         return is_file_fine and parts.netloc == "" and parts.path.startswith("/")
     if parts.scheme == "https":
         return bool(host)
-    return parts.scheme == "http" and _is_this_machine(host)
+    return parts.scheme == "http" and is_loopback(host)
 
 
-def _is_this_machine(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Return whether a host of an option is this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 
 
-# What the options of clusters must fit: each other, the tiers, and the request's deadline.
-
-
-_NAME = r"[A-Za-z0-9][\w\-]*"
-_SERVER = r"(\[[0-9A-Fa-f:.]+\]|[\w.\-]+):(\d{1,5})"
-
-
-def cluster_contradictions(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with the clusters."""
+def _clusters(settings: Settings) -> Iterator[Problem]:
+    """Yield everything wrong with the clusters."""
     if not any(each.tier == "ingest" for each in settings.clusters.values()):
         expected = "at least one cluster of tier ingest"
         fix = 'Add [clusters.main] with bootstrap_servers = "host:9092".'
@@ -110,16 +150,10 @@ def cluster_contradictions(settings: Settings) -> Iterator[Problem]:
         if not re.fullmatch(_NAME, name):
             expected = "letters, digits, dashes and underscores"
             yield Problem(dotted(("clusters", name)), shown(name), expected)
-        for problem in _cluster(cluster):
+        for problem in chain(_servers(cluster), _sasl(cluster), _tls(cluster)):
             yield problem._replace(option=dotted(("clusters", name, problem.option)))
         yield from _tiers(name, settings)
         yield from _deadlines(name, settings)
-
-
-def _cluster(cluster: ClusterSettings) -> Iterator[Problem]:
-    yield from _servers(cluster)
-    yield from _sasl(cluster)
-    yield from _tls(cluster)
 
 
 def _servers(cluster: ClusterSettings) -> Iterator[Problem]:
@@ -127,8 +161,8 @@ def _servers(cluster: ClusterSettings) -> Iterator[Problem]:
     if not cluster.bootstrap_servers:
         yield Problem("bootstrap_servers", "no server", expected)
     for server in cluster.bootstrap_servers:
-        found = re.fullmatch(_SERVER, server)
-        if found is None or not 0 < int(found[2]) < 65536:
+        match = re.fullmatch(_SERVER, server)
+        if match is None or not 0 < int(match[2]) < 65536:
             yield Problem("bootstrap_servers", shown(server), expected)
 
 
@@ -157,8 +191,8 @@ def _sasl(cluster: ClusterSettings) -> Iterator[Problem]:
             yield Problem(option, "missing", f"a value, as security_protocol = {protocol}")
     for option, value in others.items():
         if value is not None and cluster.sasl_mechanism is not None:
-            found = f"set, but sasl_mechanism = {shown(cluster.sasl_mechanism)}"
-            yield Problem(option, found, "nothing, or another mechanism")
+            text = f"set, but sasl_mechanism = {shown(cluster.sasl_mechanism)}"
+            yield Problem(option, text, "nothing, or another mechanism")
     if is_token:
         yield from _token_source(cluster)
 
@@ -183,10 +217,10 @@ def _tls(cluster: ClusterSettings) -> Iterator[Problem]:
         yield Problem(lacking, "missing", "certificate and key together, or neither")
     for option, path in files.items():
         if path is not None and not cluster.security_protocol.endswith("SSL"):
-            found = f"set, but security_protocol = {shown(cluster.security_protocol)}"
-            yield Problem(option, found, 'nothing, or security_protocol = "SSL" or "SASL_SSL"')
-        elif path is not None and not Path(path).is_file():
-            yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")
+            text = f"set, but security_protocol = {shown(cluster.security_protocol)}"
+            yield Problem(option, text, 'nothing, or security_protocol = "SSL" or "SASL_SSL"')
+        else:
+            yield from missing_files({option: path})
 
 
 def _tiers(name: str, settings: Settings) -> Iterator[Problem]:
@@ -196,8 +230,8 @@ def _tiers(name: str, settings: Settings) -> Iterator[Problem]:
     option = dotted(("clusters", name, "backfill"))
     tiers = [each for each in settings.clusters if settings.clusters[each].tier == "backfill"]
     if cluster.tier == "backfill":
-        found = f"{shown(cluster.backfill)} on a cluster of tier backfill"
-        yield Problem(option, found, "nothing: only an ingest cluster has a backfill cluster")
+        text = f"{shown(cluster.backfill)} on a cluster of tier backfill"
+        yield Problem(option, text, "nothing: only an ingest cluster has a backfill cluster")
     elif cluster.backfill not in tiers:
         allowed = " or ".join(map(shown, tiers)) or "no value: there is no cluster of tier backfill"
         fix = f'Add [clusters.{cluster.backfill}] with tier = "backfill".'
@@ -208,49 +242,17 @@ def _deadlines(name: str, settings: Settings) -> Iterator[Problem]:
     cluster, request_ms = settings.clusters[name], settings.http.request_timeout_ms
     if cluster.tier == "ingest" and request_ms > cluster.delivery_timeout_ms:
         option = dotted(("clusters", name, "delivery_timeout_ms"))
-        found = f"{cluster.delivery_timeout_ms} is less than http.request_timeout_ms = {request_ms}"
+        text = f"{cluster.delivery_timeout_ms} is less than http.request_timeout_ms = {request_ms}"
         fix = "A request would outwait its lane; lower http.request_timeout_ms or raise this."
-        yield Problem(option, found, f"at least {request_ms}", fix)
+        yield Problem(option, text, f"at least {request_ms}", fix)
     if cluster.lane_stall_ms > cluster.delivery_timeout_ms:
         option = dotted(("clusters", name, "lane_stall_ms"))
-        found = f"{cluster.lane_stall_ms} is more than delivery_timeout_ms"
-        yield Problem(option, found, f"at most {cluster.delivery_timeout_ms}")
+        text = f"{cluster.lane_stall_ms} is more than delivery_timeout_ms"
+        yield Problem(option, text, f"at most {cluster.delivery_timeout_ms}")
 
 
-# What must be true of `redis`: first of all that each URL is one that can be connected to.
-
-
-_SCHEMES: Final = ("redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel")
-_FORMS: Final = {
-    "unix": "unix:///PATH[?db=DB]",
-    "redis+sentinel": "redis+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
-    "rediss+sentinel": "rediss+sentinel://HOST[:26379][,HOST]/SERVICE[/DB]",
-}
-_ENCODE: Final = (
-    'In user and password write "/" as %2F, "?" as %3F, "#" as %23, "%" as %25, a blank as %20.'
-)
-# What redis-py's connections take from a URL, and that has a meaning here. Another option is an
-# exception at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
-COMMON: Final = frozenset(
-    (
-        *("db", "username", "password", "client_name", "health_check_interval", "lib_name"),
-        *("lib_version", "protocol", "retry_on_timeout", "socket_read_size", "socket_timeout"),
-    )
-)
-KEEPALIVE: Final = frozenset({"socket_keepalive"})
-TLS: Final = frozenset(
-    (
-        *("ssl_keyfile", "ssl_certfile", "ssl_cert_reqs", "ssl_ca_certs", "ssl_ca_data"),
-        *("ssl_ca_path", "ssl_check_hostname", "ssl_min_version", "ssl_ciphers", "ssl_password"),
-        *("ssl_include_verify_flags", "ssl_exclude_verify_flags"),
-    )
-)
-SENTINEL: Final = frozenset({"sentinel_username", "sentinel_password"})
-_WHOLE: Final = ("db", "health_check_interval", "protocol", "socket_read_size", "ssl_min_version")
-
-
-def redis_contradictions(redis: RedisSettings) -> Iterator[Problem]:
-    """Everything that is wrong with the section as a whole."""
+def _redis(redis: RedisSettings) -> Iterator[Problem]:
+    """Yield everything wrong with the section as a whole."""
     if redis.url is not None and redis.urls:
         expected = "redis.url for one server, or redis.urls for several, not both"
         yield Problem("redis.urls", "set beside redis.url", expected)
@@ -276,21 +278,20 @@ def redis_contradictions(redis: RedisSettings) -> Iterator[Problem]:
 
 
 def _url(option: str, which: str, url: str) -> Iterator[Problem]:
-    """At most one problem, which never shows the URL: it may have a password."""
-    wrong = next(_wrong(url), None)
-    if wrong is None:
+    """Yield at most one problem, which never shows the URL: it may have a password."""
+    fault, fix = next(_url_faults(url), ("", ""))
+    if not fault:
         return
-    what, fix = wrong
     scheme = url.partition("://")[0]
     if scheme not in _SCHEMES:
         expected = "a redis://, rediss://, unix:// or redis+sentinel://HOST,HOST/SERVICE URL"
     else:
         expected = _FORMS.get(scheme, f"{scheme}://[USER:PASSWORD@]HOST[:6379][/DB]")
-    yield Problem(option, f"{which}: {what}", expected, fix)
+    yield Problem(option, f"{which}: {fault}", expected, fix)
 
 
-def _wrong(url: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with a URL, the most telling first, and what to do."""
+def _url_faults(url: str) -> Iterator[tuple[str, str]]:
+    """Yield faults of a URL, the most useful first, each with its fix."""
     scheme, slashes, _ = url.partition("://")
     if scheme not in _SCHEMES or not slashes:
         yield "not a URL of Redis", "Begin it with the scheme, in small letters."
@@ -312,22 +313,22 @@ def _wrong(url: str) -> Iterator[tuple[str, str]]:
         return
     if parts.fragment or url.endswith("#"):
         yield 'a "#" is in it', _ENCODE
-    yield from _wrong_path(parts) if scheme == "unix" else _wrong_place(parts)
-    yield from _wrong_options(parts)
+    yield from _path_faults(parts) if scheme == "unix" else _host_faults(parts)
+    yield from _option_faults(parts)
 
 
-def _wrong_path(parts: SplitResult) -> Iterator[tuple[str, str]]:
+def _path_faults(parts: SplitResult) -> Iterator[tuple[str, str]]:
     if parts.netloc.rpartition("@")[2] or not parts.path.strip("/"):
         yield "it has no path of a socket", "Write three slashes: unix:///run/redis.sock"
 
 
-def _wrong_place(parts: SplitResult) -> Iterator[tuple[str, str]]:
+def _host_faults(parts: SplitResult) -> Iterator[tuple[str, str]]:
     hosts = parts.netloc.rpartition("@")[2]
     is_sentinel = parts.scheme.endswith("+sentinel")
     if "," in hosts and not is_sentinel:
         yield "it has several hosts", "Name each server by a URL of its own in redis.urls."
     for host in hosts.split(",") if is_sentinel else [hosts]:
-        yield from _wrong_host(host)
+        yield from _address_faults(host)
     path = parts.path.strip("/")
     if is_sentinel:
         service, _, path = path.partition("/")
@@ -337,7 +338,7 @@ def _wrong_place(parts: SplitResult) -> Iterator[tuple[str, str]]:
         yield "its database is not a number", f"End it with /0, or with nothing. {_ENCODE}"
 
 
-def _wrong_host(text: str) -> Iterator[tuple[str, str]]:
+def _address_faults(text: str) -> Iterator[tuple[str, str]]:
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -355,7 +356,7 @@ def _wrong_host(text: str) -> Iterator[tuple[str, str]]:
         yield "its host is no name and no address", "Write a host name, 127.0.0.1 or [::1]."
 
 
-def _wrong_options(parts: SplitResult) -> Iterator[tuple[str, str]]:
+def _option_faults(parts: SplitResult) -> Iterator[tuple[str, str]]:
     has_tls, is_sentinel = parts.scheme.startswith("rediss"), parts.scheme.endswith("+sentinel")
     allowed = COMMON
     allowed |= KEEPALIVE if parts.scheme != "unix" else frozenset()
@@ -363,12 +364,12 @@ def _wrong_options(parts: SplitResult) -> Iterator[tuple[str, str]]:
     allowed |= SENTINEL if is_sentinel else frozenset()
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in allowed:
-            known = f"Leave it out; known are {', '.join(sorted(allowed))}."
-            fix = "It needs rediss://." if name in TLS else f"{known} {_ENCODE}"
-            # What is no word may be the rest of a password.
+            fix = f"Leave it out; known are {', '.join(sorted(allowed))}."
+            fix = "It needs rediss://." if name in TLS else f"{fix} {_ENCODE}"
+            # text that is no word may be the rest of a password
             which = f' "{name}"' if re.fullmatch("[a-z_]{1,40}", name) else ""
             yield f"it has an option{which} that means nothing here", fix
-        elif name in _WHOLE and not _is_number(value):
+        elif name in _NUMBERS and not _is_number(value):
             yield f'its option "{name}" is not a number', "Write digits only."
         elif name == "ssl_cert_reqs" and value not in ("none", "optional", "required"):
             yield f'its option "{name}" is unknown', 'Write "required", "optional" or "none".'
@@ -378,14 +379,8 @@ def _is_number(text: str) -> bool:
     return re.fullmatch(r"[0-9]{1,9}", text) is not None
 
 
-# What `[tracing]` must be like beside its types.
-
-
-_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\s*:\s*[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-
-
-def tracing_contradictions(tracing: TracingSettings) -> Iterator[Problem]:
-    """Everything that is wrong."""
+def _tracing(tracing: TracingSettings) -> Iterator[Problem]:
+    """Yield everything wrong with tracing."""
     if tracing.endpoint is not None and _has_credentials(tracing.endpoint):
         fix = 'Give them as a header: tracing.headers = ["authorization: Basic ..."].'
         expected = "a URL without user and password"
@@ -393,8 +388,8 @@ def tracing_contradictions(tracing: TracingSettings) -> Iterator[Problem]:
     elif tracing.endpoint is not None and not _is_endpoint(tracing.endpoint):
         expected = "an http:// or https:// URL without a query, such as http://collector:4318"
         # without its scheme, it may have a password that is not seen as one
-        found = shown(tracing.endpoint, secret="@" in tracing.endpoint)
-        yield Problem("tracing.endpoint", found, expected)
+        text = shown(tracing.endpoint, secret="@" in tracing.endpoint)
+        yield Problem("tracing.endpoint", text, expected)
     for header in tracing.headers:
         if _HEADER.fullmatch(header) is None:
             expected = 'each as "name: value", in ASCII'
@@ -404,7 +399,7 @@ def tracing_contradictions(tracing: TracingSettings) -> Iterator[Problem]:
 
 
 def _has_credentials(url: str) -> bool:
-    """Also where the rest of it is no URL: the option is shown and logged, and they must not be."""
+    """Find credentials also in text that is no URL: the option is shown and logged."""
     return "@" in re.split(r"[/?#]", url.partition("//")[2], maxsplit=1)[0]
 
 
@@ -419,26 +414,6 @@ def _is_endpoint(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
-def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Problem]:
-    """Everything in which these settings, each allowed by itself, do not fit together."""
-    found = [
-        *_http(settings),
-        *_origins(settings),
-        *_hosts(settings),
-        *auth_contradictions(settings),
-        *cluster_contradictions(settings),
-        *redis_contradictions(settings.redis),
-        *_console(settings.console),
-        *blob_contradictions(settings.blobs),
-        *topic_contradictions(settings),
-        *spool_contradictions(settings),
-        *producer_contradictions(settings),
-        *tracing_contradictions(settings.tracing),
-    ]
-    written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
-    return [problem._replace(origin=written.get(problem.option, "")) for problem in found]
-
-
 def _http(settings: Settings) -> Iterator[Problem]:
     http = settings.http
     files = {"http.tls_cert_file": http.tls_cert_file, "http.tls_key_file": http.tls_key_file}
@@ -450,17 +425,11 @@ def _http(settings: Settings) -> Iterator[Problem]:
         yield Problem("http.tls_client_ca_file", "set without http.tls_cert_file", "both, or none")
     if not http.host or re.search(r"[\s/]", http.host):
         yield Problem("http.host", shown(http.host), "an address or a host name")
-
-
-def _origins(settings: Settings) -> Iterator[Problem]:
-    for origin in settings.http.cors_origins:
+    for origin in http.cors_origins:
         if origin != "*" and not re.fullmatch(r"https?://[^/\s*]+", origin):
             expected = 'an origin as browsers send it ("https://app.example"), or "*"'
             yield Problem("http.cors_origins", shown(origin), expected)
-
-
-def _hosts(settings: Settings) -> Iterator[Problem]:
-    for host in settings.http.hosts:
+    for host in http.hosts:
         if host != "*" and not re.fullmatch(r"[A-Za-z0-9_]([\w.\-]*\w)?", host):
             expected = 'a name without scheme and port ("events.example"), or "*"'
             yield Problem("http.hosts", shown(host), expected)

@@ -1,4 +1,9 @@
-"""`load`: file and environment -> `Settings`, or a ConfigError with everything that is wrong."""
+"""Load the configuration: `load` reads file and environment and returns `Settings`.
+
+It raises a ConfigError with everything that is wrong. The schemas that topics name are part of the
+configuration: their text is in force, not a file that may change. `headgate serve` keeps a copy of
+the schemas that it accepted for its workers, as it does with the file itself.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -7,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.config.checks import contradictions
-from headgate.config.problems import DEFAULT, ConfigError, Origins, Problem, derived, shown
+from headgate.config.problems import DEFAULT, ConfigError, Origins, Problem, shown
 from headgate.config.settings import NAMED, SECTIONS, Settings, dotted
 from headgate.config.values import (
     BadValueError,
@@ -25,79 +30,20 @@ from headgate.core.spelling import closest
 from headgate.core.topics.policy import TopicPolicy
 from headgate.errors_in_words import file_error
 
-# Reads the schemas that topics name: what is in force is their text, not a file that may change.
-#
-# `headgate serve` keeps a copy of what it accepted for its workers, as it does with the
-# configuration itself.
-
-
-_MAX_BYTES = 1_048_576  # the text goes along with each large event to the helper process
-
-
-def read_schemas(
-    topics: Iterable[TopicPolicy], accepted: Path | None, problems: list[Problem]
-) -> tuple[TopicPolicy, ...]:
-    """The policies with the schemas that they name.
-
-    accepted: the folder of `keep_schemas`, whose copies are read instead of the files.
-    """
-    read = []
-    for policy in topics:
-        path = policy.schema_file
-        read.append(policy if path is None else _read(policy, path, accepted, problems))
-    return tuple(read)
-
-
-def keep_schemas(topics: Iterable[TopicPolicy], folder: Path) -> None:
-    """Write a copy of each schema in force."""
-    for policy in topics:
-        if policy.schema_file is not None and policy.schema is not None:
-            copy = _copy(folder, policy.schema_file)
-            fresh = copy.with_suffix(".new")
-            fresh.write_bytes(policy.schema.text)
-            fresh.replace(copy)
-
-
-def _copy(folder: Path, path: str) -> Path:
-    return folder / f"schema-{sha256(path.encode()).hexdigest()[:32]}.json"
-
-
-def _read(
-    policy: TopicPolicy, path: str, accepted: Path | None, problems: list[Problem]
-) -> TopicPolicy:
-    option = dotted(("topics", policy.pattern, "schema_file"))
-    try:
-        text = (Path(path) if accepted is None else _copy(accepted, path)).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        why = file_error(error) if isinstance(error, OSError) else str(error)
-        problems.append(Problem(option, f"{shown(path)}: {why}", "a readable file"))
-        return policy
-    try:
-        return dataclasses.replace(policy, schema=_compiled(text))
-    except BadSchemaError as error:
-        expected = "a JSON Schema (2020-12) whose references stay inside the file"
-        problems.append(Problem(option, f"{shown(path)}: {error}", expected))
-        return policy
-
-
-def _compiled(text: bytes) -> Schema:
-    if len(text) > _MAX_BYTES:
-        raise BadSchemaError(f"{len(text)} bytes are more than {_MAX_BYTES}")
-    return schema_of(text)
-
-
 _FILE_SUFFIX = "_file"
+_RELOADED = ("topics", "producers")
+_MAX_SCHEMA_BYTES = 1_048_576  # the text goes along with each large event to the helper process
 
 
 class Loaded(NamedTuple):
-    """Settings, and for every option by its dotted name where its value is from."""
+    """The settings, and the origin of each option's value by its dotted name."""
 
     settings: Settings
     origins: Origins
 
 
 class _Draft(NamedTuple):
-    """What is gathered while sections are built."""
+    """Problems and origins, collected while sections are built."""
 
     problems: list[Problem]
     origins: Origins
@@ -109,10 +55,7 @@ def load(
     accepted: Path | None = None,
     text: str | None = None,
 ) -> Settings:
-    """The effective settings. accepted: see `read_schemas`.  text: what the file says, None = look.
-
-    Raises ConfigError.
-    """
+    """Return the effective settings; `load_with_origins` says more."""
     return load_with_origins(file, environ, accepted, text).settings
 
 
@@ -122,7 +65,17 @@ def load_with_origins(
     accepted: Path | None = None,
     text: str | None = None,
 ) -> Loaded:
-    """The effective settings and where each value is from. Raises ConfigError."""
+    """Return the effective settings and the origin of each value.
+
+    Args:
+        file: The TOML file.
+        environ: Environment variables, which override the file.
+        accepted: The folder of `keep_schemas`, whose copies are read instead of the schema files.
+        text: The file's text; None reads the file.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+    """
     draft = _Draft([], Origins())
     given = from_toml(file, read_file(file) if text is None else text, draft.problems)
     given |= from_environment(environ, given, draft.problems)
@@ -130,8 +83,8 @@ def load_with_origins(
     while given:  # one by one: freed in one go, tens of thousands hold up all other threads
         given.popitem()
     if not draft.problems:
-        settings = settle_derived(settings, draft.origins)
-        topics = read_schemas(settings.topics, accepted, draft.problems)
+        settings = _with_derived(settings, draft.origins)
+        topics = tuple(_with_schema(each, accepted, draft.problems) for each in settings.topics)
         settings = dataclasses.replace(settings, topics=topics)
         draft.problems.extend(contradictions(settings, draft.origins))
     if draft.problems:
@@ -139,28 +92,33 @@ def load_with_origins(
     return Loaded(settings, draft.origins)
 
 
-def settle_derived(settings: Settings, origins: dict[str, str]) -> Settings:
-    """Fill in what follows from other options; origins whose value is not the plain default change.
+def keep_schemas(topics: Iterable[TopicPolicy], folder: Path) -> None:
+    """Write a copy of each schema in force into the folder."""
+    for policy in topics:
+        if policy.schema_file is not None and policy.schema is not None:
+            copy = _schema_copy(folder, policy.schema_file)
+            fresh = copy.with_suffix(".new")
+            fresh.write_bytes(policy.schema.text)
+            fresh.replace(copy)
 
-    A topic's cluster stays empty when there is not exactly one candidate.
+
+def reloadable(old: Settings, new: Settings) -> list[str]:
+    """Return the dotted names of options whose change needs a restart; empty if none does.
+
+    Only topics and producers are reloaded. A cluster that was added or removed is named as
+    `clusters.NAME`.
     """
-    largest = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
-    if largest and origins["redis.quarantine_ms"] == DEFAULT:
-        origins["redis.quarantine_ms"] = derived("2 x the largest delivery_timeout_ms")
-        redis = dataclasses.replace(settings.redis, quarantine_ms=2 * largest)
-        settings = dataclasses.replace(settings, redis=redis)
-    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
-    if len(ingest) != 1:
-        return settings
-    topics = []
-    for policy in settings.topics:
-        if not policy.cluster:
-            origins[dotted(("topics", policy.pattern, "cluster"))] = derived(
-                "the only cluster of tier ingest"
-            )
-            policy = dataclasses.replace(policy, cluster=ingest[0])
-        topics.append(policy)
-    return dataclasses.replace(settings, topics=tuple(topics))
+    changed = []
+    for section in dataclasses.fields(Settings):
+        if section.name not in _RELOADED and section.name != "clusters":
+            before, after = getattr(old, section.name), getattr(new, section.name)
+            changed += _differing(section.name, before, after)
+    for name in sorted({*old.clusters, *new.clusters}):
+        if name in old.clusters and name in new.clusters:
+            changed += _differing(f"clusters.{name}", old.clusters[name], new.clusters[name])
+        else:
+            changed.append(f"clusters.{name}")
+    return changed
 
 
 def _assemble(given: Mapping[Paths, Given], draft: _Draft) -> Settings:
@@ -187,7 +145,7 @@ def _section(
     draft: _Draft,
     **more: Any,
 ) -> Any:
-    """One section as its dataclass. A bad or missing value is a problem and keeps the default."""
+    """Build a section's dataclass. A bad or missing value is a problem and keeps the default."""
     options = options_of(kind)
     values = dict(more)
     written = sections.get(path, {})
@@ -200,7 +158,7 @@ def _section(
 
 
 def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft) -> Any:
-    """The option's value; after a problem its default, which nobody sees: the load ends."""
+    """Return the option's value, or after a problem its default: the load then fails anyway."""
     name = dotted((*path, option.name))
     given = _given(option, path, written, draft)
     if given is None:
@@ -213,14 +171,14 @@ def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Dr
         return convert(option, given.value, is_text=given.is_text)
     except BadValueError as error:
         found = shown(given.value, secret=option.about.secret)
-        draft.problems.append(Problem(name, found, error.expected, origin=given.origin))
+        draft.problems.append(Problem(name, found, str(error), origin=given.origin))
         return option.default
 
 
 def _given(
     option: Option, path: Paths, written: Mapping[str, Given], draft: _Draft
 ) -> Given | None:
-    """The option's value as written, a secret also from the file that `<option>_file` names."""
+    """Return the value as written; a secret may come from the file that `<option>_file` names."""
     direct = written.get(option.name)
     by_file = written.get(option.name + _FILE_SUFFIX) if option.about.secret else None
     if by_file is None:
@@ -228,8 +186,8 @@ def _given(
     name = dotted((*path, option.name + _FILE_SUFFIX))
     if direct is not None and direct.is_text == by_file.is_text:
         fix = f"Remove one of {option.name} and {option.name}{_FILE_SUFFIX}."
-        wrong = Problem(name, "set beside the value itself", "one of the two", fix, by_file.origin)
-        draft.problems.append(wrong)
+        text = "set beside the value itself"
+        draft.problems.append(Problem(name, text, "one of the two", fix, by_file.origin))
         return direct
     if direct is not None and direct.is_text:
         return direct  # the environment goes over the file
@@ -264,28 +222,59 @@ def _unknown_option(path: Paths, name: str, given: Given, options: Mapping[str, 
     )
 
 
-# What a running gateway may take over on SIGHUP: topics and producers, nothing else.
+def _with_derived(settings: Settings, origins: Origins) -> Settings:
+    """Set the options that follow from others, and their origins.
 
-
-_RELOADED = ("topics", "producers")
-
-
-def reloadable(old: Settings, new: Settings) -> list[str]:
-    """The options whose change needs a restart, by dotted name; empty = take `new` over.
-
-    A cluster that was added or removed is named as `clusters.NAME`.
+    A topic's cluster stays empty unless there is exactly one candidate.
     """
-    changed = []
-    for section in dataclasses.fields(Settings):
-        if section.name not in _RELOADED and section.name != "clusters":
-            before, after = getattr(old, section.name), getattr(new, section.name)
-            changed += _differing(section.name, before, after)
-    for name in sorted({*old.clusters, *new.clusters}):
-        if name in old.clusters and name in new.clusters:
-            changed += _differing(f"clusters.{name}", old.clusters[name], new.clusters[name])
-        else:
-            changed.append(f"clusters.{name}")
-    return changed
+    longest_ms = max((each.delivery_timeout_ms for each in settings.clusters.values()), default=0)
+    if longest_ms and origins["redis.quarantine_ms"] == DEFAULT:
+        origins["redis.quarantine_ms"] = "derived: 2 x the largest delivery_timeout_ms"
+        redis = dataclasses.replace(settings.redis, quarantine_ms=2 * longest_ms)
+        settings = dataclasses.replace(settings, redis=redis)
+    ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
+    if len(ingest) != 1:
+        return settings
+    topics = []
+    for policy in settings.topics:
+        if not policy.cluster:
+            option = dotted(("topics", policy.pattern, "cluster"))
+            origins[option] = "derived: the only cluster of tier ingest"
+            policy = dataclasses.replace(policy, cluster=ingest[0])
+        topics.append(policy)
+    return dataclasses.replace(settings, topics=tuple(topics))
+
+
+def _schema_copy(folder: Path, path: str) -> Path:
+    return folder / f"schema-{sha256(path.encode()).hexdigest()[:32]}.json"
+
+
+def _with_schema(
+    policy: TopicPolicy, accepted: Path | None, problems: list[Problem]
+) -> TopicPolicy:
+    """Return the policy with the schema that it names, from the folder of copies if given."""
+    path = policy.schema_file
+    if path is None:
+        return policy
+    option = dotted(("topics", policy.pattern, "schema_file"))
+    try:
+        text = (Path(path) if accepted is None else _schema_copy(accepted, path)).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        why = file_error(error) if isinstance(error, OSError) else str(error)
+        problems.append(Problem(option, f"{shown(path)}: {why}", "a readable file"))
+        return policy
+    try:
+        return dataclasses.replace(policy, schema=_compiled(text))
+    except BadSchemaError as error:
+        expected = "a JSON Schema (2020-12) whose references stay inside the file"
+        problems.append(Problem(option, f"{shown(path)}: {error}", expected))
+        return policy
+
+
+def _compiled(text: bytes) -> Schema:
+    if len(text) > _MAX_SCHEMA_BYTES:
+        raise BadSchemaError(f"{len(text)} bytes are more than {_MAX_SCHEMA_BYTES}")
+    return schema_of(text)
 
 
 def _differing(prefix: str, before: object, after: object) -> list[str]:

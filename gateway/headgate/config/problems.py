@@ -1,22 +1,37 @@
-"""What is wrong with a configuration, said so that it can be put right without the source."""
+"""Problems of a configuration, with the option and the fix, and the origins of its values."""
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.core.terminal.figures import counted
 
+DEFAULT = "default"
 _SHOWN_CHARACTERS = 120
+
+
+class Origins(dict[str, str]):
+    """The origin of each value, by the option's dotted name; a missing one is the default.
+
+    An origin is `default`, `derived: RULE`, a line of the file (`headgate.toml:12`) or the name of
+    a variable.
+    """
+
+    def __missing__(self, option: str) -> str:
+        return DEFAULT
 
 
 class Problem(NamedTuple):
     """One option that is wrong.
 
-    option: dotted name.  found: its value as written.  expected: the allowed values.
-    fix: what to do.  origin: where the value is from, e.g. `headgate.toml:12`.
+    Args:
+        option: The dotted name.
+        found: The value as written.
+        expected: The allowed values.
+        fix: What the operator can do.
+        origin: Where the value comes from, such as `headgate.toml:12`.
     """
 
     option: str
@@ -42,7 +57,7 @@ class ConfigError(Exception):
 
 
 def shown(value: Any, *, secret: bool = False) -> str:
-    """A value as it appears in an error: quoted text, shortened, secrets hidden."""
+    """Return a value as errors show it: quoted, shortened, secrets hidden."""
     if secret:
         return "a hidden value"
     text = toml_text(value)
@@ -50,7 +65,7 @@ def shown(value: Any, *, secret: bool = False) -> str:
 
 
 def toml_text(value: Any) -> str:
-    """A value as TOML: `true`, `12`, `"text"`, `["a", "b"]`, `{a = 1}`."""
+    """Return a value as TOML: `true`, `12`, `"text"`, `["a", "b"]`, `{a = 1}`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -64,34 +79,8 @@ def toml_text(value: Any) -> str:
     return str(value)
 
 
-# Where a value is from, in words: `default`, `derived: ...`, a line of the file, a variable.
-
-
-DEFAULT = "default"
-
-
-class Origins(dict[str, str]):
-    """By an option's dotted name where its value is from; what is not there is the default."""
-
-    def __missing__(self, option: str) -> str:
-        return DEFAULT
-
-
-def is_file_line(origin: str) -> bool:
-    """Whether the value itself stands in the configuration file."""
-    return re.fullmatch(r".+:\d+", origin) is not None
-
-
-def derived(rule: str) -> str:
-    """The origin of a value that follows from others."""
-    return f"derived: {rule}"
-
-
-# Files that options name.
-
-
 def missing_files(paths: Mapping[str, str | None]) -> Iterator[Problem]:
-    """A problem for each option whose file is not there."""
+    """Yield a problem for each option whose file does not exist."""
     for option, path in paths.items():
         if path is not None and not Path(path).is_file():
             yield Problem(option, f"{shown(path)} is not a file", "the path of a PEM file")

@@ -1,12 +1,13 @@
-"""Every option, written out: as deploy/config/reference.toml and as docs/reference/options.md.
+"""Options written out: the reference of all options, and the effective values of a configuration.
 
-`make docs` writes both from the declarations, and a test compares them, so neither can rot.
+`make docs` writes deploy/config/reference.toml and docs/reference/options.md from the declarations,
+and a test compares them, so neither can rot.
 """
 
 import dataclasses
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, NamedTuple
 
 from headgate.config.load import Loaded
 from headgate.config.problems import toml_text
@@ -17,6 +18,7 @@ from headgate.core.secrets import STARS, masked, without_secrets
 
 EXAMPLE_NAMES = {"clusters": "main", "producers": "checkout", "topics": "orders.*"}
 _WIDTH = 100
+_HASHES = "token_sha256"  # not secret, but no reader needs them
 _UNITS = {
     "_events_per_s": "Events a second",
     "_bytes_per_s": "Bytes a second",
@@ -50,28 +52,28 @@ _NOTES = {
 
 
 def reference_toml() -> str:
-    """The text of reference.toml."""
+    """Return the text of reference.toml."""
     parts = [_HEAD]
     for path, section, options in _sections():
-        note = _NOTES.get(path[0]) or first_line(section)
+        note = _NOTES.get(path[0]) or _first_line(section)
         parts.append("\n".join([*_comment(note), f"[{dotted(path)}]", *_lines(options)]) + "\n")
     return "\n".join(parts)
 
 
 def reference_markdown() -> str:
-    """One table for each section, with option, default, allowed values and meaning."""
+    """Return a table for each section, with option, default, allowed values and meaning."""
     parts = []
     for path, section, options in _sections():
         title = path[0] if len(path) == 1 else f"{path[0]}.NAME"
-        rows = [f"## [{title}]", "", _NOTES.get(path[0]) or first_line(section), ""]
+        rows = [f"## [{title}]", "", _NOTES.get(path[0]) or _first_line(section), ""]
         rows += ["| option | default | allowed | meaning |", "|---|---|---|---|"]
         rows += [_row(option) for option in options]
         parts.append("\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
-def first_line(section: type[Any]) -> str:
-    """The first line of a section's docstring."""
+def _first_line(section: type[Any]) -> str:
+    """Return the first line of a section's docstring."""
     return (section.__doc__ or "").strip().splitlines()[0]
 
 
@@ -84,7 +86,8 @@ def _sections() -> Iterator[tuple[tuple[str, ...], type[Any], list[Option]]]:
 
 def _lines(options: list[Option]) -> Iterator[str]:
     for option in options:
-        yield from _comment(f"{option.about.sentence}{_range(option)}{_derived(option)}")
+        derived = f" Default: {option.about.derived}." if option.about.derived else ""
+        yield from _comment(f"{option.about.sentence}{_range(option)}{derived}")
         if option.required:
             yield f"{option.name} = {option.about.example}  # required"
         elif option.default is None or option.about.derived:
@@ -97,16 +100,12 @@ def _lines(options: list[Option]) -> Iterator[str]:
 
 def _range(option: Option) -> str:
     if option.about.minimum is not None:
-        return f" {unit(option)}, {option.about.minimum} to {option.about.maximum}."
+        return f" {_unit(option)}, {option.about.minimum} to {option.about.maximum}."
     return f" Allowed: {expected(option)}." if allowed(option) else ""
 
 
-def _derived(option: Option) -> str:
-    return f" Default: {option.about.derived}." if option.about.derived else ""
-
-
-def unit(option: Option) -> str:
-    """The unit of a number, which the end of its name tells."""
+def _unit(option: Option) -> str:
+    """Return the unit of a number, by the end of the option's name."""
     ends = (end for end in _UNITS if option.name.endswith(end))
     return next((_UNITS[end] for end in ends), "Number")
 
@@ -124,71 +123,57 @@ def _row(option: Option) -> str:
     if option.about.minimum is None:
         taken = expected(option)
     else:
-        taken = f"{unit(option).lower()}, {option.about.minimum} to {option.about.maximum}"
+        taken = f"{_unit(option).lower()}, {option.about.minimum} to {option.about.maximum}"
     return f"| {name} | {default} | {taken} | {option.about.sentence} |"
 
 
-# Every option in force with its value and where that is from, fit to be shown.
+class Effective(NamedTuple):
+    """An option in force. A thousand topics have 40,000, of which a page shows some."""
 
-
-_HASHES = "token_sha256"  # no secrets, but nobody who reads here needs them
-
-
-class Effective:
-    """One option in force. A thousand topics have 40,000, of which a page shows some."""
-
-    __slots__ = ("_given", "_option", "origin", "section")
-
-    def __init__(self, section: str, option: Option, given: object, origin: str) -> None:
-        self.section: Final = section
-        self.origin: Final = origin
-        self._option = option
-        self._given = given
+    section: str
+    option: Option
+    given: Any
+    origin: str
 
     @property
     def name(self) -> str:
-        return self._option.name
+        """The option's name, without its section."""
+        return self.option.name
 
     @property
     def value(self) -> Any:
-        """As JSON has it, None = not set; no secret and no hash of one, whoever shows it."""
-        value: Any = self._given
+        """The value as JSON has it, None = not set; secrets and hashes of tokens are masked."""
         if self.name == _HASHES:
-            return [STARS] * len(value)
-        if self._option.about.secret and value is not None:
-            return masked(value) if isinstance(value, str) else [masked(each) for each in value]
-        return _plain(value)
+            return [STARS] * len(self.given)
+        if self.option.about.secret and self.given is not None:
+            given = self.given
+            return masked(given) if isinstance(given, str) else [masked(each) for each in given]
+        return _plain(self.given)
 
 
 def effective(loaded: Loaded) -> Iterator[Effective]:
-    """Every option in force, section by section."""
+    """Yield every option in force, section by section."""
     settings, origins = loaded
-    for name in SECTIONS:
-        yield from _of_section((name,), getattr(settings, name), origins)
+    sections: list[tuple[tuple[str, ...], Any]] = [
+        ((name,), getattr(settings, name)) for name in SECTIONS
+    ]
     for name in NAMED:
         tables = getattr(settings, name)
         if name == "topics":
             tables = {policy.pattern: policy for policy in tables}
-        for table, values in tables.items():
-            yield from _of_section((name, table), values, origins)
+        sections += [((name, table), values) for table, values in tables.items()]
+    for path, values in sections:
+        section = dotted(path)
+        for option in options_of(type(values)).values():  # whose names need no quotes
+            origin = origins[f"{section}.{option.name}"]
+            yield Effective(section, option, getattr(values, option.name), origin)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return without_secrets(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain(dataclasses.asdict(value))
+        value = dataclasses.asdict(value)
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
-
-
-def _of_section(
-    path: tuple[str, ...], values: Any, origins: Mapping[str, str]
-) -> Iterator[Effective]:
-    section = dotted(path)
-    for option in options_of(type(values)).values():  # whose names need no quotes
-        given = getattr(values, option.name)
-        yield Effective(section, option, given, origins[f"{section}.{option.name}"])
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

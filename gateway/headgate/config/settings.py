@@ -1,4 +1,4 @@
-"""The settings as the gateway uses them: one frozen dataclass a section, defaults included.
+"""Settings as the gateway uses them: a frozen dataclass for each section, with the defaults.
 
 A number carries its unit in its name: `_ms`, `_bytes`, `_events`, `_per_s`.
 """
@@ -18,17 +18,22 @@ from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.option import about
 from headgate.core.topics.policy import TopicPolicy
 
-# The settings of who may call: tokens of the configuration, signed tokens, client certificates.
-
-
 _DAY_MS = 86_400_000
+_YEAR_S = 365 * 86_400
+_LONGEST_DELAY_MS = 600_000
+_GIBIBYTE = 1_073_741_824
 
 AuthMode = Literal["none", "token", "jwt", "mtls"]
-# Asymmetric ones alone: whoever can check a signature of HS256 can make one, too.
+# Only asymmetric ones: a party that can check a signature of HS256 can also make one.
 JwtAlgorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
 ]
 CertificateName = Literal["cn", "uri", "dns", "email"]
+TlsVersion = Literal["1.2", "1.3"]
+ClientCertificates = Literal["optional", "required"]
+Role = Literal["produce", "view", "operate"]
+LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
+LogFormat = Literal["json", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +152,8 @@ class AuthSettings:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has to prove anything."""
+        """Return whether callers need no authentication."""
         return self.mode == ("none",)
-
-
-# The settings of the console.
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,6 @@ class ConsoleSettings:
             example='"http://prometheus.internal:9090"',
         ),
     ] = None
-
-
-# The settings of `headgate monitor`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,12 +256,6 @@ class MonitorSettings:
     ] = None
 
 
-# The settings of replays: what one service may ask for, and what a runner may take.
-
-
-_YEAR_S = 365 * 86_400
-
-
 @dataclass(frozen=True, slots=True)
 class ReplaySettings:
     """Quotas of replays, and the lifetime of their results."""
@@ -329,9 +322,6 @@ class ReplaySettings:
     ] = 10_485_760
 
 
-# The section `[tracing]`: where spans go, and of which requests they are made.
-
-
 @dataclass(frozen=True, slots=True)
 class TracingSettings:
     """OpenTelemetry spans of requests, over OTLP/HTTP. Off without an endpoint."""
@@ -370,19 +360,9 @@ class TracingSettings:
 
     @property
     def header_pairs(self) -> dict[str, str]:
-        """The headers, by name."""
-        pairs = (one.partition(":") for one in self.headers)
+        """Return the headers by name."""
+        pairs = (header.partition(":") for header in self.headers)
         return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-_LONGEST_DELAY_MS = 600_000
-_GIBIBYTE = 1_073_741_824
-
-TlsVersion = Literal["1.2", "1.3"]
-ClientCertificates = Literal["optional", "required"]
-Role = Literal["produce", "view", "operate"]
-LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
-LogFormat = Literal["json", "text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -656,7 +636,7 @@ class LogSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything a gateway is told. `topics` keeps the order of the file."""
+    """Everything that a gateway is configured with. `topics` keeps the order of the file."""
 
     http: HttpSettings = field(default_factory=HttpSettings)
     admission: AdmissionSettings = field(default_factory=AdmissionSettings)
@@ -673,9 +653,6 @@ class Settings:
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
     logs: LogSettings = field(default_factory=LogSettings)
     tracing: TracingSettings = field(default_factory=TracingSettings)
-
-
-# The sections, and how options are named in errors and origins.
 
 
 SECTIONS: Mapping[str, type[Any]] = {
@@ -700,5 +677,5 @@ NAMED: Mapping[str, type[Any]] = {
 
 
 def dotted(path: Iterable[str]) -> str:
-    """The option's name as TOML has it: `topics."orders.*".key`."""
+    """Return the option's name as TOML has it: `topics."orders.*".key`."""
     return ".".join(part if re.fullmatch(r"[\w\-]+", part) else f'"{part}"' for part in path)

@@ -1,4 +1,4 @@
-"""What the options of topics and producers must fit."""
+"""Contradictions between the options of topics and producers, and of the spool and blobs."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,40 +11,43 @@ from headgate.config.settings import ProducerSettings, Settings, dotted
 from headgate.config.well_known import is_well_known
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.oversize.blob_names import root_problem
-from headgate.core.oversize.strategies import SplitRule
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
 
-# What the oversize policy's options must fit: the topic's kind, a rule for split, a blob store.
+# Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
+_PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
+_PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
+_MAX_TIES = 20  # ties that are reported: a thousand patterns have half a million pairs
+_OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
-def oversize_contradictions(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:
-    """Everything wrong with one topic's oversize policy; `option` is the bare name."""
+def _oversize(policy: TopicPolicy, has_blobs: bool) -> Iterator[Problem]:
+    """Yield everything wrong with a topic's oversize policy; `option` is the bare name."""
     strategies = policy.oversize
     if not strategies or len(set(strategies)) < len(strategies) or "reject" in strategies[:-1]:
         expected = 'strategies, once each; "reject" can only be the last'
         yield Problem("oversize", shown(strategies), expected)
     if "chunk" in strategies and policy.kind == "state":
-        found = '"chunk" on a topic of kind = "state"'
+        text = '"chunk" on a topic of kind = "state"'
         expected = "chunks on topics of events: compaction keeps the last record of a key"
-        yield Problem("oversize", found, expected, 'Use "split" or "claim-check".')
+        yield Problem("oversize", text, expected, 'Use "split" or "claim-check".')
     if "claim-check" in strategies and not has_blobs:
-        found = '"claim-check" without a blob store'
+        text = '"claim-check" without a blob store'
         fix = 'Set url in [blobs], such as "file:///var/lib/headgate/blobs".'
-        yield Problem("oversize", found, "blobs.url set", fix)
+        yield Problem("oversize", text, "blobs.url set", fix)
     yield from _split(policy)
 
 
 def blob_contradictions(blobs: BlobSettings) -> Iterator[Problem]:
-    """Everything wrong with the blob store."""
+    """Yield everything wrong with the blob store."""
     if blobs.url is None:
         return
-    wrong = root_problem(blobs.url)
-    if wrong is not None:
-        yield Problem("blobs.url", shown(blobs.url), f'"file:///folder" or "s3://bucket": {wrong}')
+    fault = root_problem(blobs.url)
+    if fault is not None:
+        yield Problem("blobs.url", shown(blobs.url), f'"file:///folder" or "s3://bucket": {fault}')
     elif blobs.url.startswith("s3://") and find_spec("s3fs") is None:
-        found = f"{shown(blobs.url)} needs the package s3fs"
-        yield Problem("blobs.url", found, "s3fs installed", "Run: pip install 'headgate[s3]'")
+        text = f"{shown(blobs.url)} needs the package s3fs"
+        yield Problem("blobs.url", text, "s3fs installed", "Run: pip install 'headgate[s3]'")
 
 
 def _split(policy: TopicPolicy) -> Iterator[Problem]:
@@ -58,7 +61,9 @@ def _split(policy: TopicPolicy) -> Iterator[Problem]:
         fix = 'Add "split" to oversize, or remove it.'
         yield Problem("split", shown(rule), 'to be set only with "split" in oversize', fix)
     if not (_is_inside(rule.pointer) and _is_inside(rule.key)):
-        yield Problem("split", shown(rule), _pointer_form(rule))
+        fault = "pointer" if not _is_inside(rule.pointer) else "key"
+        pointers = 'JSON Pointers into the document such as "/options" and "/id"'
+        yield Problem("split", shown(rule), f"{pointers}; {fault} is none")
 
 
 def _is_inside(pointer: str) -> bool:
@@ -68,20 +73,8 @@ def _is_inside(pointer: str) -> bool:
         return False
 
 
-def _pointer_form(rule: SplitRule) -> str:
-    wrong = "pointer" if not _is_inside(rule.pointer) else "key"
-    return f'JSON Pointers into the document such as "/options" and "/id"; {wrong} is none'
-
-
-# Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
-_PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
-_PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
-_MAX_TIES = 20  # that are told: a thousand patterns have half a million pairs
-_OTHER = "other"  # the metrics' label of every producer that is not configured
-
-
 def topic_contradictions(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with the topics."""
+    """Yield everything wrong with the topics."""
     ingest = [name for name, each in settings.clusters.items() if each.tier == "ingest"]
     for policy in settings.topics:
         checks = (
@@ -90,26 +83,26 @@ def topic_contradictions(settings: Settings) -> Iterator[Problem]:
             _key(policy),
             _ignore(policy),
             _policy(policy),
-            oversize_contradictions(policy, settings.blobs.url is not None),
+            _oversize(policy, settings.blobs.url is not None),
         )
         for problem in (each for check in checks for each in check):
             path = ("topics", policy.pattern, problem.option)
             yield problem._replace(option=dotted(path).removesuffix('.""'))
         if policy.suppress != "off" and not settings.redis.listed:
             option = dotted(("topics", policy.pattern, "suppress"))
-            found = f"{shown(policy.suppress)} without Redis"
-            yield Problem(option, found, '"off", or redis.url set', "Set redis.url or redis.urls.")
+            text = f"{shown(policy.suppress)} without Redis"
+            yield Problem(option, text, '"off", or redis.url set', "Set redis.url or redis.urls.")
         if policy.dedupe_ttl_s is not None and not settings.redis.listed:
             option = dotted(("topics", policy.pattern, "dedupe_ttl_s"))
-            found = f"{policy.dedupe_ttl_s} without Redis"
-            yield Problem(option, found, "not set, or redis.url set", "Set redis.url.")
-    for one, other in islice(ties(policy.pattern for policy in settings.topics), _MAX_TIES):
-        found = f"ties with {dotted(('topics', other))}: both match some topic equally well"
-        yield Problem(dotted(("topics", one)), found, "patterns that differ in literal prefix")
+            text = f"{policy.dedupe_ttl_s} without Redis"
+            yield Problem(option, text, "not set, or redis.url set", "Set redis.url.")
+    for pattern, other in islice(ties(policy.pattern for policy in settings.topics), _MAX_TIES):
+        text = f"ties with {dotted(('topics', other))}: both match some topic equally well"
+        yield Problem(dotted(("topics", pattern)), text, "patterns that differ in literal prefix")
 
 
 def producer_contradictions(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with the producers."""
+    """Yield everything wrong with the producers."""
     for name, producer in settings.producers.items():
         if not re.fullmatch(_PRODUCER_NAME, name) or name == _OTHER:
             expected = f'letters, digits, ".", "-", "_", at most 100; not "{_OTHER}"'
@@ -135,8 +128,8 @@ def _shared_names(producers: Mapping[str, ProducerSettings]) -> Iterator[Problem
         for certified in producer.certificate_names or (name,):
             if owners.setdefault(certified, name) != name:
                 option = dotted(("producers", name, "certificate_names"))
-                found = f"{shown(certified)} is a name of {shown(owners[certified])}, too"
-                yield Problem(option, found, "names of its own")
+                text = f"{shown(certified)} is a name of {shown(owners[certified])}, too"
+                yield Problem(option, text, "names of its own")
 
 
 def _producer(name: str, producer: ProducerSettings) -> Iterator[Problem]:
@@ -164,8 +157,8 @@ def _pattern(policy: TopicPolicy) -> Iterator[Problem]:
 def _cluster(policy: TopicPolicy, ingest: list[str]) -> Iterator[Problem]:
     if policy.cluster in ingest or not ingest:
         return
-    found = f"{shown(policy.cluster)} is not one" if policy.cluster else "missing"
-    yield Problem("cluster", found, f"a cluster of tier ingest: {' or '.join(map(shown, ingest))}")
+    text = f"{shown(policy.cluster)} is not one" if policy.cluster else "missing"
+    yield Problem("cluster", text, f"a cluster of tier ingest: {' or '.join(map(shown, ingest))}")
 
 
 def _key(policy: TopicPolicy) -> Iterator[Problem]:
@@ -179,9 +172,9 @@ def _ignore(policy: TopicPolicy) -> Iterator[Problem]:
     if "" in policy.ignore:
         yield Problem("ignore", '""', "pointers into the document; without it all are the same")
     if policy.ignore and policy.suppress != "canonical":
-        found = f"{shown(policy.ignore)} with suppress = {shown(policy.suppress)}"
+        text = f"{shown(policy.ignore)} with suppress = {shown(policy.suppress)}"
         fix = "Bytes are compared as a whole: set suppress, or remove ignore."
-        yield Problem("ignore", found, 'suppress = "canonical"', fix)
+        yield Problem("ignore", text, 'suppress = "canonical"', fix)
 
 
 def _pointers(option: str, pointers: Iterable[str]) -> Iterator[Problem]:
@@ -190,17 +183,17 @@ def _pointers(option: str, pointers: Iterable[str]) -> Iterator[Problem]:
             parse_pointer(pointer)
         except BadPointer:
             expected = 'JSON Pointers such as "/id" or "/customer/id" (RFC 6901)'
-            fix = f"Did you mean {shown('/' + pointer)}?" if not pointer.startswith("/") else ""
+            fix = "" if pointer.startswith("/") else f"Did you mean {shown(f'/{pointer}')}?"
             yield Problem(option, shown(pointer), expected, fix)
 
 
 def _policy(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.kind == "state" and policy.keyless == "spread":
-        found = '"spread" on a topic of kind = "state"'
-        yield Problem("keyless", found, '"reject": a state without a key is nobody\'s state')
+        text = '"spread" on a topic of kind = "state"'
+        yield Problem("keyless", text, '"reject": a state without a key is nobody\'s state')
     if policy.facts_one_in > 1 and not policy.facts:
-        found = f"{policy.facts_one_in} without facts"
-        yield Problem("facts_one_in", found, "1, or a topic that tells facts", "Set facts = true.")
+        text = f"{policy.facts_one_in} without facts"
+        yield Problem("facts_one_in", text, "1, or a topic that tells facts", "Set facts = true.")
     yield from _coalescing(policy)
 
 
@@ -209,29 +202,24 @@ def _coalescing(policy: TopicPolicy) -> Iterator[Problem]:
     if quiet is None:
         for option in ("coalesce_max_delay_ms", "coalesce_leading"):
             if getattr(policy, option):
-                found = f"{shown(getattr(policy, option))} without coalesce_quiet_ms"
-                yield Problem(option, found, "a topic that coalesces", "Set coalesce_quiet_ms.")
+                text = f"{shown(getattr(policy, option))} without coalesce_quiet_ms"
+                yield Problem(option, text, "a topic that coalesces", "Set coalesce_quiet_ms.")
         return
     if policy.kind != "state":
-        found = f'{shown(quiet)} on a topic of kind = "{policy.kind}"'
+        text = f'{shown(quiet)} on a topic of kind = "{policy.kind}"'
         expected = 'kind = "state": of events each one counts, so none may be left out'
-        yield Problem("coalesce_quiet_ms", found, expected)
+        yield Problem("coalesce_quiet_ms", text, expected)
     if longest is not None and longest < quiet:
         expected = f"at least coalesce_quiet_ms = {quiet}"
         yield Problem("coalesce_max_delay_ms", shown(longest), expected)
     if policy.oversize != ("reject",):
-        found = f"{shown(policy.oversize)} on a topic that coalesces"
+        text = f"{shown(policy.oversize)} on a topic that coalesces"
         expected = '["reject"]: what is held is published as one record'
-        yield Problem(
-            "oversize", found, expected, "Leave out coalesce_quiet_ms, or the strategies."
-        )
-
-
-# What the spool's options, and those of topics that spool, must fit.
+        yield Problem("oversize", text, expected, "Leave out coalesce_quiet_ms, or the strategies.")
 
 
 def spool_contradictions(settings: Settings) -> Iterator[Problem]:
-    """Everything wrong with them."""
+    """Yield everything wrong with the spool and the topics that use it."""
     spooling = [policy for policy in settings.topics if policy.spool]
     for policy in spooling:
         for problem in _topic(policy, settings):
@@ -239,9 +227,9 @@ def spool_contradictions(settings: Settings) -> Iterator[Problem]:
             yield problem._replace(option=option)
     http = settings.http
     if spooling and http.workers > 1:
-        found = f"{http.workers}, and {spooling[0].pattern} spools"
+        text = f"{http.workers}, and {spooling[0].pattern} spools"
         expected = "1: workers do not see each other's spooled events, and would overtake them"
-        yield Problem("http.workers", found, expected, "Run more gateways, each with its folder.")
+        yield Problem("http.workers", text, expected, "Run more gateways, each with its folder.")
 
 
 def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
@@ -253,10 +241,10 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
         expected = f"less than http.request_timeout_ms = {timeout_ms}"
         yield Problem("spool_after_ms", shown(policy.spool_after_ms), expected)
     if policy.coalesces:
-        found = "true on a topic that coalesces"
+        text = "true on a topic that coalesces"
         expected = "false: its events are held in Kafka"
-        yield Problem("spool", found, expected, "Leave out coalesce_quiet_ms, or spool.")
+        yield Problem("spool", text, expected, "Leave out coalesce_quiet_ms, or spool.")
     if policy.oversize != ("reject",):
-        found = f"true with oversize = {shown(policy.oversize)}"
+        text = f"true with oversize = {shown(policy.oversize)}"
         expected = 'oversize = ["reject"]: what is spooled is published as one record'
-        yield Problem("spool", found, expected, "Leave out the strategies, or spool.")
+        yield Problem("spool", text, expected, "Leave out the strategies, or spool.")

@@ -1,13 +1,14 @@
-"""Where values come from: the TOML file, and the environment over it.
+"""Read values from the TOML file and the environment, and convert them to the options' types.
 
-Both become one flat table, path -> `Given`, so that a value and its origin stay together. A path
-is (section, option), or (section, name, option) in the sections whose tables have names.
+Both sources become one flat table, path -> `Given`, so that a value and its origin stay together.
+A path is (section, option), or (section, name, option) in the sections whose tables have names.
 """
 
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
@@ -26,7 +27,7 @@ _LEVELS = "__"  # Kubernetes sets HEADGATE_PORT and the like for a Service; thos
 
 
 class Given(NamedTuple):
-    """A value as written. is_text: from the environment, where everything is text."""
+    """A value as written; `is_text` marks the environment, where everything is text."""
 
     value: Any
     origin: str
@@ -34,23 +35,21 @@ class Given(NamedTuple):
 
 
 def read_file(file: Path) -> str:
-    """The text of the file. Raises ConfigError when it cannot be read."""
+    """Return the text of the file. Raises ConfigError when it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        wrong = Problem(
-            "--config", f"{file}: {file_error(error)}", "a readable TOML file in UTF-8", _NO_FILE
-        )
-        raise ConfigError(str(file), [wrong]) from None
+        text, expected_file = f"{file}: {file_error(error)}", "a readable TOML file in UTF-8"
+        problem = Problem("--config", text, expected_file, _NO_FILE)
+        raise ConfigError(str(file), [problem]) from None
 
 
 def from_toml(file: Path, text: str, problems: list[Problem]) -> dict[Paths, Given]:
-    """The values of the file's sections. Raises ConfigError when it is not TOML at all."""
+    """Return the values of the file's sections. Raises ConfigError when it is not TOML at all."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        wrong = Problem(file.name, str(error), "TOML 1.0")
-        raise ConfigError(str(file), [wrong]) from None
+        raise ConfigError(str(file), [Problem(file.name, str(error), "TOML 1.0")]) from None
     lines = line_numbers(text)
     given = {}
     for path, value in _walk(tree, problems):
@@ -62,21 +61,47 @@ def from_toml(file: Path, text: str, problems: list[Problem]) -> dict[Paths, Giv
 def from_environment(
     environ: Mapping[str, str], given: Mapping[Paths, Given], problems: list[Problem]
 ) -> dict[Paths, Given]:
-    """The values of `HEADGATE_<SECTION>__<OPTION>` and `HEADGATE_<SECTION>__<NAME>__<OPTION>`."""
-    found = {}
-    names = _Names(given)
+    """Return the values of `HEADGATE_<SECTION>__<OPTION>` and of
+    `HEADGATE_<SECTION>__<NAME>__<OPTION>`.
+
+    Args:
+        environ: The environment.
+        given: The file's values. Variables take no dashes: `main_backfill` means `main-backfill`
+            if the file has that.
+        problems: Takes a problem for each variable that means nothing.
+    """
+    names = {path[:2] for path in given}
+    dashed: dict[tuple[str, str], list[str]] = {}
+    for section, name in names:
+        dashed.setdefault((section, re.sub(r"\W", "_", name).lower()), []).append(name)
+    values: dict[Paths, Given] = {}
     for variable in sorted(environ):
-        if variable.startswith(_ENVIRONMENT_PREFIX) and _LEVELS in variable:
-            path = _path_of(variable, names, problems)
-            if path is not None:
-                found[path] = Given(environ[variable], variable, is_text=True)
-    return found
+        if not variable.startswith(_ENVIRONMENT_PREFIX) or _LEVELS not in variable:
+            continue
+        section, *rest = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().split(_LEVELS)
+        path: Paths
+        if section == "topics":
+            allowed_place = "topics in the file only: their names do not fit into a variable's"
+            problems.append(Problem(variable, "a topic from the environment", allowed_place))
+            continue
+        if section in SECTIONS and len(rest) == 1:
+            path = (section, rest[0])
+        elif section in NAMED and len(rest) == 2:
+            alike = dashed.get((section, rest[0]), [])
+            is_unique = (section, rest[0]) not in names and len(alike) == 1
+            path = (section, alike[0] if is_unique else rest[0], rest[1])
+        else:
+            problems.append(_unknown_variable(variable, section))
+            continue
+        values[path] = Given(environ[variable], variable, is_text=True)
+    return values
 
 
 def line_numbers(text: str) -> dict[Paths, int]:
-    """The line of each table header and key, by path. tomllib tells none, and an origin without
-    a line costs the reader a search. Lines inside multi-line values may add paths that do not
-    exist: harmless, as only paths that tomllib found are looked up, and the first line wins.
+    """Return the line of each table header and key, by path; tomllib does not return lines.
+
+    Lines inside multi-line values may add paths that do not exist. This is harmless: only paths
+    that tomllib returned are looked up, and the first line wins.
     """
     lines: dict[Paths, int] = {}
     table: Paths = ()
@@ -93,14 +118,17 @@ def line_numbers(text: str) -> dict[Paths, int]:
 
 
 def _parts(dotted_key: str) -> Paths:
-    found = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w\-]+))\s*""", dotted_key)
-    return tuple(double or single or bare for double, single, bare in found)
+    parts = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w\-]+))\s*""", dotted_key)
+    return tuple(double or single or bare for double, single, bare in parts)
 
 
 def _walk(tree: Mapping[str, Any], problems: list[Problem]) -> Iterator[tuple[Paths, Any]]:
+    sections = [*SECTIONS, *NAMED]
     for section, table in tree.items():
-        if section not in SECTIONS and section not in NAMED:
-            problems.append(_unknown_section(section))
+        if section not in sections:
+            fix = closest(section, sections)
+            names = f"one of {', '.join(sections)}"
+            problems.append(Problem(section, "unknown section", names, fix))
         elif not isinstance(table, dict):
             problems.append(Problem(section, shown(table), f"a table: [{section}]"))
         elif section in SECTIONS:
@@ -117,109 +145,35 @@ def _walk_named(
             yield (section, name), None  # an empty table is one, too
             yield from (((section, name, option), value) for option, value in table.items())
         else:
-            expected = f"a table: [{section}.NAME]"
-            problems.append(Problem(dotted((section, name)), shown(table), expected))
+            wanted = f"a table: [{section}.NAME]"
+            problems.append(Problem(dotted((section, name)), shown(table), wanted))
 
 
-def _unknown_section(section: str) -> Problem:
-    sections = [*SECTIONS, *NAMED]
-    return Problem(
-        section, "unknown section", f"one of {', '.join(sections)}", closest(section, sections)
-    )
-
-
-class _Names:
-    """`main_backfill` means `main-backfill` when the file has that: variables take no dashes."""
-
-    def __init__(self, given: Iterable[Paths]) -> None:
-        self._there = {path[:2] for path in given}
-        self._alike: dict[tuple[str, str], list[str]] = {}
-        for section, name in self._there:
-            spelled = re.sub(r"\W", "_", name).lower()
-            self._alike.setdefault((section, spelled), []).append(name)
-
-    def meant(self, section: str, spelled: str) -> str:
-        """The name in the file, or what is spelled where no one name fits."""
-        alike = self._alike.get((section, spelled), [])
-        is_one = (section, spelled) not in self._there and len(alike) == 1
-        return alike[0] if is_one else spelled
-
-
-def _path_of(variable: str, names: _Names, problems: list[Problem]) -> Paths | None:
-    section, *rest = variable.removeprefix(_ENVIRONMENT_PREFIX).lower().split(_LEVELS)
-    if section == "topics":
-        expected = "topics in the file only: their names do not fit into a variable's"
-        problems.append(Problem(variable, "a topic from the environment", expected))
-    elif section in SECTIONS and len(rest) == 1:
-        return (section, rest[0])
-    elif section in NAMED and len(rest) == 2:
-        return (section, names.meant(section, rest[0]), rest[1])
-    else:
-        expected = "HEADGATE_<SECTION>__<OPTION> or HEADGATE_<SECTION>__<NAME>__<OPTION>"
-        fix = closest(section, [*SECTIONS, *NAMED])
-        problems.append(Problem(variable, "no such section or option", expected, fix))
-    return None
-
-
-# From what TOML or the environment gives to an option's type.
+def _unknown_variable(variable: str, section: str) -> Problem:
+    forms = "HEADGATE_<SECTION>__<OPTION> or HEADGATE_<SECTION>__<NAME>__<OPTION>"
+    fix = closest(section, [*SECTIONS, *NAMED])
+    return Problem(variable, "no such section or option", forms, fix)
 
 
 class BadValueError(Exception):
-    """A value that an option does not take; `expected` says what it does take."""
-
-    def __init__(self, expected: str) -> None:
-        super().__init__(expected)
-        self.expected = expected
+    """A value that an option does not take; its text says which values are allowed."""
 
 
 def convert(option: Option, value: Any, *, is_text: bool) -> Any:
-    """The value in the option's type.
+    """Return the value in the option's type.
 
-    is_text: it is from the environment, where everything is text and a list is separated by
-    commas. Raises BadValueError.
+    Args:
+        option: The option.
+        value: The value as TOML or the environment gives it.
+        is_text: Whether it comes from the environment, where everything is text and a list is
+            separated by commas.
+
+    Raises:
+        BadValueError: The option does not take the value.
     """
-    kind = _without_none(option.kind)
-    if get_origin(kind) is tuple:
-        return _list(option, get_args(kind)[0], value, is_text=is_text)
-    if dataclasses.is_dataclass(kind):
-        return _table(option, kind, value)
-    return _single(option, kind, value, is_text=is_text)
-
-
-def expected(option: Option) -> str:
-    """What the option takes, in words."""
-    kind = _without_none(option.kind)
-    if get_origin(kind) is tuple:
-        return f"a list of {_words(option, get_args(kind)[0])}"
-    return _words(option, kind)
-
-
-def allowed(option: Option) -> Sequence[str]:
-    """The values of an option that takes one of a few; else empty."""
-    kind = _without_none(option.kind)
-    kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
-    return get_args(kind) if get_origin(kind) is Literal else ()
-
-
-def _without_none(kind: Any) -> Any:
-    if isinstance(kind, UnionType):
-        return next(each for each in get_args(kind) if each is not NoneType)
-    return kind
-
-
-def _words(option: Option, kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return " or ".join(shown(each) for each in get_args(kind))
-    if kind is bool:
-        return "true or false"
-    if dataclasses.is_dataclass(kind):
-        return f"a table such as {option.about.example}"
-    if kind is int:
-        return f"an integer from {option.about.minimum} to {option.about.maximum}"
-    return "text"
-
-
-def _list(option: Option, kind: Any, value: Any, *, is_text: bool) -> tuple[Any, ...]:
+    kind, is_list = _kind_of(option)
+    if not is_list:
+        return _single(option, kind, value, is_text=is_text)
     if isinstance(value, str):
         # one value needs no brackets in TOML either, and brokers come as "a:9092,b:9092" anywhere
         value = _listed(value)
@@ -228,60 +182,78 @@ def _list(option: Option, kind: Any, value: Any, *, is_text: bool) -> tuple[Any,
     return tuple(_single(option, kind, each, is_text=is_text) for each in value)
 
 
-def _table(option: Option, kind: Any, value: Any) -> Any:
-    """A small table of texts, all of them needed."""
-    names = {each.name for each in dataclasses.fields(kind)}
-    if (
-        not isinstance(value, dict)
-        or value.keys() != names
-        or not all(isinstance(each, str) for each in value.values())
-    ):
-        raise BadValueError(expected(option))
-    return kind(**value)
+def expected(option: Option) -> str:
+    """Return the values that the option takes, in words."""
+    kind, is_list = _kind_of(option)
+    if get_origin(kind) is Literal:
+        words = " or ".join(shown(each) for each in get_args(kind))
+    elif dataclasses.is_dataclass(kind):
+        words = f"a table such as {option.about.example}"
+    elif kind is int:
+        words = f"an integer from {option.about.minimum} to {option.about.maximum}"
+    else:
+        words = "true or false" if kind is bool else "text"
+    return f"a list of {words}" if is_list else words
+
+
+def allowed(option: Option) -> Sequence[str]:
+    """Return the values of an option that takes one of a few; else nothing."""
+    kind, _ = _kind_of(option)
+    return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def _kind_of(option: Option) -> tuple[Any, bool]:
+    """Return the type of a value, without None, and whether the option takes a list of them."""
+    kind: Any = option.kind
+    if isinstance(kind, UnionType):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    return (get_args(kind)[0], True) if get_origin(kind) is tuple else (kind, False)
 
 
 def _listed(text: str) -> list[Any]:
     if text.lstrip().startswith("["):
         try:
-            parsed = tomllib.loads(f"list = {text}")["list"]
+            return list(tomllib.loads(f"list = {text}")["list"])
         except tomllib.TOMLDecodeError as error:
             raise BadValueError(f"a TOML list ({error})") from None
-        return list(parsed)
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
 def _single(option: Option, kind: Any, value: Any, *, is_text: bool) -> Any:
-    if kind is bool:
-        return _boolean(option, value, is_text=is_text)
-    if kind is int:
-        return _integer(option, value, is_text=is_text)
-    if not isinstance(value, str) or (get_origin(kind) is Literal and value not in get_args(kind)):
-        raise BadValueError(expected(option))
-    return value
-
-
-def _boolean(option: Option, value: Any, *, is_text: bool) -> bool:
-    if is_text and value in ("true", "false"):
-        return bool(value == "true")
-    if not isinstance(value, bool):
-        raise BadValueError(expected(option))
-    return value
-
-
-def _integer(option: Option, value: Any, *, is_text: bool) -> int:
     if is_text and isinstance(value, str):
-        value = _parsed_integer(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+        value = _parsed(kind, value)
+    if not _fits(option, kind, value):
         raise BadValueError(expected(option))
-    below = option.about.minimum is not None and value < option.about.minimum
-    above = option.about.maximum is not None and value > option.about.maximum
-    if below or above:
-        raise BadValueError(expected(option))
-    return value
+    return kind(**value) if isinstance(value, dict) else value
 
 
-def _parsed_integer(text: str) -> Any:
-    try:
-        return int(text)  # like TOML, takes 10_000
-    except ValueError:
-        return text
+def _parsed(kind: Any, text: str) -> Any:
+    """Parse a value of the environment; text that does not fit the type stays text."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text, text)
+    if kind is int:
+        with suppress(ValueError):
+            return int(text)  # like TOML, takes 10_000
+    return text
+
+
+def _fits(option: Option, kind: Any, value: Any) -> bool:
+    if kind is bool:
+        return isinstance(value, bool)
+    if kind is int:
+        minimum, maximum = option.about.minimum, option.about.maximum
+        return (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and (minimum is None or value >= minimum)
+            and (maximum is None or value <= maximum)
+        )
+    if dataclasses.is_dataclass(kind):  # a small table of texts, all of them required
+        return (
+            isinstance(value, dict)
+            and value.keys() == {each.name for each in dataclasses.fields(kind)}
+            and all(isinstance(each, str) for each in value.values())
+        )
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    return isinstance(value, str)

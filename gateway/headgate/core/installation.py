@@ -1,17 +1,17 @@
-"""An entry of the installation log: what happened to a gateway, as it is kept and shown."""
+"""Entries of the installation log: the kinds, their meanings, and the JSON form."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple, TypeGuard
 
 Detail = str | int | float | list[str] | None
-_MAX_MS = 253_402_300_799_999  # the last that a calendar knows, in the year 9999
+_MAX_MS = 253_402_300_799_999  # the end of the year 9999, the last of calendars
 _MAX_NUMBER = 2**53  # programs read numbers of JSON as doubles
 MAX_TEXT = 1_000  # characters of a text: a refused file may have thousands of problems
 
 
 class Level(StrEnum):
-    """How much it concerns an operator."""
+    """Severity for an operator."""
 
     INFO = "info"
     WARNING = "warning"
@@ -19,7 +19,7 @@ class Level(StrEnum):
 
 
 class Kind(StrEnum):
-    """What happened. The value is what `GET /v1/log` shows and filters by."""
+    """Kind of an entry. `GET /v1/log` shows the value and filters by it."""
 
     STARTED = "started"
     DRAINING = "draining"
@@ -49,7 +49,7 @@ class Kind(StrEnum):
 
 
 class Meaning(NamedTuple):
-    """Of a kind: how much it concerns an operator, and what it says."""
+    """Severity of a kind, and its explanation."""
 
     level: Level
     about: str
@@ -111,8 +111,16 @@ MEANINGS: Mapping[Kind, Meaning] = {
 
 
 class LogEntry(NamedTuple):
-    """One entry. number: grows by one with each.  at_ms: since 1970.  subject: what it is of.
-    details: figures and names, for programs."""
+    """An entry of the log.
+
+    Args:
+        number: The entry's number; each entry has the next one.
+        at_ms: Time since 1970, in milliseconds.
+        kind: The kind.
+        subject: The dependency, topic, replay or the like that it is about.
+        text: A sentence for people.
+        details: Figures and names, for programs.
+    """
 
     number: int
     at_ms: int
@@ -123,12 +131,12 @@ class LogEntry(NamedTuple):
 
     @property
     def level(self) -> Level:
-        """How much it concerns an operator."""
+        """Return the severity of the entry's kind."""
         return MEANINGS[self.kind].level
 
 
 class Happening(NamedTuple):
-    """What becomes an entry. at_ms: None = now."""
+    """An entry before it has a number; `at_ms` None means now."""
 
     kind: Kind
     subject: str
@@ -137,15 +145,15 @@ class Happening(NamedTuple):
     at_ms: int | None = None
 
 
-def entry_of(number: int, now_ms: int, what: Happening) -> LogEntry:
-    """The entry with this number; a text that is too long is cut."""
-    at_ms = now_ms if what.at_ms is None else what.at_ms
-    text = what.text if len(what.text) <= MAX_TEXT else f"{what.text[:MAX_TEXT]}..."
-    return LogEntry(number, at_ms, what.kind, what.subject, text, what.details)
+def entry_of(number: int, now_ms: int, happening: Happening) -> LogEntry:
+    """Return the entry with this number; a text that is too long is cut."""
+    at_ms = now_ms if happening.at_ms is None else happening.at_ms
+    text = happening.text if len(happening.text) <= MAX_TEXT else f"{happening.text[:MAX_TEXT]}..."
+    return LogEntry(number, at_ms, happening.kind, happening.subject, text, happening.details)
 
 
 def as_document(entry: LogEntry) -> dict[str, object]:
-    """As a JSON object, in the file and in answers alike but for `at`, `level` and `id`."""
+    """Return the entry as a JSON object, for the file and, with more members, for answers."""
     return {
         "number": entry.number,
         "at_ms": entry.at_ms,
@@ -156,19 +164,17 @@ def as_document(entry: LogEntry) -> dict[str, object]:
     }
 
 
-def _is_within(value: object, most: int) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= most
-
-
 def read_entry(document: object) -> LogEntry | None:
-    """What `as_document` wrote; None: it is something else, or of a later release."""
+    """Read what `as_document` wrote; None if it is something else, or of a later release."""
     if not isinstance(document, dict):
         return None
-    found = {name: document.get(name) for name in LogEntry._fields}
-    number, at_ms, kind = found["number"], found["at_ms"], found["kind"]
-    subject, text, details = found["subject"], found["text"], found["details"]
+    number, at_ms, kind, subject, text, details = map(document.get, LogEntry._fields)
     if not (_is_within(number, _MAX_NUMBER) and _is_within(at_ms, _MAX_MS) and kind in list(Kind)):
         return None
     if not (isinstance(subject, str) and isinstance(text, str) and isinstance(details, dict)):
         return None
     return LogEntry(number, at_ms, Kind(str(kind)), subject, text, details)
+
+
+def _is_within(value: object, most: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= most

@@ -1,4 +1,4 @@
-"""What the parent's poll of its workers says to the observer of the installation log."""
+"""Compare the parent's polls of its workers, and derive the entries of the installation log."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
@@ -15,47 +15,8 @@ from headgate.supervisor.control import WorkerState
 
 
 Value = TypeVar("Value")
-
-
-class Change(NamedTuple, Generic[Value]):
-    """before: None = it was not known.  at_ms: the first poll that said so.  lasted_ms: how long
-    it was as before."""
-
-    before: Value | None
-    after: Value
-    at_ms: int
-    lasted_ms: int
-
-
-class Steady(Generic[Value]):
-    """value: what it is; None = not known yet."""
-
-    def __init__(self) -> None:
-        self.value: Value | None = None
-        self._since_ms = 0
-        self._candidate: Value | None = None
-        self._seen_ms = 0
-
-    def see(self, now_ms: int, value: Value) -> Change[Value] | None:
-        """Take what a poll says."""
-        if value == self.value:
-            self._candidate = None
-            return None
-        if value != self._candidate:
-            self._candidate, self._seen_ms = value, now_ms
-            return None
-        # a clock may be set back
-        lasted_ms = max(0, self._seen_ms - self._since_ms) if self.value is not None else 0
-        change = Change(self.value, value, self._seen_ms, lasted_ms)
-        self.value, self._since_ms, self._candidate = value, self._seen_ms, None
-        return change
-
-
-# From what the parent polls to entries of the installation log: who came, who went, how long.
-
-
 SPOOL = "spool"
-_MAX_NAMED = 20  # topics in an entry; how many there are is said besides
+_MAX_NAMED = 20  # topics that an entry names; their number is a field
 _SUPPRESSION = {
     QUARANTINE: (Kind.QUARANTINE_BEGAN, "all events are published without comparison (quarantine)"),
     AWAY: (
@@ -79,13 +40,62 @@ _SPOOL_STOP: tuple[Words, Words] = (
 )
 
 
-class Seen(NamedTuple):
-    """One poll.
+class Change(NamedTuple, Generic[Value]):
+    """A change of a polled value.
 
-    dependencies: of each whether it is well, and why not.  servers: of each Redis which process
-    answers, where all workers have the same.  suppression: states by topic.  spooled: events that
-    wait on disk, None = not every worker says.  rebuilds: Kafka producers that were made again so
-    far, by (cluster, reason).  refusing: topics that refuse events while Redis is unavailable.
+    Args:
+        before: The value before; None if it was not known.
+        after: The new value.
+        at_ms: Time of the first poll with the new value, in milliseconds since 1970.
+        lasted_ms: Duration of the value before, in milliseconds.
+    """
+
+    before: Value | None
+    after: Value
+    at_ms: int
+    lasted_ms: int
+
+
+class Debounced(Generic[Value]):
+    """A polled value that changes once two polls in a row agree; None until then.
+
+    A single poll may fall into the moment in which a worker starts, connects or is briefly away.
+    """
+
+    def __init__(self) -> None:
+        self.value: Value | None = None
+        self._since_ms = 0
+        self._candidate: Value | None = None
+        self._seen_ms = 0
+
+    def update(self, now_ms: int, value: Value) -> Change[Value] | None:
+        """Take the value of a poll; return the change that it confirms, if any."""
+        if value == self.value:
+            self._candidate = None
+            return None
+        if value != self._candidate:
+            self._candidate, self._seen_ms = value, now_ms
+            return None
+        # a clock may be set back
+        lasted_ms = max(0, self._seen_ms - self._since_ms) if self.value is not None else 0
+        change = Change(self.value, value, self._seen_ms, lasted_ms)
+        self.value, self._since_ms, self._candidate = value, self._seen_ms, None
+        return change
+
+
+# From what the parent polls to entries of the installation log: who came, who went, how long.
+
+
+class Poll(NamedTuple):
+    """The result of one poll of all workers.
+
+    Args:
+        dependencies: For each dependency whether it works, and the reason if not.
+        servers: The process that answers for each Redis, if all workers have the same.
+        suppression: The suppression state by topic.
+        spooled: Events on disk; None unless every worker reports them.
+        rebuilds: Kafka producers replaced so far, by (cluster, reason).
+        refusing: Topics that refuse events while Redis is unavailable.
     """
 
     dependencies: Mapping[str, tuple[bool, str]]
@@ -97,36 +107,36 @@ class Seen(NamedTuple):
 
 
 class Observer:
-    """Told of each poll, it says what happened. What no worker reports stays as it was."""
+    """Derives entries from consecutive polls. A value that no worker reports stays as it was."""
 
     def __init__(self) -> None:
-        self._well: dict[str, Steady[bool]] = {}
-        self._servers: dict[str, Steady[str]] = {}
-        self._suppressed: dict[str, Steady[str]] = {}
-        self._is_spooling: Steady[bool] = Steady()
+        self._well: dict[str, Debounced[bool]] = {}
+        self._servers: dict[str, Debounced[str]] = {}
+        self._suppressed: dict[str, Debounced[str]] = {}
+        self._is_spooling: Debounced[bool] = Debounced()
         self._rebuilds: dict[tuple[str, ...], float] = {}
 
-    def see(self, now_ms: int, seen: Seen) -> list[Happening]:
-        """What became of it since the poll before. now_ms: since 1970."""
+    def see(self, now_ms: int, poll: Poll) -> list[Happening]:
+        """Return the entries of a poll at `now_ms`, in milliseconds since 1970."""
         return [
-            *self._dependencies(now_ms, seen.dependencies),
-            *self._changed_servers(now_ms, seen.servers),
-            *self._suppression(now_ms, seen.suppression, seen.refusing),
-            *self._spool(now_ms, seen.spooled),
-            *self._rebuilt(seen.rebuilds),
+            *self._dependencies(now_ms, poll.dependencies),
+            *self._changed_servers(now_ms, poll.servers),
+            *self._suppression(now_ms, poll.suppression, poll.refusing),
+            *self._spool(now_ms, poll.spooled),
+            *self._rebuilt(poll.rebuilds),
         ]
 
     def _dependencies(
         self, now_ms: int, seen: Mapping[str, tuple[bool, str]]
     ) -> Iterator[Happening]:
         for name, (is_well, why) in seen.items():
-            change = self._well.setdefault(name, Steady()).see(now_ms, is_well)
+            change = self._well.setdefault(name, Debounced()).update(now_ms, is_well)
             if change is not None and (change.before is not None or not is_well):
                 yield _came_or_went(name, change, why)
 
     def _changed_servers(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[Happening]:
         for name, server in seen.items():
-            change = self._servers.setdefault(name, Steady()).see(now_ms, server)
+            change = self._servers.setdefault(name, Debounced()).update(now_ms, server)
             if change is not None and change.before is not None:
                 text = f"{name}: {change.after} answers instead of {change.before}"
                 details: dict[str, Detail] = {"before": change.before, "after": change.after}
@@ -139,7 +149,7 @@ class Observer:
             del self._suppressed[gone]
         together: dict[tuple[str, bool], list[tuple[str, Change[str]]]] = {}
         for topic, state in seen.items():
-            change = self._suppressed.setdefault(topic, Steady()).see(now_ms, state)
+            change = self._suppressed.setdefault(topic, Debounced()).update(now_ms, state)
             if change is not None and (change.before is not None or state != ON):
                 refuses = state == AWAY and topic in refusing
                 together.setdefault((state, refuses), []).append((topic, change))
@@ -149,7 +159,7 @@ class Observer:
     def _spool(self, now_ms: int, spooled: int | None) -> Iterator[Happening]:
         if spooled is None:
             return
-        change = self._is_spooling.see(now_ms, spooled > 0)
+        change = self._is_spooling.update(now_ms, spooled > 0)
         if change is None or (change.before is None and not change.after):
             return
         if change.after:
@@ -171,7 +181,7 @@ class Observer:
 
 
 def span(ms: int) -> str:
-    """A duration for people: `850 ms`, `12 s`, `3 min 5 s`, `2 h 14 min`."""
+    """Return a duration for people: `850 ms`, `12 s`, `3 min 5 s`, `2 h 14 min`."""
     if ms < 1000:
         return f"{ms} ms"
     minutes, seconds = divmod(round(ms / 1000), 60)
@@ -196,34 +206,40 @@ def _came_or_went(name: str, change: Change[bool], why: str) -> Happening:
 def _suppression_changed(
     state: str, refuses: bool, changes: Sequence[tuple[str, Change[str]]]
 ) -> Happening:
-    kind, said = _REFUSED if refuses else _SUPPRESSION[state]
+    kind, sentence = _REFUSED if refuses else _SUPPRESSION[state]
     topics = sorted(topic for topic, _ in changes)
-    named, longest = (
-        topics[:_MAX_NAMED],
-        max((one for _, one in changes), key=lambda c: c.lasted_ms),
-    )
+    named = topics[:_MAX_NAMED]
+    longest = max((change for _, change in changes), key=lambda change: change.lasted_ms)
     subject = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
-    text = f"{', '.join(named)}{' and others' if len(named) < len(topics) else ''}: {said}"
+    text = f"{', '.join(named)}{' and others' if len(named) < len(topics) else ''}: {sentence}"
     details: dict[str, Detail] = {"topics": named, "count": len(topics)}
     if state == ON:
         text, details = f"{text} after {span(longest.lasted_ms)}", details | _lasted(longest)
-    return Happening(kind, subject, text, details, min(one.at_ms for _, one in changes))
+    return Happening(kind, subject, text, details, min(change.at_ms for _, change in changes))
 
 
-def seen_of(
+def poll_of(
     states: Collection[WorkerState],
     dependencies: Mapping[str, Mapping[str, object]],
     figures: Fleet,
     is_complete: bool,
     policies: PolicyTable,
-) -> Seen:
-    """dependencies: as /ready shows them.  is_complete: every worker has answered."""
+) -> Poll:
+    """Return the poll for the observer.
+
+    Args:
+        states: The states of the workers.
+        dependencies: The dependencies as /ready shows them.
+        figures: The metrics of all workers.
+        is_complete: Whether every worker has answered.
+        policies: The policies of all topics.
+    """
     suppression = worst(state.suppression for state in states)
     spooled = sum(figures.gauge("headgate_spool_events").values())
-    return Seen(
-        {name: (bool(one["ok"]), str(one["detail"])) for name, one in dependencies.items()},
+    return Poll(
+        {name: (bool(each["ok"]), str(each["detail"])) for name, each in dependencies.items()},
         _servers(states),
-        {topic: one.state for topic, one in suppression.items()},
+        {topic: worst_of.state for topic, worst_of in suppression.items()},
         int(spooled) if is_complete else None,
         figures.counter("headgate_producer_rebuilds_total"),
         policies.refusing(suppression),
@@ -231,10 +247,10 @@ def seen_of(
 
 
 def _servers(states: Collection[WorkerState]) -> dict[str, str]:
-    """By dependency the process that answers; left out while workers have different ones."""
-    found: dict[str, set[str]] = {}
+    """Return the process that answers for each dependency, if all workers have the same."""
+    by_name: dict[str, set[str]] = {}
     for state in states:
         for dependency in state.readiness.dependencies:
             if dependency.server:
-                found.setdefault(dependency.name, set()).add(dependency.server)
-    return {name: servers.pop() for name, servers in found.items() if len(servers) == 1}
+                by_name.setdefault(dependency.name, set()).add(dependency.server)
+    return {name: servers.pop() for name, servers in by_name.items() if len(servers) == 1}

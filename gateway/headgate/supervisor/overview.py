@@ -24,7 +24,7 @@ from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.monitor_client import MonitorClient
-from headgate.supervisor.observing import Observer, seen_of
+from headgate.supervisor.observing import Observer, poll_of
 from headgate.supervisor.worker_client import WorkerUnreachableError
 
 _log = logging.getLogger("headgate.overview")
@@ -174,7 +174,7 @@ class Overview:
         if self._states and not self.is_draining:
             is_complete = len(self._states) == len(self.workers)
             states, known = self._states.values(), health.dependencies
-            seen = seen_of(
+            seen = poll_of(
                 states, known, self.figures, is_complete, PolicyTable(self.settings.topics)
             )
             for happening in self._observer.see(time.time_ns() // 1_000_000, seen):

@@ -17,7 +17,7 @@ from headgate.core.installation import (
     read_entry,
 )
 from headgate.core.suppression import AWAY, ON, QUARANTINE
-from headgate.supervisor.observing import Observer, Seen, span
+from headgate.supervisor.observing import Observer, Poll, span
 
 Found = tuple[str, str, Mapping[str, Any]]
 WELL = {"kafka main": (True, "connected"), "redis": (True, "connected")}
@@ -25,7 +25,7 @@ AWAY_NOW = {**WELL, "redis": (False, "no connection")}
 START_MS = 1_790_000_000_000
 
 
-def polls(*seen: Seen, step_ms: int = 1000) -> list[list[Happening]]:
+def polls(*seen: Poll, step_ms: int = 1000) -> list[list[Happening]]:
     """What each poll makes known, a second after the other."""
     observer = Observer()
     return [observer.see(START_MS + number * step_ms, one) for number, one in enumerate(seen)]
@@ -37,8 +37,8 @@ def poll(
     suppression: Mapping[str, str] | None = None,
     spooled: int | None = 0,
     rebuilds: Mapping[tuple[str, ...], float] | None = None,
-) -> Seen:
-    return Seen(dependencies, servers or {}, suppression or {}, spooled, rebuilds or {})
+) -> Poll:
+    return Poll(dependencies, servers or {}, suppression or {}, spooled, rebuilds or {})
 
 
 def all_of(made: list[list[Happening]]) -> list[Found]:
@@ -125,7 +125,7 @@ def test_a_topic_that_was_on_all_the_time_is_not_told_of() -> None:
 
 
 def test_producers_that_were_made_again_are_counted_by_reason() -> None:
-    def at(count: int) -> Seen:
+    def at(count: int) -> Poll:
         return poll(rebuilds={("main", "fenced"): count})
 
     made = all_of(polls(poll(), at(1), at(1), at(3)))
