@@ -10,9 +10,6 @@ from markupsafe import Markup
 _WIDTH, _HEIGHT, _LEFT, _EDGE = 640.0, 190.0, 64.0, 22.0
 _COLOURS = 6  # m1 to m6 of console.css; m0: nobody knows who
 
-Json = Mapping[str, Any]
-
-
 class Dot(NamedTuple):
     """One commit. at: seconds since 1970.  by: client and member, or empty."""
 
@@ -28,7 +25,7 @@ class Picture(NamedTuple):
     members: Sequence[tuple[str, str]]
 
 
-def dots_of(partition: Json, falls: Iterable[Json]) -> list[Dot]:
+def dots_of(partition: Mapping[str, Any], falls: Iterable[Mapping[str, Any]]) -> list[Dot]:
     """What is known of its commits, oldest first; those that went back are kept for longer."""
     found = {
         Dot(_seconds(one["at"]), one["offset"], _who(one["by"])) for one in partition["commits"]
@@ -103,5 +100,5 @@ def _seconds(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-def _who(by: Json | None) -> str:
+def _who(by: Mapping[str, Any] | None) -> str:
     return "" if by is None else f"{by['client']} ({by['member']})"

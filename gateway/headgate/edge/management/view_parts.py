@@ -26,14 +26,14 @@ TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 Json = dict[str, Any]
 
 
-def policy(policy: TopicPolicy) -> Json:
+def policy_options(policy: TopicPolicy) -> Json:
     """The options in force; of the schema only its version, as records name it."""
     options = {name: getattr(policy, name) for name in policy.__slots__ if name != "schema"}
     version = None if policy.schema is None else policy.schema.version.decode()
     return {**options, "schema_version": version}
 
 
-def suppression(policy: TopicPolicy, now: TopicSuppression | None) -> Json | None:
+def suppression_state(policy: TopicPolicy, now: TopicSuppression | None) -> Json | None:
     """Whether the topic is suppressed now; None: its events are compared by nobody here, because
     its coalescers run apart, or no worker has told of it yet.
     """
@@ -45,7 +45,7 @@ def suppression(policy: TopicPolicy, now: TopicSuppression | None) -> Json | Non
     return {"state": now.state, "until_s": until_s}
 
 
-def ratios(window: ProducerHour) -> Json:
+def outcome_ratios(window: ProducerHour) -> Json:
     """Shares (0 to 1) of the window's events; republish = unchanged.
 
     Of events that were held it counts what became of them, not that they were held.
@@ -60,10 +60,10 @@ def ratios(window: ProducerHour) -> Json:
         return round(count / total, 4) if total else 0.0
 
     shares = {str(name): share(by_outcome.get(name, 0)) for name in Name if name != Name.HELD}
-    return shares | {"oversize": share(sum(actions(window).values()))}
+    return shares | {"oversize": share(sum(oversize_actions(window).values()))}
 
 
-def actions(window: ProducerHour) -> dict[str, int]:
+def oversize_actions(window: ProducerHour) -> dict[str, int]:
     """What became of events that were too large: the strategy that took them, or reject."""
     rejected = sum(
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE
@@ -71,7 +71,7 @@ def actions(window: ProducerHour) -> dict[str, int]:
     return window.oversize | ({"reject": rejected} if rejected else {})
 
 
-def held(figures: Snapshot, topic: str) -> Json:
+def held_figures(figures: Snapshot, topic: str) -> Json:
     """What is held of a coalescing topic: keys, bytes and age in the partitions that this instance
     owns (null: it owns none), lag of the whole group in records."""
 
@@ -87,7 +87,7 @@ def held(figures: Snapshot, topic: str) -> Json:
     }
 
 
-def skew(sketched: Sketched, partitions: int) -> Json:
+def partition_skew(sketched: Sketched, partitions: int) -> Json:
     """How uneven the bytes of the posted keys make the partitions, and what more would bring.
 
     No layout can take the heaviest key apart, so at most 1 / (its share) partitions are useful.
@@ -111,7 +111,7 @@ def skew(sketched: Sketched, partitions: int) -> Json:
     }
 
 
-def keys(sketched: Sketched, count: int) -> Json:
+def key_figures(sketched: Sketched, count: int) -> Json:
     events, size = sketches.keyed_events(sketched), sketches.keyed_bytes(sketched)
     return {
         "cardinality": sketches.cardinality(sketched),
@@ -130,28 +130,28 @@ def _share(part: float, total: float) -> float:
     return round(min(1.0, part / total), 4)
 
 
-def sizes(sketched: Sketched) -> Json | None:
+def size_quantiles(sketched: Sketched) -> Json | None:
     sizes = sketches.quantiles(sketched)
     return None if sizes is None else sizes._asdict()
 
 
-def window_of(window: ProducerHour, now: float) -> Json:
+def window_totals(window: ProducerHour, now: float) -> Json:
     since = (now // WINDOW_S - 1) * WINDOW_S
     return {"since": iso(since), "events": sum(window.ends.values()), "bytes": window.bytes}
 
 
-def windows(details: Iterable[Detail], now: float) -> ProducerHour:
+def merged_windows(details: Iterable[Detail], now: float) -> ProducerHour:
     merged = ProducerHour({}, 0, EMPTY)
     for detail in details:
         merged = merge_windows(merged, recent(detail, now))
     return merged
 
 
-def last_seen(details: Iterable[Detail]) -> float:
+def latest_event(details: Iterable[Detail]) -> float:
     return max((detail.last_seen for detail in details), default=0.0)
 
 
-def total_rate(volumes: Iterable[Volume]) -> Volume:
+def summed_rates(volumes: Iterable[Volume]) -> Volume:
     events, size = 0.0, 0.0
     for volume in volumes:
         events += volume.events
@@ -159,7 +159,7 @@ def total_rate(volumes: Iterable[Volume]) -> Volume:
     return Volume(events, size)
 
 
-def reject(reject: Reject) -> Json:
+def rejected_event(reject: Reject) -> Json:
     return {
         "at": iso(reject.at),
         "outcome": reject.outcome,

@@ -26,10 +26,10 @@ class ViewInput(NamedTuple):
     now: float
 
     def suppressed(self, topic: str) -> Json | None:
-        """See `view_parts.suppression`; None also of a topic that is not there (any more)."""
+        """See `view_parts.suppression_state`; None also of a topic that is not there (any more)."""
         policy = self.policies.get(topic)
         return (
-            None if policy is None else view_parts.suppression(policy, self.suppression.get(topic))
+            None if policy is None else view_parts.suppression_state(policy, self.suppression.get(topic))
         )
 
 
@@ -49,7 +49,7 @@ def producer(name: str, seen: ViewInput) -> Json:
     for topic_page in page["topics"]:
         detail = seen.figures.details[Pair(name, topic_page["topic"])]
         topic_page["recent_rejects"] = [
-            view_parts.reject(each) for each in reversed(detail.rejects)
+            view_parts.rejected_event(each) for each in reversed(detail.rejects)
         ]
     return page
 
@@ -57,9 +57,9 @@ def producer(name: str, seen: ViewInput) -> Json:
 def _producer(name: str, seen: ViewInput, keys: int) -> Json:
     figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.producer == name)
-    last = view_parts.last_seen(figures.details[pair] for pair in pairs)
-    rate = view_parts.total_rate(seen.rates.rate(pair) for pair in pairs)
-    window = view_parts.windows((figures.details[pair] for pair in pairs), seen.now)
+    last = view_parts.latest_event(figures.details[pair] for pair in pairs)
+    rate = view_parts.summed_rates(seen.rates.rate(pair) for pair in pairs)
+    window = view_parts.merged_windows((figures.details[pair] for pair in pairs), seen.now)
     return {
         "producer": name,
         "events_per_s": round(rate.events, 3),
@@ -68,8 +68,8 @@ def _producer(name: str, seen: ViewInput, keys: int) -> Json:
         "received_total": _received(figures, pairs),
         "events_total": _totals(figures, pairs),
         "bytes_saved_total": _saved(figures, pairs),
-        "ratios": view_parts.ratios(window),
-        "oversize": view_parts.actions(window),
+        "ratios": view_parts.outcome_ratios(window),
+        "oversize": view_parts.oversize_actions(window),
         "topics": [{"topic": pair.topic} | _pair(pair, seen, keys) for pair in pairs],
     }
 
@@ -86,11 +86,11 @@ def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
         "events_total": _totals(seen.figures, (pair,)),
         "bytes_saved_total": _saved(seen.figures, (pair,)),
         "suppression": seen.suppressed(pair.topic),
-        "window": view_parts.window_of(window, seen.now),
-        "size_bytes": view_parts.sizes(window.sketched),
-        "ratios": view_parts.ratios(window),
-        "oversize": view_parts.actions(window),
-        "keys": view_parts.keys(window.sketched, keys),
+        "window": view_parts.window_totals(window, seen.now),
+        "size_bytes": view_parts.size_quantiles(window.sketched),
+        "ratios": view_parts.outcome_ratios(window),
+        "oversize": view_parts.oversize_actions(window),
+        "keys": view_parts.key_figures(window.sketched, keys),
     }
 
 
@@ -114,11 +114,11 @@ def topic(
     """One topic: policy in force, what Kafka says, rates, sizes, keys and skew."""
     figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.topic == state.name)
-    window = view_parts.windows((figures.details[pair] for pair in pairs), seen.now)
-    rate = view_parts.total_rate(seen.rates.rate(pair) for pair in pairs)
+    window = view_parts.merged_windows((figures.details[pair] for pair in pairs), seen.now)
+    rate = view_parts.summed_rates(seen.rates.rate(pair) for pair in pairs)
     return {
         "topic": state.name,
-        "policy": view_parts.policy(policy),
+        "policy": view_parts.policy_options(policy),
         "partitions": state.partitions,
         "kafka": {
             "cluster": state.cluster,
@@ -131,13 +131,13 @@ def topic(
         "events_per_s": round(rate.events, 3),
         "bytes_per_s": round(rate.bytes, 1),
         "producers": [pair.producer for pair in pairs],
-        "held": view_parts.held(figures, state.name) if is_held(policy, held) else None,
-        "suppression": view_parts.suppression(policy, seen.suppression.get(state.name)),
-        "window": view_parts.window_of(window, seen.now),
-        "size_bytes": view_parts.sizes(window.sketched),
-        "ratios": view_parts.ratios(window),
-        "keys": view_parts.keys(window.sketched, keys),
-        "skew": view_parts.skew(window.sketched, state.partitions),
+        "held": view_parts.held_figures(figures, state.name) if is_held(policy, held) else None,
+        "suppression": view_parts.suppression_state(policy, seen.suppression.get(state.name)),
+        "window": view_parts.window_totals(window, seen.now),
+        "size_bytes": view_parts.size_quantiles(window.sketched),
+        "ratios": view_parts.outcome_ratios(window),
+        "keys": view_parts.key_figures(window.sketched, keys),
+        "skew": view_parts.partition_skew(window.sketched, state.partitions),
     }
 
 
