@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from headgate.edge.management.metrics_page import metrics_page
-from headgate.edge.management.routes import problems
+from headgate.edge.pages import metrics_page, problems
 from headgate.edge.request_log import RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.metrics.build import BUILD_GAUGES

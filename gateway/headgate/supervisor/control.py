@@ -18,7 +18,7 @@ from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Readiness
 
 PARENT_SOCKET = "parent.sock"
-PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `edge.management.remote`
+PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `edge.management.requests`
 
 
 class WorkerState(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.body import BROKEN, continue_body
 from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management.remote import handed_on
+from headgate.edge.management.requests import handed_on
 from headgate.edge.peer import peer_of
 from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
 

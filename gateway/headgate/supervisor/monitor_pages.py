@@ -7,12 +7,9 @@ from headgate.config import Settings
 from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
-from headgate.edge.management.json_page import json_page
-from headgate.edge.management.metrics_page import metrics_page
-from headgate.edge.management.paging import listed, page_of, paging
-from headgate.edge.management.remote import asking
-from headgate.edge.management.routes import problems
+from headgate.edge.management.requests import asking
 from headgate.edge.origins import Origins
+from headgate.edge.pages import json_page, listed, metrics_page, page_of, paging, problems
 from headgate.edge.request_log import REPORTED, RequestLog
 from headgate.edge.server import PagesRunner
 from headgate.edge.tls import server_context

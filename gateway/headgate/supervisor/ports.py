@@ -14,7 +14,7 @@ from aiohttp import web
 
 from headgate.config.settings import HttpSettings
 from headgate.edge.listener import Listener
-from headgate.edge.management.remote import workers_only
+from headgate.edge.management.requests import workers_only
 from headgate.edge.server import HttpServer, PagesRunner
 from headgate.errors_in_words import listen_error
 from headgate.supervisor.control import PARENT_SECRET

@@ -12,7 +12,7 @@ import orjson
 
 from headgate.config.settings import ConsoleSettings
 from headgate.core.secrets import masked
-from headgate.edge.console.plots import Plots, Recorded
+from headgate.edge.console.figures import Plots, Recorded
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels

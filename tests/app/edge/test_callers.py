@@ -15,8 +15,8 @@ from aiohttp.test_utils import RawTestServer
 
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.remote import asking, handed_on
-from headgate.edge.management.routes import problems
+from headgate.edge.management.requests import asking, handed_on
+from headgate.edge.pages import problems
 from headgate.edge.peer import Certificate, Peer
 from headgate.edge.request_log import RequestLog
 from headgate.supervisor.control import PARENT_SECRET

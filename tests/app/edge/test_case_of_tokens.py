@@ -17,7 +17,7 @@ import pytest
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.edge.auth import Authenticator
 from headgate.edge.cors import Cors
-from headgate.edge.management.metrics_page import prefers_openmetrics
+from headgate.edge.pages import prefers_openmetrics
 from headgate.edge.peer import Peer
 from support.gateway.data_plane_world import PromptRoom, data_port
 

@@ -45,7 +45,7 @@ NAMES = {
     "headgate.edge.confluent.desk",
     "headgate.edge.in_turn",
     "headgate.edge.jwt",
-    "headgate.edge.management",
+    "headgate.edge.pages",
     "headgate.edge.pauses",
     "headgate.edge.server",
     "headgate.edge.once",

@@ -1,6 +1,10 @@
-"""Answers the console's requests: who may see it, errors as pages, live pages as streams."""
+"""Requests of the console: permission, form tokens, errors as pages, live pages as streams."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -10,14 +14,44 @@ from aiohttp import web
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
-from headgate.edge.console.commands import Commands
-from headgate.edge.console.csrf import FormTokens
-from headgate.edge.console.page import Act, Build, Done, Page
+from headgate.edge.console.page import Act, Build, Commands, Done, Page
 from headgate.edge.management.control_plane import Admin
 from headgate.metrics.build import VERSION
 
 if TYPE_CHECKING:
     from headgate.edge.console.rendering import Rendering
+
+
+FIELD = "csrf"
+
+
+class FormTokens:
+    """Tokens in forms, so that no foreign page can submit them in its reader's browser.
+
+    The browser's own headers (`edge.origins`) refuse foreign pages already; the tokens hold if a
+    proxy drops those headers. A token belongs to the caller and to this process: after a restart,
+    the page has to be loaded again.
+
+    Args:
+        secret: Random bytes; None makes new ones.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret or os.urandom(32)
+
+    def of(self, caller: Identity) -> str:
+        """What the caller's forms carry."""
+        known = "\0".join((caller.name, *sorted(caller.roles)))
+        digest = hmac.digest(self._secret, known.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def check(self, caller: Identity, given: object) -> None:
+        """Raises Refused."""
+        text = given if isinstance(given, str) else ""
+        if not hmac.compare_digest(text.encode(), self.of(caller).encode()):
+            detail = "this form is not of a page that was made for you: load the page again"
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+
 
 HOME = "/console"
 LIVE_S = 3.0  # between two looks of a live page

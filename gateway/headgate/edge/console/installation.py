@@ -13,8 +13,7 @@ from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
 from headgate.core.installation import Kind, Level, LogEntry
 from headgate.edge.auth import Identity
-from headgate.edge.console.listing import Listing, listed
-from headgate.edge.console.page import Page
+from headgate.edge.console.page import Listing, Page, listed
 from headgate.edge.management.installation import InstallationPages, option_view
 
 _OF_CONFIGURATION = frozenset(

@@ -12,10 +12,9 @@ from headgate.core.outcome import Name
 from headgate.core.suppression import AWAY, OFF, ON
 from headgate.core.topics.policy import PolicyTable
 from headgate.edge.auth import Identity
-from headgate.edge.console import figures, wording
-from headgate.edge.console.figures import Summary
+from headgate.edge.console import wording
+from headgate.edge.console.figures import Plot, Plots, Summary, by_pair, named
 from headgate.edge.console.page import Page
-from headgate.edge.console.plots import Plot, Plots, named
 from headgate.edge.management.installation import EntryLog
 from headgate.edge.management.instance import Instance
 from headgate.metrics import history as recorder
@@ -63,7 +62,7 @@ class OverviewPage:
         read = self._plots.read
         ends = await read(recorder.EVENTS, by=(2, 3), span_s=_HOUR_S)
         saved = await read(recorder.SAVED, span_s=_HOUR_S)
-        pairs = figures.by_pair(instance.figures, instance.rates, time.time())
+        pairs = by_pair(instance.figures, instance.rates, time.time())
         gauges = {name: _total(instance, name) for name in _GAUGES}
         seen = Reading(ends, saved, pairs, gauges)
         values = {

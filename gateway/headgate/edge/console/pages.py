@@ -2,12 +2,11 @@
 
 from headgate.edge.console.audits import AuditPages
 from headgate.edge.console.console import Console
-from headgate.edge.console.groups import GroupPages
+from headgate.edge.console.figures import Plots, Recorded
+from headgate.edge.console.groups import GroupPages, MonitorAnswers
 from headgate.edge.console.installation import InstallationConsole
-from headgate.edge.console.monitor_answers import MonitorAnswers
 from headgate.edge.console.overview import OverviewPage
 from headgate.edge.console.page import Act, Build
-from headgate.edge.console.plots import Plots, Recorded
 from headgate.edge.console.producers import ProducerPages
 from headgate.edge.console.replays import ReplayConsole
 from headgate.edge.console.topics import TopicPages

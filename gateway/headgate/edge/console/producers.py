@@ -1,7 +1,7 @@
-"""Who posts: the list, and a producer's page."""
+"""The pages of producers, and the text for the owner of a producer."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -9,15 +9,79 @@ from aiohttp import web
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.edge.auth import Identity
-from headgate.edge.console import advice, figures
-from headgate.edge.console.listing import listed
-from headgate.edge.console.page import Page
-from headgate.edge.console.plots import Plot, Plots, named, tail
+from headgate.edge.console import wording
+from headgate.edge.console.figures import Plot, Plots, by_pair, grouped, named, tail
+from headgate.edge.console.page import Page, listed
 from headgate.edge.management import views
 from headgate.edge.management.control_plane import Admin
 from headgate.metrics import history as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger
+
+# ---- the text for the owner
+
+
+_MUCH = 0.2  # of the events: worth somebody's time
+_SOME = 0.01
+_HOT = 0.1  # of the bytes
+_LARGE = 262_144  # bytes: consumers fetch such records one at a time
+
+Json = Mapping[str, Any]
+
+
+def letter(name: str, found: Json, rejects: Sequence[Json]) -> str:
+    """For the clipboard. found: as the control plane shows a producer; rejects: newest first."""
+    lines = [f"Producer {name}, as Headgate sees it:"]
+    lines.append(
+        f"- {wording.rate(found['events_per_s'])} events, {wording.rate(found['bytes_per_s'], 'B')}"
+        f"; last seen {found['last_seen'] or 'never'}."
+    )
+    for topic in found["topics"]:
+        lines += [f"- {topic['topic']}: {one}" for one in _of_topic(topic)]
+    lines += [f"- {one}" for one in _of_rejects(rejects)]
+    if len(lines) == 2:
+        lines.append("- No problems found.")
+    return "\n".join(lines)
+
+
+def _of_topic(topic: Json) -> Iterator[str]:
+    ratios = topic["ratios"]
+    repeated = ratios["unchanged"] + ratios["superseded"]
+    if repeated >= _MUCH:
+        yield (
+            f"{wording.share(repeated)} of the events are unchanged or superseded ("
+            f"{wording.size(topic['bytes_saved_total'])} since the start). Publish on a change, "
+            "not after every save."
+        )
+    if ratios["oversize"] >= _SOME:
+        yield f"{wording.share(ratios['oversize'])} of the events are larger than the topic allows."
+    sizes = topic["size_bytes"]
+    if sizes and sizes["p99"] >= _LARGE:
+        yield (
+            f"events of {wording.size(sizes['p99'])} (1 in 100; the largest "
+            f"{wording.size(sizes['max'])}) make consumers slow: split them, or send references."
+        )
+    hot = topic["keys"]["top_by_bytes"]
+    if hot and hot[0]["share"] >= _HOT and topic["keys"]["cardinality"] > 1:
+        yield (
+            f"the key {hot[0]['key']!r} has {wording.share(hot[0]['share'])} of the bytes, all of "
+            "them on one partition; more partitions do not help."
+        )
+
+
+def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
+    newest: dict[str, Json] = {}
+    for one in rejects:
+        newest.setdefault(one["reason"], one)
+    for reason, one in newest.items():
+        if reason in frozenset(Reason):
+            request = f" in request {one['request_id']}" if one["request_id"] else ""
+            yield (
+                f"rejected on {one['topic']} with {reason} ({one['detail']}), last at {one['at']}"
+                f"{request}. "
+                f"{TRAITS[Reason(reason)].advice}"
+            )
+
 
 _SPARK_STEPS = 60
 _SPARK_S = 3600.0
@@ -44,9 +108,9 @@ class ProducerPages:
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """All that are configured or were seen."""
         instance = self._admin.instance
-        pairs = figures.by_pair(instance.figures, instance.rates, time.time())
+        pairs = by_pair(instance.figures, instance.rates, time.time())
         known = instance.settings.producers
-        summaries = figures.grouped(pairs, lambda pair: pair.producer, known)
+        summaries = grouped(pairs, lambda pair: pair.producer, known)
         listing = listed(request, summaries, _COLUMNS, "rate")
         names = {name for name, _ in listing.rows}
         points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
@@ -85,7 +149,7 @@ class ProducerPages:
                            "headgate_event_bytes", sizes, named(sizes)),
             "source": self._plots.source,
             "strangers": _strangers(seen) if name == OTHER else [],
-            "letter": advice.letter(name, found, rejects),
+            "letter": letter(name, found, rejects),
             "other": OTHER,
         }  # fmt: skip
         return Page("producer.html", f"Producer {name}", values, is_live=True)

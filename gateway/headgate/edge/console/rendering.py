@@ -15,7 +15,7 @@ from markupsafe import Markup
 from headgate.charts.charts import STYLE
 from headgate.core.terminal.text import escaped
 from headgate.edge.console import wording
-from headgate.edge.console.audit_words import figure_words
+from headgate.edge.console.audits import figure_words
 from headgate.edge.console.page import Page
 
 FOLDER = Path(__file__).parent

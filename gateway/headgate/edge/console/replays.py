@@ -14,10 +14,9 @@ from aiohttp import web
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.edge.auth import Identity
-from headgate.edge.console.listing import listed
-from headgate.edge.console.page import Act, Done, Page
-from headgate.edge.management.bodies import Form
+from headgate.edge.console.page import Act, Done, Page, listed
 from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.requests import Form
 from headgate.replays.registry import FINISHED, Control, ReplayState
 
 _LOOKS = 10  # that a rate is made of

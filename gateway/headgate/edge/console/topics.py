@@ -13,15 +13,12 @@ from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Identity
-from headgate.edge.console import figures
-from headgate.edge.console.figures import Summary
-from headgate.edge.console.listing import listed
-from headgate.edge.console.monitor_answers import READERS, MonitorAnswers, fix_of
-from headgate.edge.console.page import Done, Page
-from headgate.edge.console.plots import Plot, Plots, named, tail
+from headgate.edge.console.figures import Plot, Plots, Summary, by_pair, grouped, named, tail
+from headgate.edge.console.groups import READERS, MonitorAnswers, fix_of
+from headgate.edge.console.page import Done, Page, listed
 from headgate.edge.management import views
-from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.requests import Form
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
 
@@ -71,10 +68,10 @@ class TopicPages:
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """All that exist and that a policy matches."""
         instance = self._admin.instance
-        pairs = figures.by_pair(instance.figures, instance.rates, time.time())
+        pairs = by_pair(instance.figures, instance.rates, time.time())
         policies, states = self._admin.policies(), instance.topics()
         served = {name: policy for name in states if (policy := policies.match(name)) is not None}
-        summaries = figures.grouped(pairs, lambda pair: pair.topic, served)
+        summaries = grouped(pairs, lambda pair: pair.topic, served)
         suppression, lags = instance.suppression(), instance.figures.gauge("headgate_held_lag")
         rows = {
             name: TopicRow(

@@ -10,12 +10,11 @@ from aiohttp import web
 from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
-from headgate.edge.console.commands import Commands
-from headgate.edge.console.page import Done, Page
-from headgate.edge.console.plots import Plot, Plots, named
+from headgate.edge.console.figures import Plot, Plots, named
+from headgate.edge.console.page import Commands, Done, Page
 from headgate.edge.console.replays import EMPTY, body_of, words_of
-from headgate.edge.management.bodies import Form
 from headgate.edge.management.control_plane import Admin
+from headgate.edge.management.requests import Form
 from headgate.metrics import history as recorder
 
 _LONGEST = 100_000  # characters of a field

@@ -13,8 +13,8 @@ from headgate.core.skew_audits.changes import change, chosen
 from headgate.core.skew_audits.comparison import Row, compare
 from headgate.core.skew_audits.summary import AuditSummary, kept, summaries
 from headgate.edge.management.instance import Instance
-from headgate.edge.management.json_page import json_page
 from headgate.edge.management.replays import IdentifyCaller
+from headgate.edge.pages import json_page
 
 RUN = "headgate-spark audit --config headgate.toml --from 2h"
 

@@ -22,18 +22,15 @@ from headgate.core.topics.topic import TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.management import views
 from headgate.edge.management.audits import AuditEndpoints, PublishedAudits
-from headgate.edge.management.bodies import Bodies
 from headgate.edge.management.documents import DocumentPages
 from headgate.edge.management.installation import Installation, InstallationPages
 from headgate.edge.management.instance import Instance
-from headgate.edge.management.json_page import json_page
-from headgate.edge.management.metrics_page import metrics_page
 from headgate.edge.management.offsets import OffsetPages, OffsetService, SnapshotService
-from headgate.edge.management.paging import listed, names_of, paging
 from headgate.edge.management.pauses import PauseEndpoints, fields_of, read_intent
-from headgate.edge.management.remote import asking
 from headgate.edge.management.replays import ReplayPages, ReplayRequests
-from headgate.edge.management.view_parts import iso
+from headgate.edge.management.requests import Bodies, asking
+from headgate.edge.management.views import iso
+from headgate.edge.pages import json_page, listed, metrics_page, names_of, paging
 from headgate.edge.request_log import REPORTED
 from headgate.metrics.snapshot import Pair
 

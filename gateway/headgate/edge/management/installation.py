@@ -13,10 +13,9 @@ from headgate.config.reference import Effective, effective
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.core.installation import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
-from headgate.edge.management.json_page import is_set, json_page
-from headgate.edge.management.paging import Paging, listed, page_of, paging
 from headgate.edge.management.replays import IdentifyCaller
-from headgate.edge.management.view_parts import iso
+from headgate.edge.management.views import iso
+from headgate.edge.pages import Paging, is_set, json_page, listed, page_of, paging
 
 
 class EntryLog(Protocol):

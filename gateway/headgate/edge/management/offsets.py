@@ -4,9 +4,9 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.edge.management.bodies import Bodies
-from headgate.edge.management.json_page import json_page
 from headgate.edge.management.replays import Changed, IdentifyCaller, Rows
+from headgate.edge.management.requests import Bodies
+from headgate.edge.pages import json_page
 
 
 class OffsetService(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
-from headgate.edge.management.view_parts import iso
+from headgate.edge.management.views import iso
 
 log = logging.getLogger("headgate.edge.pauses")
 

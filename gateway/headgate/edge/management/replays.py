@@ -10,8 +10,8 @@ from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
 from headgate.edge.auth import Identity
-from headgate.edge.management.bodies import Bodies
-from headgate.edge.management.json_page import json_page
+from headgate.edge.management.requests import Bodies
+from headgate.edge.pages import json_page
 from headgate.replays.registry import FINISHED, Control
 
 _MAX_KEY = 256

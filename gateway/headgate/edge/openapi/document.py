@@ -22,8 +22,8 @@ from headgate.core.outcome import TRAITS, Failure, Name, Reason
 from headgate.core.skew_audits.changes import Change
 from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
 from headgate.core.suppression import OFF, STATES
-from headgate.edge.management.paging import LIMIT, MAX_LIMIT
 from headgate.edge.openapi.docs_pages import FILES
+from headgate.edge.pages import LIMIT, MAX_LIMIT
 from headgate.replays.registry import Control, ReplayState
 from headgate.replays.segments import Result
 

@@ -14,7 +14,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.config.settings import AuthSettings, Settings
-from headgate.edge.console.commands import Commands
+from headgate.edge.console.page import Commands
 from headgate.edge.management.routes import management_app
 from support.console import world
 from support.console.replays import some_replays

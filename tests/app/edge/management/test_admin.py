@@ -13,7 +13,7 @@ from openapi_schema_validator import OAS31Validator
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.edge.management.remote import handed_on
+from headgate.edge.management.requests import handed_on
 from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import document
 from headgate.edge.peer import Peer

@@ -2,7 +2,7 @@
 
 import re
 
-from headgate.edge.console.pictures import Dot, picture
+from headgate.edge.console.groups import Dot, picture
 
 
 def lines(svg: str) -> list[tuple[float, ...]]:
