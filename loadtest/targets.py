@@ -15,9 +15,12 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))  # stack.py starts real brokers for the tests too
 
 from headgate.devstack.child import Child  # noqa: E402
-from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import LOOPBACK, accepts, free_port  # noqa: E402
-from headgate.devstack.redis import RedisPlan  # noqa: E402
+from headgate.devstack.servers import (  # noqa: E402
+    RedisPlan,
+    prepare_kafka,
+    single_node,
+)
 from support.process.stack import Gateway, RunningBroker, RunningRedis  # noqa: E402 - after the path
 
 PARTITIONS = 6

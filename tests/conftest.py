@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
-from headgate.devstack.installation import prepare_kafka
 from headgate.devstack.ports import LOOPBACK
-from headgate.devstack.redis import RedisPlan
+from headgate.devstack.servers import (
+    BrokerPlan,
+    KafkaInstallation,
+    RedisPlan,
+    new_id,
+    prepare_kafka,
+)
 from support import scale
 from support.process.postgres_server import running_postgres
 from support.process.stack import (

@@ -107,7 +107,7 @@ ALLOWED = {
 # What the Spark jobs may.
 SPARK_ALLOWED = {
     "__version__", "charts", "commands.config_file", "commands.progress", "core", "errors_in_words",
-    "kafka", "devstack.cache", "devstack.jars", "devstack.java", "replays.offset_map",
+    "kafka", "devstack.jars", "devstack.java", "replays.offset_map",
     "replays.packed", "replays.plan", "replays.registry", "replays.segments", "replays.spec",
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.

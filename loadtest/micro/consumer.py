@@ -29,8 +29,8 @@ sys.path.insert(0, str(ROOT / "loadtest"))
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
 from headgate.consumer import Consumer, Received  # noqa: E402
-from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
+from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402
 from targets import BROKER_SETTINGS, PARTITIONS, TOPIC_SETTINGS  # noqa: E402
 from workload import Shape, events  # noqa: E402

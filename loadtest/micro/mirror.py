@@ -31,9 +31,8 @@ from aiokafka.consumer import fetcher
 from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.structs import ConsumerRecord, TopicPartition
 
-from headgate.devstack.broker import start_node, wait_for_node
-from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import free_port
+from headgate.devstack.servers import prepare_kafka, single_node, start_node, wait_for_node
 from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress
 from headgate_spark.copying.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
 from headgate_spark.copying.throttle import MAX_FETCH_BYTES, BrokerBuckets

@@ -198,9 +198,8 @@ def run(
 
 def main() -> None:
     """Start two brokers, measure, end them."""
-    from headgate.devstack.broker import start_node, wait_for_node
-    from headgate.devstack.installation import prepare_kafka, single_node
     from headgate.devstack.ports import free_port
+    from headgate.devstack.servers import prepare_kafka, single_node, start_node, wait_for_node
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--beside", metavar="CHECKOUT", type=Path, help="another version")

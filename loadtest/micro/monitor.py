@@ -35,8 +35,8 @@ from headgate.backends.kafka.options import ClusterOptions  # noqa: E402
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
 from headgate.core.groups.commit_records import read_record  # noqa: E402
 from headgate.core.groups.facts import CommittedOffset, Partition  # noqa: E402
-from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
+from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
 from headgate.monitor.cluster_monitor import ClusterMonitor  # noqa: E402
 from headgate.monitor.commit_stream import take  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402

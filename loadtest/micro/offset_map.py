@@ -21,9 +21,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.devstack.broker import start_node, wait_for_node
-from headgate.devstack.installation import prepare_kafka, single_node
 from headgate.devstack.ports import free_port
+from headgate.devstack.servers import prepare_kafka, single_node, start_node, wait_for_node
 from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,

@@ -26,9 +26,12 @@ ROOT = Path(__file__).resolve().parents[2]
 for folder in ("loadtest", "tests", "clients/python/src"):  # stack.py starts real servers
     sys.path.insert(0, str(ROOT / folder))
 
-from headgate.devstack.installation import prepare_kafka, single_node  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
-from headgate.devstack.redis import RedisPlan  # noqa: E402
+from headgate.devstack.servers import (  # noqa: E402
+    RedisPlan,
+    prepare_kafka,
+    single_node,
+)
 from headgate_client import (  # noqa: E402
     AsyncBufferedProducer,
     AsyncClient,

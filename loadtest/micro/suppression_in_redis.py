@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.core.suppression import Scope
-from headgate.devstack.redis import find_redis
+from headgate.devstack.servers import find_redis
 from headgate.suppression.rules import (
     SuppressionCall,
     SuppressionSpans,

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     from headgate.devstack.child import StartError
     from headgate.devstack.jars import JarsError
     from headgate.devstack.java import JavaMissingError
-    from headgate.devstack.redis import RedisMissingError
+    from headgate.devstack.servers import RedisMissingError
     from headgate.devstack.session import Options, StateInUseError, run_session
 
     options = Options(

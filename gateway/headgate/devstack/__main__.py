@@ -4,10 +4,9 @@ import os
 import sys
 from collections.abc import Callable
 
-from headgate.devstack.installation import prepare_kafka
 from headgate.devstack.jars import JarsError, setup_step
 from headgate.devstack.java import JavaMissingError
-from headgate.devstack.redis import RedisMissingError, find_redis
+from headgate.devstack.servers import RedisMissingError, find_redis, prepare_kafka
 
 
 def _prepare(say: Callable[[str], None]) -> str:

@@ -1,5 +1,6 @@
 """One child process in its own session, with its output in a file."""
 
+import json
 import math
 import os
 import signal
@@ -9,8 +10,78 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
-from headgate.devstack.processes import kill_session, session_ticks
+# Reads /proc: who is alive, since when, and in whose session (Linux).
+
+
+_PROC = Path("/proc")
+_SESSION, _USER_TICKS, _SYSTEM_TICKS, _START_TIME = (
+    3,
+    11,
+    12,
+    19,
+)  # fields of /proc/PID/stat, counted after the command's name
+_POLL_S = 0.02
+
+
+def boot_id() -> str:
+    """Return the text that names this boot of the machine: pids mean nothing after it."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None when it is gone."""
+    fields = _stat(pid)
+    return int(fields[_START_TIME]) if fields else None
+
+
+def session_members(session: int) -> list[int]:
+    """Return the live processes of a session; its leader may be dead already."""
+    pids = (int(folder.name) for folder in _PROC.iterdir() if folder.name.isdigit())
+    stats = ((pid, _stat(pid)) for pid in pids)
+    return [pid for pid, fields in stats if fields and int(fields[_SESSION]) == session]
+
+
+def session_ticks(session: int) -> int:
+    """Return the processor time that the live processes of a session have used, in clock ticks."""
+    stats = (_stat(pid) for pid in session_members(session))
+    return sum(int(stat[_USER_TICKS]) + int(stat[_SYSTEM_TICKS]) for stat in stats if stat)
+
+
+def signal_session(session: int, number: signal.Signals) -> None:
+    """Send a signal to every member of a session."""
+    for pid in session_members(session):
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def wait_for_session(session: int, deadline_s: float) -> bool:
+    """Wait until a session has no live member; tell whether that came about in time."""
+    end = time.monotonic() + deadline_s
+    while session_members(session):
+        if time.monotonic() > end:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def kill_session(session: int, deadline_s: float = 5.0) -> None:
+    """SIGKILL all of a session, also what its members start meanwhile."""
+    end = time.monotonic() + deadline_s
+    while session_members(session) and time.monotonic() < end:
+        signal_session(session, signal.SIGKILL)
+        time.sleep(_POLL_S)
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields after the command's name; None for a process that is gone or a zombie."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else fields
+
 
 _STILL_S = 10.0  # between two notes that something is waited for
 _LOOK_S = 0.5  # between two looks for progress
@@ -139,3 +210,72 @@ class Child:
         """Return the log's path and its last lines."""
         text = self.log.read_text(errors="replace").splitlines()
         return "\n".join([f"--- {self.log}", *text[-lines:]])
+
+
+# What a state folder has running, on disk, so that the next start can end what a kill -9 left.
+
+
+class LedgerEntry(NamedTuple):
+    """A child that leads a session of its own; pid and start time (clock ticks) name it."""
+
+    name: str
+    pid: int
+    started: int
+    grace_s: float  # how long it may take after a SIGTERM; 0 = SIGKILL at once
+
+
+class Ledger:
+    """The file `children.json` of a state folder; valid until the machine is booted again."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._entries: list[LedgerEntry] = []
+
+    def add(self, name: str, pid: int, grace_s: float) -> None:
+        """Write down a child that has just been started."""
+        self._entries.append(LedgerEntry(name, pid, start_time(pid) or 0, grace_s))
+        self._write()
+
+    def clear(self) -> None:
+        """Write down that nothing runs."""
+        self._entries.clear()
+        self._write()
+
+    def end_leftovers(self) -> list[str]:
+        """End what an earlier process wrote down and did not end; return the names."""
+        left = [entry for entry in self._read() if _is_alive(entry)]
+        for entry in left:
+            _end(entry)
+        self.clear()
+        return [f"{entry.name} (pid {entry.pid})" for entry in left]
+
+    def _read(self) -> list[LedgerEntry]:
+        try:
+            stored = json.loads(self._file.read_text())
+        except (FileNotFoundError, json.JSONDecodeError):
+            return []
+        if stored["boot_id"] != boot_id():
+            return []
+        return [LedgerEntry(*entry) for entry in stored["children"]]
+
+    def _write(self) -> None:
+        text = json.dumps({"boot_id": boot_id(), "children": self._entries})
+        partial = self._file.with_suffix(".partial")
+        partial.write_text(text)
+        partial.replace(self._file)
+
+
+def _is_alive(entry: LedgerEntry) -> bool:
+    # The kernel gives no new process the number of a session that still has members, so a leader
+    # with another start time means that the session is gone and the number is someone else's.
+    started = start_time(entry.pid)
+    is_stranger = started is not None and started != entry.started
+    return not is_stranger and bool(session_members(entry.pid))
+
+
+def _end(entry: LedgerEntry) -> None:
+    signal_session(entry.pid, signal.SIGCONT)
+    if entry.grace_s:
+        signal_session(entry.pid, signal.SIGTERM)
+        wait_for_session(entry.pid, entry.grace_s)
+    kill_session(entry.pid)

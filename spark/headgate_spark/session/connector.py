@@ -10,8 +10,14 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from headgate.devstack.cache import cache_directory
-from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars, setup_step
+from headgate.devstack.jars import (
+    Dependency,
+    JarsError,
+    JarSet,
+    cache_directory,
+    ensure_jars,
+    setup_step,
+)
 from headgate.devstack.java import JavaMissingError, find_java
 
 SPARK_VERSION = "4.0.4"

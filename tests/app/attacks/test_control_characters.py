@@ -384,13 +384,13 @@ WRITERS = {
             edge/console/replays edge/console/wizard
         """,
         _KEPT: """
-            backends/redis/pause_store commands/asking config/errors core/audit_events
+            backends/redis/pause_store commands/asking config/problems core/audit_events
             core/consuming/commit_note core/formats/canonical core/oversize/split
-            devstack/ledger edge/management/bodies edge/management/remote
+            devstack/child edge/management/bodies edge/management/remote
             monitor/kept_probation replays/registry replays/spec tracing/otlp
         """,
         _OURS: """
-            commands/completion devstack/jars devstack/java devstack/show
+            commands/completion devstack/jars devstack/java devstack/session
             edge/management/control_plane edge/openapi/document supervisor/coalescer_pages
         """,
     }.items()

@@ -16,8 +16,8 @@ import psutil
 from confluent_kafka import ElectionType, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from headgate.devstack.broker import BrokerPlan, KafkaInstallation, new_id
 from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.servers import BrokerPlan, KafkaInstallation, new_id
 from support.kafka import kafka_log
 from support.network.tcp_proxy import TcpProxy
 from support.process.stack import RunningBroker, eventually, free_port

@@ -18,7 +18,7 @@ from chaos.cluster.faults import Outage
 from chaos.cluster.levels import Level, grown, level, total
 from chaos.cluster.stand import Stand, stand
 from chaos.suppression.history import Attempt
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from support.process.stack import Gateway, RunningRedis, eventually
 from support.scale import scaled
 

@@ -21,7 +21,7 @@ import pytest
 from chaos.cluster.gateways import PLAIN, SPOOLING, STATES
 from chaos.cluster.soak import Sample, picture, sample, series, trend
 from chaos.cluster.stand import Stand, stand
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from support.process.stack import Gateway, RunningRedis
 from support.root import ROOT
 

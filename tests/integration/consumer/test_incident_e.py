@@ -25,7 +25,7 @@ from headgate.consumer.offset_store import PositionError
 from headgate.consumer.received import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 from headgate.consumer.sql_tables import DONE, VERSIONS
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from support.process import effect_member
 from support.process.effect_member import EFFECTS, TABLES, engine_of
 from support.process.stack import RunningBroker, eventually, running_broker

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from headgate.core.keys import partition_for
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from support.kafka.kafka_log import read_log
 from support.process.stack import RunningBroker
 

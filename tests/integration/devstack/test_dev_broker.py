@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.devstack.ports import accepts
-from headgate.devstack.redis import answers_ping
+from headgate.devstack.servers import answers_ping
 from support.kafka.kafka_log import end_offsets, read_log
 from support.process.stack import Gateway, RunningBroker, RunningCluster, RunningRedis, eventually
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from headgate.devstack.child import Child, StartError
-from headgate.devstack.ledger import Ledger
+from headgate.devstack.child import Child, Ledger, StartError
 from support.process.stack import eventually
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]

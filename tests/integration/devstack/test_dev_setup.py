@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.cache import cache_directory
+from headgate.devstack.jars import cache_directory
 from headgate.devstack.java import JavaMissingError, find_java
 from support.root import ROOT
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from redis import Redis
 
-from headgate.devstack.broker import KafkaInstallation, new_id
+from headgate.devstack.servers import KafkaInstallation, new_id
 from support.clients.http_client import JSON, NDJSON, Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import (

@@ -16,10 +16,9 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.devstack.broker import KafkaInstallation, start_node, wait_for_node
-from headgate.devstack.cache import cache_directory
-from headgate.devstack.jmx import ensure_agent
+from headgate.devstack.jars import cache_directory
 from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.servers import KafkaInstallation, ensure_agent, start_node, wait_for_node
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.kafka import kafka_log

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from headgate.replays.offset_map import MAP_PARTITIONS, MAP_TOPIC
 from headgate.replays.registry import REGISTRY_TOPIC
 from support.clients import http_client

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.devstack.broker import BrokerPlan, KafkaInstallation
 from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.servers import BrokerPlan, KafkaInstallation
 from support.clients.http_client import JSON, post
 from support.kafka.kafka_log import read_log
 from support.network.tcp_proxy import TcpProxy

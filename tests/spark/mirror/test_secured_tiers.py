@@ -20,7 +20,7 @@ from confluent_kafka.admin import ResourceType
 from pyspark.sql import SparkSession
 
 from headgate import cli
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from headgate.replays.offset_map import MAP_TOPIC
 from headgate.replays.registry import REGISTRY_TOPIC
 from headgate_spark.audit.job import AuditRequest, audit

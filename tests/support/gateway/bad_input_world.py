@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from headgate.devstack.broker import new_id
+from headgate.devstack.servers import new_id
 from support.clients.http_client import JSON, Answer, events_path, post, request_bytes
 from support.kafka.kafka_log import LogRecord
 from support.kafka.log_tail import LogTail

@@ -12,7 +12,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from headgate.devstack.broker import new_id
+from headgate.devstack.servers import new_id
 from support.clients.http_client import Answer, exchange
 from support.kafka.log_tail import LogTail
 from support.process.stack import Gateway, RunningBroker, RunningRedis

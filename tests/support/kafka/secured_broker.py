@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from headgate.devstack.broker import KafkaInstallation
 from headgate.devstack.ports import LOOPBACK
+from headgate.devstack.servers import KafkaInstallation
 from support.process.stack import RunningBroker, free_port, single_node
 
 SECRET = "let-me-in"

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
-from headgate.devstack.redis import RedisPlan, find_redis
+from headgate.devstack.servers import RedisPlan, find_redis
 from support.process.stack import RunningRedis, free_port
 
 SERVICE = "headgate"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
-from headgate.devstack.redis import answers_ping, find_redis
+from headgate.devstack.servers import answers_ping, find_redis
 from support.identity.authority import Pair
 from support.network.accepting import accepting
 from support.process.stack import free_port

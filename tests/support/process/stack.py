@@ -17,17 +17,19 @@ from typing import TypeVar
 
 import psutil
 
-from headgate.devstack.broker import (
-    BrokerPlan,
-    KafkaInstallation,
-    new_id,
-    start_node,
-    wait_for_node,
-)
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.ports import free_port as any_free_port
-from headgate.devstack.redis import RedisPlan, start_redis, wait_for_redis
+from headgate.devstack.servers import (
+    BrokerPlan,
+    KafkaInstallation,
+    RedisPlan,
+    new_id,
+    start_node,
+    start_redis,
+    wait_for_node,
+    wait_for_redis,
+)
 from support.kafka import kafka_log
 
 __all__ = [

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headgate.devstack.broker import KafkaInstallation
+from headgate.devstack.servers import KafkaInstallation
 from headgate.kafka.oauth import OAuthClient
 from support.clients.http_client import post
 from support.identity.issuer import ISSUER, Issuer, JwksServer, serving
