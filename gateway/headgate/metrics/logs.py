@@ -6,9 +6,11 @@ Each module names its logger by a fixed word, not by `__name__`: people filter b
 import: the process's entry calls `configure` once.
 """
 
+import copy
 import json
 import logging
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,12 +20,13 @@ from typing import Any, Final, NamedTuple, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
+from headgate.core.terminal.figures import counted
 from headgate.core.terminal.text import escaped
 
 # Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"
 
-REPEAT_S = 10.0  # an identical warning is written once, then counted and written again
+REPEAT_S = 10.0  # an identical warning is written once, then counted for so long at a time
 _REMEMBERED = 256  # different warnings at a time
 
 # What every record carries anyway; everything else was given as `extra`.
@@ -31,11 +34,18 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _HIDDEN = frozenset({"authorization", "token", "body", "password", "value"})
 
 
+# Calls something after so many seconds. Returns the function that cancels it.
+Later = Callable[[float, Callable[[], None]], Callable[[], None]]
+
+
 def configure(
-    logs: LogSettings, stream: TextIO | None = None, monotonic: Callable[[], float] = time.monotonic
+    logs: LogSettings,
+    stream: TextIO | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+    later: Later | None = None,
 ) -> None:
     """Replace the root logger's handlers by ours. stream: standard error when not given."""
-    handler = Lines(stream or sys.stderr, monotonic)
+    handler = Lines(stream or sys.stderr, monotonic, later or _later)
     handler.setFormatter(JsonLine() if logs.format == "json" else TextLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -45,49 +55,103 @@ def configure(
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes records; holds back warnings that repeat and says later how many there were."""
+    """Writes records. Counts warnings that repeat, and writes the count when its time is up.
 
-    def __init__(self, stream: TextIO, monotonic: Callable[[], float]) -> None:
+    A thread of its own writes the counts, because no other line may follow. The handler's lock
+    covers all of it.
+    """
+
+    def __init__(self, stream: TextIO, monotonic: Callable[[], float], later: Later) -> None:
         super().__init__(stream)
         self._monotonic = monotonic
+        self._later = later
+        self._cancel: Callable[[], None] | None = None
         self._held: dict[tuple[str, int, str], _Repeats] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the record, or count it; and write the counts that are due."""
         now = self._monotonic()
-        self._tell_repeats(now, everything=False)
-        if record.levelno < logging.WARNING or record.name == REQUESTS:
+        self._write_due(now)
+        if record.name in (REQUESTS, ACCESS):
             super().emit(record)
             return
-        kind = (record.name, record.levelno, record.getMessage())
-        repeats = self._held.get(kind)
-        if repeats is not None:
-            repeats.count += 1
-            repeats.newest = record
-            return
-        if len(self._held) < _REMEMBERED:
+        kind = None
+        if record.levelno >= logging.WARNING:
+            kind = (record.name, record.levelno, record.getMessage())
+            repeats = self._held.get(kind)
+            if repeats is not None:
+                repeats.count += 1
+                repeats.newest = record
+                self._set_timer(now)
+                return
+        # The count of an outage stands before the line of its end.
+        for (name, _, _), repeats in self._held.items():
+            if name == record.name:
+                self._write_count(repeats)
+        if kind is not None and len(self._held) < _REMEMBERED:
             self._held[kind] = _Repeats(now)
         super().emit(record)
 
     def close(self) -> None:
-        """Write what is still only counted."""
-        self._tell_repeats(self._monotonic(), everything=True)
+        """Write the remaining counts."""
+        with self.lock or threading.RLock():
+            if self._cancel is not None:
+                self._cancel()
+                self._cancel = None
+            for repeats in self._held.values():
+                self._write_count(repeats)
+            self._held.clear()
         super().close()
 
-    def _tell_repeats(self, now: float, *, everything: bool) -> None:
-        due = [
-            kind
-            for kind, repeats in self._held.items()
-            if everything or now - repeats.since >= REPEAT_S
-        ]
+    def _write_due(self, now: float) -> None:
+        due = [kind for kind, repeats in self._held.items() if now - repeats.since >= REPEAT_S]
         for kind in due:
-            repeats = self._held.pop(kind)
-            if repeats.newest is not None:
-                repeats.newest.__dict__["repeated"] = repeats.count
-                super().emit(repeats.newest)
+            repeats = self._held[kind]
+            if repeats.count:
+                self._write_count(repeats)
+                repeats.since = now
+            else:
+                del self._held[kind]
+
+    def _write_count(self, repeats: "_Repeats") -> None:
+        if repeats.newest is None:
+            return
+        line = copy.copy(repeats.newest)
+        line.msg = f"{line.getMessage()} (repeated {counted(repeats.count, 'time')})"
+        line.args = None
+        line.__dict__["repeated"] = repeats.count
+        repeats.count, repeats.newest = 0, None
+        super().emit(line)
+
+    def _set_timer(self, now: float) -> None:
+        if self._cancel is not None:
+            return
+        waiting = [repeats.since for repeats in self._held.values() if repeats.count]
+        if waiting:
+            self._cancel = self._later(max(0.0, min(waiting) + REPEAT_S - now), self._on_timer)
+
+    def _on_timer(self) -> None:
+        with self.lock or threading.RLock():
+            self._cancel = None
+            now = self._monotonic()
+            self._write_due(now)
+            self._set_timer(now)
+
+
+def _later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
+    timer = threading.Timer(seconds, call)
+    timer.name, timer.daemon = "log", True
+    try:
+        timer.start()
+    except RuntimeError:  # the interpreter is ending: `Lines.close` writes the counts
+        return lambda: None
+    return timer.cancel
 
 
 class _Repeats:
+    """The repetitions of one line. count, newest: of those that are not written yet.  since: when
+    their counting began."""
+
     __slots__ = ("count", "newest", "since")
 
     def __init__(self, since: float) -> None:
