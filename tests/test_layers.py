@@ -48,21 +48,12 @@ ALLOWED = {
         "suppression",
         "core",
         "backends.base",
-        "backends.patience",
-        "backends.redis.errors",
-        "backends.redis.script",
-        "backends.redis.session",
+        "redis",
         "metrics.health",
     },
-    "idempotency": {
-        "idempotency",
-        "core",
-        "backends.patience",
-        "backends.redis.errors",
-        "backends.redis.identity_store",
-        "backends.redis.session",
-    },
-    "consumer": {"consumer", "core", "backends", "kafka"},
+    "idempotency": {"idempotency", "core", "native.chosen", "pipeline", "redis"},
+    "redis": {"redis", "backends.owned", "core", "native"},
+    "consumer": {"consumer", "core", "backends", "kafka", "redis.pauses"},
     "coalescer": {
         "coalescer",
         "consumer",
@@ -92,6 +83,7 @@ ALLOWED = {
         "edge",
         "core",
         "config",
+        "idempotency",
         "native.chosen",
         "metrics",
         "pipeline",
@@ -101,7 +93,7 @@ ALLOWED = {
     "tracing": {"__version__", "tracing", "core", "backends.base"},
     "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core", "native.plain_answers"},
-    "check": {"check", "backends", "config", "core", "errors_in_words"},
+    "check": {"check", "backends", "config", "core", "errors_in_words", "redis.sentinel"},
     "devstack": {"devstack", "config", "consumer", "core", "errors_in_words", "kafka"},
 }
 # What the Spark jobs may.
@@ -112,12 +104,13 @@ SPARK_ALLOWED = {
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
-    "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
+    "backends": {"aiokafka", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
     "kafka": {"aiokafka"},
     "native": {"aiokafka"},
     "coalescer": {"aiokafka"},
+    "redis": {"redis"},
     "replays": {"aiokafka"},
     "check": {"aiokafka", "redis"},
     "edge": {
@@ -149,7 +142,7 @@ JSON_MODULES = {
     "core.formats.jsontext",
     "core.formats.structs",
     "core.http.reply",
-    "core.idempotency.remembered",
+    "core.idempotency",
     "core.oversize.split",
     "core.oversize.weigh",
     "core.schema",

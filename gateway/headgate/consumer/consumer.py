@@ -20,7 +20,6 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
@@ -30,6 +29,7 @@ from headgate.consumer.received import Received
 from headgate.consumer.working import work
 from headgate.core.consuming.ownership import Owned
 from headgate.core.consuming.pauses import Intent, Pauses, PauseScope
+from headgate.redis.pauses import NOTHING_STORED, PauseStore
 
 log = logging.getLogger("headgate.consumer.consumer")
 

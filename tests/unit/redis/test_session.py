@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork, all_ended
+from headgate.redis.script import StoreError
+from headgate.redis.session import ScriptSession, SessionTimes, SessionWork, all_ended
 from support.virtual_time import run_in_virtual_time
 
 AWAY = StoreError("redis_error", "not connected to the store")

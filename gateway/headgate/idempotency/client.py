@@ -10,18 +10,16 @@ one key keep theirs. While Redis is away they go on at once, without verdicts.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
-from headgate.backends.patience import OverdueCheck
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.identity_store import IdentityStore
-from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork
-from headgate.core.idempotency.protocol import Claim, ClaimStep
-from headgate.idempotency.options import IdentityMeter, IdentityOptions
-from headgate.idempotency.pending import Ask, GoOn, Sized
-from headgate.idempotency.waiting import PackedCall, Waiting
+from headgate.core.idempotency import Claim, ClaimStep
+from headgate.core.redis_servers import Slots
+from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
+from headgate.idempotency.store import IdentityMeter, IdentityOptions, IdentityStore
+from headgate.redis.script import OverdueCheck, StoreError
+from headgate.redis.session import ScriptSession, SessionTimes, SessionWork, all_ended
 
-_log = logging.getLogger("headgate.identity.desk")
+_log = logging.getLogger("headgate.idempotency.client")
 _SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
 _START_S = 1.0  # how long `start` waits for the first connection
 _FEW = 4  # with so few claims open nobody is likely to come while a call waits
@@ -210,3 +208,51 @@ class IdentityClient:
         now = self._clock()
         if self._session.is_connected and self._waiting.renew_older_than(now - self._renew_s, now):
             self._note()
+
+
+_STEM_BYTES = 6  # of a token, which tell whose it is
+
+
+class ShardedIdentity:
+    """Request identity on several Redis servers; one of them knows all of a topic.
+
+    By topic and not by key, because a topic's requests and events go on in the order in which
+    they came, whatever their keys and ids are.
+
+    Args:
+        clients: One for each server, by its name.
+    """
+
+    def __init__(self, clients: Mapping[str, IdentityClient]) -> None:
+        self._clients = dict(clients)
+        self._list = list(clients.values())
+        self._slots = Slots(list(clients))
+        self._by_stem = {client.stem: client for client in self._list}
+
+    async def start(self) -> None:
+        """See `IdentityClient`."""
+        await all_ended(client.start() for client in self._list)
+
+    async def close(self) -> None:
+        """See `IdentityClient`."""
+        await all_ended(client.close() for client in self._list)
+
+    def of(self, topic_id: bytes) -> IdentityClient:
+        """Who knows the keys and ids of a topic."""
+        return self._list[self._slots.owner(topic_id)]
+
+    def end(self, token: bytes, operation: ClaimStep) -> None:
+        """See `IdentityClient`."""
+        self._by_stem[token[:_STEM_BYTES]].end(token, operation)
+
+    def when_reported(self, token: bytes, call: Callable[[], None]) -> None:
+        """See `IdentityClient`."""
+        self._by_stem[token[:_STEM_BYTES]].when_reported(token, call)
+
+    def dependencies(self) -> list[tuple[str, bool, bool, str]]:
+        """See `IdentityClient`."""
+        found = []
+        for name, client in self._clients.items():
+            ok, detail = client.health()
+            found.append((f"redis identity {name}", ok, False, detail))
+        return found

@@ -11,9 +11,9 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.errors import StoreError
 from headgate.core.breaker import Breaker, BreakerState
 from headgate.core.outage import Outage
+from headgate.redis.script import StoreError
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # between two attempts to connect
 _PROVEN_S = 10.0  # a connection that lasted so long resets the delay

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Protocol
 
-from headgate.backends.redis.sentinel import pool_of
 from headgate.core.consuming.pauses import Intent, Kept, PauseScope
+from headgate.redis.sentinel import pool_of
 
 KEY_PREFIX = "hg:pauses:"
 
