@@ -39,6 +39,7 @@ import { linked } from "./waiting.js";
  */
 
 const COMPRESSED_FROM_BYTES = 1024; // smaller bodies gain too little
+const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
 const TIMEOUT_MS = 45_000;
 const LONGEST_TIMEOUT_MS = 3_600_000; // platforms ignore one of more than 24 days
 
@@ -60,6 +61,7 @@ export class Wire {
   constructor(url, options) {
     this.#urls = checkedUrls(url);
     this.#options = options;
+    if (typeof (options.token ?? null) === "string") checkedToken(options.token);
     const { observer = {}, log = console } = options;
     /** @readonly */
     this.reports = new Reports(observer, log);
@@ -163,7 +165,8 @@ export class Wire {
       );
       return received(post, response, await response.text());
     } catch (error) {
-      return { answer: classify(error), status: null, requestId: null };
+      const answer = withoutToken(classify(error), bearer);
+      return { answer, status: null, requestId: null };
     } finally {
       if (isKept) this.#keepalive.end(content.length);
       clearTimeout(timer);
@@ -207,7 +210,8 @@ export class Wire {
   /** @returns {Promise<string | null>} */
   async #bearer() {
     const { token = null } = this.#options;
-    return typeof token === "function" ? await token() : token;
+    if (token === null) return null;
+    return checkedToken(typeof token === "function" ? await token() : token);
   }
 
   /**
@@ -269,6 +273,29 @@ function checkedUrls(url) {
     }
     return one.replace(/\/+$/, "");
   });
+}
+
+/**
+ * Return the token without blanks around it. The text of the error never repeats it.
+ *
+ * @param {unknown} token
+ */
+function checkedToken(token) {
+  const text = typeof token === "string" ? token.trim() : "";
+  if (!HEADER_VALUE.test(text)) {
+    throw new InvalidOptionError("token: use one line of visible ASCII characters, not empty");
+  }
+  return text;
+}
+
+/**
+ * @param {Answer} answer
+ * @param {string | null} bearer
+ * @returns {Answer}
+ */
+function withoutToken(answer, bearer) {
+  if (answer.kind === "ended" || !bearer) return answer;
+  return { ...answer, detail: answer.detail.replaceAll(bearer, "***") };
 }
 
 /** @param {string} url */

@@ -396,3 +396,16 @@ test("an address with a wrong certificate is left for another one, and final if 
   const outcome = await alone.client.send("orders", 1);
   assert.deepEqual([outcome.name, outcome.reason, outcome.retryable], ["rejected", "unreachable", false]);
 });
+
+test("a token never shows in an error", async () => {
+  for (const token of ["SEC\nRET", "SECRÉT", " "]) {
+    assert.throws(() => world({ client: { token } }), /^InvalidOptionError: token: use one line/);
+    const { client } = world({ client: { token: () => token }, retry: { patienceMs: 0 } });
+    const outcome = await client.send("orders", 1);
+    assert.equal(outcome.reason, "not_sent");
+    assert.ok(!outcome.detail.includes("SEC"));
+  }
+  const { gateway, client } = world({ client: { token: "SECRET\n" } });
+  assert.ok((await client.send("orders", 1)).succeeded);
+  assert.equal(gateway.requests[0].headers.get("Authorization"), "Bearer SECRET");
+});

@@ -241,3 +241,23 @@ def test_control_characters_do_not_reach_the_log(caplog: pytest.LogCaptureFixtur
     for line in caplog.messages:
         assert line.isprintable()
         assert "a\\x1b[31m\\nb\\u202e\\x9b" in line
+
+
+def test_a_token_never_shows_in_an_error(
+    gateway: FakeGateway, caplog: pytest.LogCaptureFixture
+) -> None:
+    for token in ("SEC\nRET", "SECRÉT", " "):
+        with pytest.raises(InvalidOptionError) as refused:
+            Client(gateway.url, transport=gateway.transport, token=token)
+        assert "SEC" not in str(refused.value)
+        once = Retry(first_wait_s=0, patience_s=0)
+        with Client(
+            gateway.url, transport=gateway.transport, token=lambda t=token: t, retry=once
+        ) as client:
+            outcome = client.send(TOPIC, 1)
+        assert isinstance(outcome, Rejected)
+        assert outcome.reason == "not_sent"
+        assert "SEC" not in outcome.detail + caplog.text
+    with Client(gateway.url, transport=gateway.transport, token="SECRET\n") as client:
+        assert client.send(TOPIC, 1).succeeded
+    assert gateway.requests[-1].headers["Authorization"] == "Bearer SECRET"

@@ -1,6 +1,7 @@
 """HTTP requests and responses of both clients, and the options that they share."""
 
 import random
+import re
 import socket
 import ssl
 import time
@@ -24,6 +25,7 @@ from headgate_client.settings import Compression, Limits, Retry, check_type, ref
 COMPRESSED_FROM_BYTES = 1024  # smaller bodies gain too little
 CONNECT_TIMEOUT_S = 5.0
 IDLE_S = 30.0  # less than the 75 seconds after which the gateway closes an idle connection
+_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _TOKEN_REFUSED = "unauthenticated"
 # TLS handshakes that fail again however often they are tried (names of OpenSSL's reasons).
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
@@ -99,6 +101,8 @@ class Wire:
         self._address = 0
         self._unusable: set[int] = set()  # addresses where waiting does not help
         self._token = options.get("token")
+        if self._token is not None and not callable(self._token):
+            self._token = checked_token(self._token)
         self._headers = {**options.get("request_headers", {})}
         if "producer" in options:
             self._headers["Headgate-Producer"] = options["producer"]
@@ -167,12 +171,16 @@ class Wire:
 
     def failure(self, post: Post, request: Request, error: Exception, began_s: float) -> Answer:
         """Turn an exception of httpx into an answer."""
-        answer = self._after(request, classify(error))
+        answer = classify(error)
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if token and not isinstance(answer, Ended):
+            answer = replace(answer, detail=answer.detail.replace(token, "***"))
+        answer = self._after(request, answer)
         self._report(post, answer, began_s, None, None)
         return answer
 
     def _bearer(self) -> str:
-        return self._token() if callable(self._token) else str(self._token)
+        return checked_token(self._token()) if callable(self._token) else str(self._token)
 
     def _after(self, request: Request, answer: Answer) -> Answer:
         """Choose another address or check for a new token, if that may help."""
@@ -231,6 +239,14 @@ class Wire:
             isinstance(answer, Refused) and answer.retryable
         )
         report_attempt(self.observer, attempt, is_retryable=is_retryable)
+
+
+def checked_token(token: object) -> str:
+    """Return the token without blanks around it. The text of the error never repeats it."""
+    text = token.strip() if isinstance(token, str) else ""
+    if _HEADER_VALUE.fullmatch(text) is None:
+        raise InvalidOptionError("token: use one line of visible ASCII characters, not empty")
+    return text
 
 
 def classify(error: Exception) -> Answer:
