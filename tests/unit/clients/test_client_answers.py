@@ -7,8 +7,10 @@ import pytest
 from headgate.core.http.reply import Reply, problem, reply
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
 from headgate.core.outcome import Outcome as GatewayOutcome
-from headgate_client import Outcome
+from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
+from headgate_client.core.delivery import Chances, Delivery
+from headgate_client.core.encode import dumps, encode_part
 from headgate_client.errors import RejectedError, UnknownOutcomeError
 from headgate_client.outcomes import Published, Rejected, Unknown
 from headgate_client.testing import REASONS
@@ -68,6 +70,59 @@ def test_every_reason_of_a_request_is_read(reason: Reason) -> None:
     assert isinstance(found, Refused)
     assert (found.reason, found.status) == (reason, TRAITS[reason].status)
     assert found.retryable is TRAITS[reason].retryable
+
+
+TOO_LARGE = {
+    "size_bytes": 2_000_000,
+    "limit_bytes": 1_000_000,
+    "limit": "max.message.bytes",
+    "largest_paths": [{"path": "/photos/0", "bytes": 1_900_000}],
+}
+VIOLATIONS = {"violations": [{"path": "/total", "schema_path": "/type", "detail": "a text"}]}
+
+
+@pytest.mark.parametrize("form", ["alone", "batch", "request"])
+@pytest.mark.parametrize(
+    ("reason", "figures"),
+    [(Reason.TOO_LARGE, TOO_LARGE), (Reason.SCHEMA_VIOLATION, VIOLATIONS), (Reason.INTERNAL, None)],
+)
+def test_a_rejected_event_has_the_figures_of_the_answer(
+    form: str, reason: Reason, figures: dict[str, object] | None
+) -> None:
+    failure = Failure(reason, "why", figures, None)
+    outcome = GatewayOutcome(Name.REJECTED, key=b"a", event_id="e", failure=failure)
+    answer = problem(failure, "request-1")
+    if form != "request":
+        answer = reply(TOPIC, [outcome], form == "batch", False, "request-1")
+    part = encode_part(Event(1, key="a"), dumps, None)
+    delivery = Delivery(
+        TOPIC, [part], Retry(patience_s=0), Limits(), Chances(lambda: 1, None), end_s=0
+    )
+    delivery.post()
+    delivery.answered(read(answer.with_header(("X-Request-Id", "request-1")), 1), 0.0)
+    (found,) = delivery.outcomes
+    assert isinstance(found, Rejected)
+    figures = figures or {}
+    assert (found.size_bytes, found.limit_bytes) == (
+        figures.get("size_bytes"), figures.get("limit_bytes"),
+    )  # fmt: skip
+    assert list(found.largest_paths) == figures.get("largest_paths", [])
+    assert list(found.violations) == figures.get("violations", [])
+    assert found.request_id == "request-1"
+
+
+@pytest.mark.parametrize("status", [400, 503])
+def test_an_outcome_without_an_answer_of_a_gateway_has_the_id_that_there_is(status: int) -> None:
+    answer = read_answer(TOPIC, 1, status, {"x-request-id": "r"}, b"<html>", 0.0)
+    part = encode_part(Event(1, key="a"), dumps, None)
+    delivery = Delivery(
+        TOPIC, [part], Retry(patience_s=0), Limits(), Chances(lambda: 1, None), end_s=0
+    )
+    delivery.post()
+    delivery.answered(answer, 0.0)
+    (found,) = delivery.outcomes
+    assert isinstance(found, Rejected if status == 400 else Unknown)
+    assert found.request_id == "r"
 
 
 def test_a_key_that_is_no_text_is_read_as_bytes() -> None:

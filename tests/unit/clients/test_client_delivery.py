@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, retry_after
@@ -16,6 +19,15 @@ from headgate_client.outcomes import Duplicate, Published, Rejected, Unknown
 TOPIC = "deals"
 OVERLOADED = Refused("overloaded", "full", retryable=True, status=503, retry_after_s=2.0)
 
+ANSWERS = st.sampled_from(
+    [
+        OVERLOADED,
+        Lost("refused", False, "unreachable"),
+        Lost("reset"),
+        Refused("draining", "ends", retryable=True, status=503, retry_after_s=30.0),
+    ]
+)
+
 
 class Try:
     """A delivery, and what it posted."""
@@ -26,6 +38,7 @@ class Try:
         retry: Retry | None = None,
         limits: Limits | None = None,
         own_key: str | None = None,
+        share: Callable[[], float] = lambda: 1.0,
     ) -> None:
         numbers = itertools.count(1)
         self.parts = [
@@ -37,7 +50,7 @@ class Try:
             self.parts,
             self.retry,
             limits or Limits(),
-            Chances(lambda: 1.0, lambda: f"key-{next(numbers)}"),
+            Chances(share, lambda: f"key-{next(numbers)}"),
             self.retry.patience_s,
             own_key,
         )
@@ -128,7 +141,7 @@ def test_waits_are_at_least_retry_after_and_double_with_a_random_share() -> None
     ("answers", "ends"),
     [
         ([OVERLOADED], ["overloaded"]),
-        ([Lost("refused", was_sent=False)], ["unreachable"]),
+        ([Lost("refused", False, "unreachable")], ["unreachable"]),
         ([Lost("reset")], ["no_answer"]),
         ([Lost("late", reason="unknown", status=504)], ["unknown"]),
         ([Ended([bad()])], ["kafka_unavailable"]),
@@ -136,7 +149,7 @@ def test_waits_are_at_least_retry_after_and_double_with_a_random_share() -> None
     ],
 )
 def test_it_gives_up_with_what_is_known(answers: list[Answer], ends: list[str]) -> None:
-    tried = Try("a", Retry(patience_s=0.1))
+    tried = Try("a", Retry(patience_s=0))
     assert [tried.answer(answer) for answer in answers] == [None]
     assert tried.ends == ends
 
@@ -145,6 +158,40 @@ def test_it_gives_up_when_retry_after_is_later_than_its_patience() -> None:
     tried = Try("a", Retry(patience_s=60))
     assert tried.answer(Refused("draining", "x", True, 503, retry_after_s=61.0)) is None
     assert tried.now_s == 0.0
+
+
+def test_the_last_attempt_is_at_the_end_of_the_patience() -> None:
+    tried = Try("a", Retry(patience_s=10, first_wait_s=3))
+    waits = [tried.answer(Lost("refused", False, "unreachable")) for _ in range(3)]
+    assert waits == [6.0, 4.0, None]
+    assert tried.ends == ["unreachable"]
+
+
+@given(st.lists(st.tuples(ANSWERS, st.floats(0, 1)), min_size=1), st.floats(0, 300))
+def test_patience_is_used_up_to_its_end_and_not_longer(
+    answers: list[tuple[Answer, float]], patience_s: float
+) -> None:
+    """The client gives up at the end, or earlier if Retry-After is later than the end."""
+    shares = itertools.cycle([share for _, share in answers])
+    tried = Try("ab", Retry(patience_s=patience_s), share=lambda: next(shares))
+    for answer, _ in itertools.cycle(answers):
+        before_s = tried.now_s
+        assert before_s <= patience_s + 1e-6
+        if tried.answer(answer) is None:
+            break
+        tried.now_s += 0.01  # the duration of a request
+        if tried.now_s > patience_s:
+            tried.now_s = patience_s
+    assert before_s + answer.retry_after_s > patience_s - 0.01
+
+
+def test_an_event_that_may_be_written_is_not_called_unreachable() -> None:
+    tried = Try("a", Retry(patience_s=0.1))
+    tried.answer(Lost("reset"))
+    assert tried.answer(Lost("refused", False, "unreachable")) is None
+    (outcome,) = tried.delivery.outcomes
+    assert isinstance(outcome, Unknown)
+    assert (outcome.reason, outcome.detail) == ("no_answer", "refused")
 
 
 def test_parts_that_had_no_turn_are_not_sent_when_time_is_over() -> None:
@@ -226,7 +273,7 @@ def test_a_newer_state_stays_where_nothing_can_be_behind_it(repeat: list[Outcome
 
 
 def test_a_state_that_may_have_an_older_one_behind_it_is_not_called_written() -> None:
-    tried = Try("aa", Retry(overtaken="leave_out", patience_s=0.5))
+    tried = Try("aa", Retry(overtaken="leave_out", patience_s=0.4))
     assert tried.answer(Lost("reset"))
     assert tried.answer(Ended([good(offset=5), done(4)])) is None
     assert tried.ends == ["published", "out_of_order"]

@@ -126,7 +126,7 @@ async def test_a_cancelled_future_of_a_loop_takes_no_event_back_and_its_failure_
         assert (await third).name == "published"
     assert [one.value for one in gateway.records(TOPIC)] == [2, 3]
     assert [one.getMessage() for one in caplog.records] == [
-        "orders: 1 events rejected: schema_violation (as the test wants it)"
+        "orders: 1 event rejected: schema_violation (as the test wants it)"
     ]
 
 
@@ -159,7 +159,7 @@ async def test_in_a_loop_it_is_logged_once_too(
         AsyncBufferedProducer(client) as producer,
     ):
         await producer.send(TOPIC, 1)
-    assert ["1 events rejected: forbidden" in one.getMessage() for one in caplog.records] == [True]
+    assert ["1 event rejected: forbidden" in one.getMessage() for one in caplog.records] == [True]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, KeyboardInterrupt])
@@ -351,7 +351,7 @@ def test_a_loop_that_ends_without_close_loses_nothing_silently(
     name, reason = ("unknown", "no_answer") if is_posted else ("rejected", "not_sent")
     assert (future.result().name, future.result().reason) == (name, reason)
     (record,) = caplog.records
-    assert f"1 events {name}: {reason}" in record.getMessage()
+    assert f"1 event {name}: {reason}" in record.getMessage()
 
     async def again() -> None:
         await producer.send(TOPIC, 2)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Unpack
@@ -15,7 +15,7 @@ from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
-from headgate_client.wire import IDLE_S, ClientOptions, Wire, all_ended
+from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
 class AsyncClient:
@@ -25,8 +25,8 @@ class AsyncClient:
             (await client.send("orders", {"order_id": 1})).raise_for_outcome()
 
     Args:
-        url: URL of the gateway, or of several. If one is unavailable or drains, the client uses
-            the next one.
+        url: URL of the gateway, as text or as an object of a URL library; or several URLs. If one
+            gateway is unavailable or drains, the client uses the next one.
         transport: Transport of httpx, such as that of `headgate_client.testing`.
         options: See `ClientOptions`.
 
@@ -36,7 +36,7 @@ class AsyncClient:
 
     def __init__(
         self,
-        url: str | Sequence[str],
+        url: Url | Iterable[Url],
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         **options: Unpack[ClientOptions],
@@ -80,7 +80,9 @@ class AsyncClient:
             ClosedError: The client is closed.
         """
         event = as_event(value, key, id, headers, timestamp)
-        delivery = self.wire.delivery(topic, [event], idempotency_key, is_batch=False)
+        delivery = self.wire.delivery(
+            topic, [event], idempotency_key, request_headers, is_batch=False
+        )
         return (await self._deliver(delivery, request_headers))[0]
 
     async def send_batch(
@@ -105,7 +107,9 @@ class AsyncClient:
             InvalidEventError: An event is invalid. Nothing was sent.
             ClosedError: The client is closed.
         """
-        delivery = self.wire.delivery(topic, events, idempotency_key, is_batch=True)
+        delivery = self.wire.delivery(
+            topic, events, idempotency_key, request_headers, is_batch=True
+        )
         return await self._deliver(delivery, request_headers)
 
     async def post(self, post: Post, extra: Mapping[str, str] | None = None) -> Answer:

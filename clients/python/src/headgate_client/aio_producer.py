@@ -9,7 +9,13 @@ from types import TracebackType
 from typing import Unpack
 
 from headgate_client.aio import AsyncClient
-from headgate_client.buffered import LONGEST_WAIT_S, ProducerConfig, ProducerOptions, resolve
+from headgate_client.buffered import (
+    LONGEST_WAIT_S,
+    ProducerConfig,
+    ProducerOptions,
+    full_text,
+    resolve,
+)
 from headgate_client.core.encode import Part, as_event
 from headgate_client.core.lanes import Entry
 from headgate_client.core.outbox import Load, Outbox
@@ -171,7 +177,7 @@ class AsyncBufferedProducer:
                 while not (self._closed_because or self._outbox.has_room(part)):
                     await self._ended.wait()
         if not (self._closed_because or self._outbox.has_room(part)):
-            raise BufferFullError(f"{self._outbox.events} events wait; the event was not taken")
+            raise BufferFullError(full_text(self._outbox.events))
 
     async def _work(self) -> None:
         detail = _LOOP_ENDED

@@ -1,15 +1,17 @@
 """Options and helpers of both producers."""
 
 from collections.abc import Callable, Iterable
-from typing import Literal, NamedTuple, TypeAlias, TypedDict, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
-from headgate_client.core.encode import Part, check_topic
+from headgate_client.core.encode import Part, check_topic, key_bytes
 from headgate_client.core.lanes import Entry
+from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.events import CloudEvent, Event
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import Buffering, check_choice, check_type, refuse_unknown
+from headgate_client.wording import counted
 
-OrderingKey: TypeAlias = Callable[[str, object], str | bytes | None]
+OrderingKey: TypeAlias = Callable[[str, Any], str | bytes | int | None]
 WhenFull: TypeAlias = Literal["wait", "raise"]
 LONGEST_WAIT_S = 3600.0  # of one wait: the platform takes no infinity
 
@@ -20,9 +22,10 @@ class ProducerOptions(TypedDict, total=False):
     Keys:
         buffering: Size of the buffer and of its requests.
         ordering_key: Function of topic and value (the data of a CloudEvent) that returns the key
-            of an event without `key`, usually the value at the topic's key pointer. Events with
-            equal ordering keys are sent in their order. Without the function, all events of a topic
-            that have no `key` are sent one request after another.
+            of an event without `key`: the value at the topic's key pointer, which is a str, bytes,
+            an int or a bool, or None without one. Events with equal ordering keys are sent in their
+            order. Without the function, all events of a topic that have no `key` are sent one
+            request after another.
         when_full: "wait" for room in the buffer (the default), or "raise" BufferFullError.
     """
 
@@ -46,15 +49,44 @@ class ProducerConfig(NamedTuple):
         check_type("buffering", buffering, Buffering)
         when_full = options.get("when_full", "wait")
         check_choice("when_full", when_full, get_args(WhenFull))
-        return cls(buffering, options.get("ordering_key"), when_full == "wait")
+        ordering_key = options.get("ordering_key")
+        if ordering_key is not None and not callable(ordering_key):
+            raise InvalidOptionError("ordering_key: use a function of topic and value")
+        return cls(buffering, ordering_key, when_full == "wait")
 
     def lane(self, topic: str, event: Event | CloudEvent, part: Part) -> bytes | None:
         """Return the ordering key of an event, None if it is unknown. Raises InvalidEventError."""
         check_topic(topic)
         if part.lane is not None or self.ordering_key is None:
             return part.lane
-        lane = self.ordering_key(topic, event.value if isinstance(event, Event) else event.data)
-        return lane.encode() if isinstance(lane, str) else lane
+        value = event.value if isinstance(event, Event) else event.data
+        try:
+            key = self.ordering_key(topic, value)
+        except Exception as error:
+            raise InvalidEventError(
+                f"ordering_key: the function raised {error!r}; return None if there is no key"
+            ) from error
+        return _lane(key)
+
+
+def _lane(key: object) -> bytes | None:
+    """Return the bytes that the gateway's key rule makes of a value. Raises InvalidEventError."""
+    if key is None:
+        return None
+    if isinstance(key, int):  # True is an int
+        return str(key).lower().encode()
+    if not isinstance(key, (str, bytes)) or not key:
+        kind = f"an empty {type(key).__name__}" if key in ("", b"") else type(key).__name__
+        raise InvalidEventError(
+            f"ordering_key: the function returned {kind}; return a str, bytes or an int, or None"
+        )
+    return key_bytes(key, "ordering_key")
+
+
+def full_text(events: int) -> str:
+    """Return the text of BufferFullError."""
+    wait = "waits" if events == 1 else "wait"
+    return f"{counted(events, 'event')} {wait}; the event was not taken"
 
 
 def resolve(ended: Iterable[tuple[Entry, Outcome]]) -> None:

@@ -1,7 +1,7 @@
 """Client for programs with threads."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Unpack
@@ -14,7 +14,7 @@ from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
-from headgate_client.wire import IDLE_S, ClientOptions, Wire, all_ended
+from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
 class Client:
@@ -24,8 +24,8 @@ class Client:
             client.send("orders", {"order_id": 1}).raise_for_outcome()
 
     Args:
-        url: URL of the gateway, or of several. If one is unavailable or drains, the client uses
-            the next one.
+        url: URL of the gateway, as text or as an object of a URL library; or several URLs. If one
+            gateway is unavailable or drains, the client uses the next one.
         transport: Transport of httpx, such as that of `headgate_client.testing`.
         options: See `ClientOptions`.
 
@@ -35,7 +35,7 @@ class Client:
 
     def __init__(
         self,
-        url: str | Sequence[str],
+        url: Url | Iterable[Url],
         *,
         transport: httpx.BaseTransport | None = None,
         **options: Unpack[ClientOptions],
@@ -79,7 +79,9 @@ class Client:
             ClosedError: The client is closed.
         """
         event = as_event(value, key, id, headers, timestamp)
-        delivery = self.wire.delivery(topic, [event], idempotency_key, is_batch=False)
+        delivery = self.wire.delivery(
+            topic, [event], idempotency_key, request_headers, is_batch=False
+        )
         return self._deliver(delivery, request_headers)[0]
 
     def send_batch(
@@ -104,7 +106,9 @@ class Client:
             InvalidEventError: An event is invalid. Nothing was sent.
             ClosedError: The client is closed.
         """
-        delivery = self.wire.delivery(topic, events, idempotency_key, is_batch=True)
+        delivery = self.wire.delivery(
+            topic, events, idempotency_key, request_headers, is_batch=True
+        )
         return self._deliver(delivery, request_headers)
 
     def post(self, post: Post, extra: Mapping[str, str] | None = None) -> Answer:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headgate_client.outcomes import Outcome, Rejected, Unknown
+from headgate_client.wording import counted
 
 log = logging.getLogger("headgate_client")
 
@@ -56,8 +57,8 @@ def report_attempt(observer: Observer | None, attempt: Attempt, *, is_retryable:
     """Log a request that may be sent again, and pass it to the observer."""
     if is_retryable:  # another failure is an outcome, and is logged as that
         log.warning(
-            "%s: %d events, attempt %d failed: %s (%s)",
-            attempt.topic, attempt.events, attempt.number, attempt.result,
+            "%s: %s, attempt %d failed: %s (%s)",
+            attempt.topic, counted(attempt.events, "event"), attempt.number, attempt.result,
             printable(attempt.detail),
         )  # fmt: skip
     if observer is not None:
@@ -88,7 +89,7 @@ def _log_failures(topic: str, outcomes: Sequence[Outcome]) -> None:
     counts = Counter((one.name, one.reason) for one in failures)
     for (name, reason), count in counts.items():
         detail = printable(details[name, reason])
-        log.error("%s: %d events %s: %s (%s)", topic, count, name, reason, detail)
+        log.error("%s: %s %s: %s (%s)", topic, counted(count, "event"), name, reason, detail)
 
 
 def printable(text: str) -> str:

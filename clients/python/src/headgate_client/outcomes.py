@@ -5,7 +5,7 @@ look at a batch as a whole. `raise_for_outcome()` turns a failure into an except
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, TypedDict
 
 from headgate_client.errors import RejectedError, UnknownOutcomeError
 
@@ -90,6 +90,31 @@ class Spooled(Succeeded):
     name: ClassVar[Name] = "spooled"
 
 
+class LargePath(TypedDict):
+    """A large part of an event. path: JSON Pointer."""
+
+    path: str
+    bytes: int
+
+
+class Violation(TypedDict):
+    """A place that the topic's schema does not take. path, schema_path: JSON Pointers."""
+
+    path: str
+    schema_path: str
+    detail: str
+
+
+class Figures(TypedDict, total=False):
+    """Fields of `Rejected` that few answers have."""
+
+    size_bytes: int
+    limit_bytes: int
+    largest_paths: tuple[LargePath, ...]
+    violations: tuple[Violation, ...]
+    request_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
     """The event was certainly not written.
@@ -100,6 +125,11 @@ class Rejected:
         detail: Text that explains the reason.
         retryable: Whether the same event may succeed later.
         status: HTTP status of the response, None without one.
+        size_bytes: Size of an event that is too large.
+        limit_bytes: The limit that the event exceeds.
+        largest_paths: Largest parts of an event that is too large, with `path` and `bytes`.
+        violations: Places that do not fit the schema, with `path`, `schema_path` and `detail`.
+        request_id: Id of the request in the gateway's log, None without a response.
     """
 
     topic: str
@@ -109,6 +139,11 @@ class Rejected:
     status: int | None = None
     key: Key = None
     event_id: str | None = None
+    size_bytes: int | None = None
+    limit_bytes: int | None = None
+    largest_paths: tuple[LargePath, ...] = ()
+    violations: tuple[Violation, ...] = ()
+    request_id: str | None = None
 
     name: ClassVar[Name] = "rejected"
     succeeded: ClassVar[Literal[False]] = False
@@ -128,6 +163,7 @@ class Unknown:
             `out_of_order` if the event is written and an older one of its key may be behind it.
         detail: Text that explains the reason.
         status: HTTP status of the response, None without one.
+        request_id: Id of the request in the gateway's log, None without a response.
     """
 
     topic: str
@@ -136,6 +172,7 @@ class Unknown:
     status: int | None = None
     key: Key = None
     event_id: str | None = None
+    request_id: str | None = None
 
     name: ClassVar[Name] = "unknown"
     succeeded: ClassVar[Literal[False]] = False

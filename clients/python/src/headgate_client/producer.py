@@ -11,7 +11,13 @@ from types import TracebackType
 from typing import Unpack
 from weakref import WeakSet
 
-from headgate_client.buffered import LONGEST_WAIT_S, ProducerConfig, ProducerOptions, resolve
+from headgate_client.buffered import (
+    LONGEST_WAIT_S,
+    ProducerConfig,
+    ProducerOptions,
+    full_text,
+    resolve,
+)
 from headgate_client.client import Client
 from headgate_client.core.answer import Answer
 from headgate_client.core.encode import as_event
@@ -111,7 +117,7 @@ class BufferedProducer:
             if self._is_closed:
                 raise ClosedError("the producer is closed")
             if not has_room:
-                raise BufferFullError(f"{self._outbox.events} events wait; the event was not taken")
+                raise BufferFullError(full_text(self._outbox.events))
             future = _Pending()
             if self._outbox.add(topic, part, lane, time.monotonic(), future.set_result):
                 self._due.notify()

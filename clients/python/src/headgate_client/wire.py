@@ -7,7 +7,8 @@ import ssl
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypedDict
+from functools import partial
+from typing import NamedTuple, Protocol, TypeAlias, TypedDict
 
 import httpx
 
@@ -16,6 +17,14 @@ from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answe
 from headgate_client.core.compress import compressor
 from headgate_client.core.delivery import Chances, Delivery, Post
 from headgate_client.core.encode import Dumps, Part
+from headgate_client.core.header_text import (
+    Hide,
+    checked_headers,
+    checked_key,
+    checked_producer,
+    checked_token,
+    hide,
+)
 from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.hooks import Attempt, Observer, report_attempt
@@ -25,8 +34,8 @@ from headgate_client.settings import Compression, Limits, Retry, check_type, ref
 COMPRESSED_FROM_BYTES = 1024  # smaller bodies gain too little
 CONNECT_TIMEOUT_S = 5.0
 IDLE_S = 30.0  # less than the 75 seconds after which the gateway closes an idle connection
-_HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 _TOKEN_REFUSED = "unauthenticated"
+_NO_GATEWAY = ("no_answer", "unreachable", "bad_answer", "not_sent")
 # TLS handshakes that fail again however often they are tried (names of OpenSSL's reasons).
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 _HANDSHAKE_REFUSED = (
@@ -34,7 +43,20 @@ _HANDSHAKE_REFUSED = (
     "NO_PROTOCOLS_AVAILABLE", "CERTIFICATE", "ALERT_UNKNOWN_CA", "ALERT_ACCESS_DENIED",
     "UNRECOGNIZED_NAME",
 )  # fmt: skip
+_URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080"
+_USER = re.compile("//[^/@]*@")
 _UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
+
+
+class UrlObject(Protocol):
+    """A URL of httpx, yarl or another library. `urllib.parse.urlsplit` is accepted as well."""
+
+    @property
+    def scheme(self) -> str:
+        """Return `http` or `https`."""
+
+
+Url: TypeAlias = str | UrlObject
 
 
 class ClientOptions(TypedDict, total=False):
@@ -75,18 +97,22 @@ OPTIONS = (*ClientOptions.__annotations__, "transport")
 
 
 class Request(NamedTuple):
-    """An HTTP request. address: index of its URL among those of the client."""
+    """An HTTP request.
+
+    address: index of its URL among those of the client.  hide: removes its secrets from a text.
+    """
 
     address: int
     url: str
     headers: dict[str, str]
     content: bytes
+    hide: Hide
 
 
 class Wire:
     """Builds the requests of one client and reads the responses. It owns no connections."""
 
-    def __init__(self, owner: str, url: str | Sequence[str], options: ClientOptions) -> None:
+    def __init__(self, owner: str, url: Url | Iterable[Url], options: ClientOptions) -> None:
         refuse_unknown(owner, options, OPTIONS)
         self.retry = options.get("retry", Retry())
         self.limits = options.get("limits", Limits())
@@ -103,9 +129,10 @@ class Wire:
         self._token = options.get("token")
         if self._token is not None and not callable(self._token):
             self._token = checked_token(self._token)
-        self._headers = {**options.get("request_headers", {})}
+        self._own_headers = checked_headers(options.get("request_headers", {}))
+        self._headers = {**self._own_headers}
         if "producer" in options:
-            self._headers["Headgate-Producer"] = options["producer"]
+            self._headers["Headgate-Producer"] = checked_producer(options["producer"])
         self._compression = options.get("compression")
         self._compress = compressor(self._compression)
         self._dumps = options.get("dumps", encode.dumps)
@@ -116,11 +143,22 @@ class Wire:
         return encode.encode_part(encode.as_event(event), self._dumps, self._new_id)
 
     def delivery(
-        self, topic: str, events: Iterable[object], own_key: str | None, *, is_batch: bool
+        self,
+        topic: str,
+        events: Iterable[object],
+        own_key: str | None,
+        request_headers: Mapping[str, str] | None,
+        *,
+        is_batch: bool,
     ) -> Delivery:
         """Encode events for sending. Raises InvalidEventError; then nothing was sent."""
+        checked_key(own_key)
+        checked_headers(request_headers or {}, InvalidEventError)
         write = encode.encode_part if is_batch else encode.encode_alone
-        parts = [write(encode.as_event(one), self._dumps, self._new_id) for one in events]
+        parts = [
+            write(encode.as_event(one), self._dumps, self._new_id)
+            for one in encode.check_batch(events)
+        ]
         if own_key is not None and len({part.form for part in parts}) > 1:
             raise InvalidEventError(
                 "idempotency_key: CloudEvents and other events need two requests; send them apart"
@@ -138,18 +176,24 @@ class Wire:
     def request(self, post: Post, extra: Mapping[str, str] | None = None) -> Request | Refused:
         """Build the HTTP request of a post, or return the reason that prevents it."""
         headers = {**self._headers, **(extra or {}), **dict(post.headers)}
+        token = None
         if self._token is not None:
             try:
-                headers["Authorization"] = f"Bearer {self._bearer()}"
+                token = self._bearer()
+            except InvalidOptionError as error:
+                return Refused("not_sent", str(error), retryable=True, status=None)
             except Exception as error:  # the caller's code must not end the sender
-                return Refused("not_sent", f"token: {error!r}", retryable=True, status=None)
+                detail = f"token: the function raised {type(error).__name__}"
+                return Refused("not_sent", detail, retryable=True, status=None)
+            headers["Authorization"] = f"Bearer {token}"
+        hidden = (token or "", *self._own_headers.values(), *(extra or {}).values())
         content = post.content
         if self._compress is not None and len(content) >= COMPRESSED_FROM_BYTES:
             content = self._compress(content)
             headers["Content-Encoding"] = str(self._compression)
         address = self._address
         url = f"{self._urls[address]}/v1/topics/{post.topic}/events"
-        return Request(address, url, headers, content)
+        return Request(address, url, headers, content, partial(hide, hidden))
 
     def answer(
         self, post: Post, request: Request, response: httpx.Response, began_s: float
@@ -157,9 +201,9 @@ class Wire:
         """Read the response to a post."""
         answer = read_answer(
             post.topic, post.events, response.status_code, response.headers, response.content,
-            time.time(),
+            time.time(), request.hide,
         )  # fmt: skip
-        answer = self._after(request, answer)
+        answer = self._after(request, self._with_url(request, answer))
         request_id = response.headers.get("x-request-id")
         self._report(post, answer, began_s, response.status_code, request_id)
         return answer
@@ -171,13 +215,16 @@ class Wire:
 
     def failure(self, post: Post, request: Request, error: Exception, began_s: float) -> Answer:
         """Turn an exception of httpx into an answer."""
-        answer = classify(error)
-        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if token and not isinstance(answer, Ended):
-            answer = replace(answer, detail=answer.detail.replace(token, "***"))
+        answer = self._with_url(request, classify(error, request.hide))
         answer = self._after(request, answer)
         self._report(post, answer, began_s, None, None)
         return answer
+
+    def _with_url(self, request: Request, answer: Answer) -> Answer:
+        """Name the URL in the detail of an answer that no gateway gave."""
+        if isinstance(answer, Ended) or answer.reason not in _NO_GATEWAY:
+            return answer
+        return replace(answer, detail=f"{self._urls[request.address]}: {answer.detail}")
 
     def _bearer(self) -> str:
         return checked_token(self._token()) if callable(self._token) else str(self._token)
@@ -196,9 +243,14 @@ class Wire:
             and answer.reason == _TOKEN_REFUSED
             and callable(self._token)
         ):
-            is_new = request.headers["Authorization"] != f"Bearer {self._bearer()}"
-            return replace(answer, retryable=is_new)
+            return replace(answer, retryable=self._is_new_token(request))
         return answer
+
+    def _is_new_token(self, request: Request) -> bool:
+        try:
+            return request.headers["Authorization"] != f"Bearer {self._bearer()}"
+        except Exception:  # the next request reports it
+            return True
 
     def _after_unusable(self, address: int, answer: Answer) -> Answer:
         """Try the other addresses before an unreachable one is final."""
@@ -241,17 +293,9 @@ class Wire:
         report_attempt(self.observer, attempt, is_retryable=is_retryable)
 
 
-def checked_token(token: object) -> str:
-    """Return the token without blanks around it. The text of the error never repeats it."""
-    text = token.strip() if isinstance(token, str) else ""
-    if _HEADER_VALUE.fullmatch(text) is None:
-        raise InvalidOptionError("token: use one line of visible ASCII characters, not empty")
-    return text
-
-
-def classify(error: Exception) -> Answer:
+def classify(error: Exception, hide: Hide = str) -> Answer:
     """Return the meaning of an exception of httpx for the events of the request."""
-    detail = f"{type(error).__name__}: {error}"
+    detail = hide(f"{type(error).__name__}: {error}")
     hint = _tls_hint(error)
     if hint is not None:
         return Refused("unreachable", f"{detail}; {hint}", retryable=False, status=None)
@@ -260,7 +304,7 @@ def classify(error: Exception) -> Answer:
             isinstance(one, socket.gaierror) and one.errno in _UNKNOWN_HOST
             for one in _causes(error)
         )
-        return Lost(detail, was_sent=False, is_unknown_host=is_unknown)
+        return Lost(detail, False, "unreachable", is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
     return Lost(detail)
@@ -293,18 +337,47 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _urls(url: str | Sequence[str]) -> list[str]:
-    urls = [url] if isinstance(url, str) else list(url)
-    if not urls:
-        raise InvalidOptionError("url: give the URL of a gateway, such as http://127.0.0.1:8080")
-    for text in urls:
-        try:
-            parsed = httpx.URL(text)
-        except (httpx.InvalidURL, TypeError) as error:
-            raise InvalidOptionError(f"url: {text!r} is not a URL ({error})") from None
-        if parsed.scheme not in ("http", "https") or not parsed.host:
-            raise InvalidOptionError(f"url: {text!r} needs the form http://host:port (or https://)")
-    return [text.rstrip("/") for text in urls]
+def _urls(url: Url | Iterable[Url]) -> list[str]:
+    text = _url_text(url)
+    if text is not None:
+        return [_checked_url(text)]
+    if not isinstance(url, Iterable) or isinstance(url, (bytes, Mapping)) or not (urls := [*url]):
+        raise InvalidOptionError(f"{_URL_FIX}, not {url!r}")
+    texts = [(one, _url_text(one)) for one in urls]
+    for one, text in texts:
+        if text is None:
+            raise InvalidOptionError(f"{_URL_FIX}, not {one!r}")
+    return [_checked_url(text) for _, text in texts if text is not None]
+
+
+def _url_text(url: object) -> str | None:
+    """Return the text of a URL, or of a URL object of any library; None for another object."""
+    if isinstance(url, str):
+        return url.strip()
+    if hasattr(url, "geturl"):  # urllib.parse
+        return str(url.geturl())
+    return str(url) if hasattr(url, "scheme") and hasattr(url, "host") else None
+
+
+def _checked_url(text: str) -> str:
+    """Return the URL without a slash at its end. Raises InvalidOptionError."""
+    shown = _USER.sub("//***@", text)
+    try:
+        parsed = httpx.URL(text)
+    except httpx.InvalidURL as error:
+        why = "" if shown != text else f" ({error})"
+        raise InvalidOptionError(f"url: {shown!r} is not a URL{why}") from None
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidOptionError(f"url: {shown!r} needs the form http://host:port (or https://)")
+    if parsed.userinfo:
+        raise InvalidOptionError(
+            f"url: {shown!r}: leave out the user or password; use token= or request_headers="
+        )
+    extra = re.search(r"/v1/topics.*|[?#].*", text)
+    if extra is not None:
+        hint = ": the client adds it" if extra[0].startswith("/v1") else ""
+        raise InvalidOptionError(f"url: {shown!r}: leave out {extra[0].rstrip('/')}{hint}")
+    return text.rstrip("/")
 
 
 def all_ended(outcomes: Sequence[Outcome | None]) -> list[Outcome]:

@@ -6,12 +6,14 @@ The result is one of three: an outcome for each event, a refusal of the whole re
 import base64
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
+from headgate_client.core.header_text import Hide
 from headgate_client.outcomes import (
     Duplicate,
+    Figures,
     Held,
     Key,
     Outcome,
@@ -22,12 +24,14 @@ from headgate_client.outcomes import (
     Unchanged,
     Unknown,
 )
+from headgate_client.wording import counted
 
 _Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
 _KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
 _ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
 _TEMPORARY = (408, 425, 429)  # statuses of proxies that may pass
-_SHOWN = 200
+_SHOWN = 200  # characters of a body
+_READ = 10_000  # bytes in which secrets are hidden before that
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +48,25 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The request failed as a whole. This attempt wrote nothing."""
+    """The request failed as a whole. This attempt wrote nothing.
+
+    figures: fields of `Rejected` beside these.
+    """
 
     reason: str
     detail: str
     retryable: bool
     status: int | None
     retry_after_s: float = 0.0
+    figures: Figures = field(default_factory=Figures)
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
     """No usable response: the events may or may not be written.
 
-    was_sent: False if no byte was sent.  reason: `unknown` if the gateway returned that.
+    was_sent: False if no byte was sent.  reason: `unknown` if the gateway returned that,
+    `unreachable` if there was no connection.
     is_unknown_host: the name of the host does not resolve.
     """
 
@@ -67,43 +76,57 @@ class Lost:
     status: int | None = None
     retry_after_s: float = 0.0
     is_unknown_host: bool = False
+    request_id: str | None = None
 
 
 Answer: TypeAlias = Ended | Refused | Lost
 
 
 def read_answer(
-    topic: str, expected: int, status: int, headers: Mapping[str, str], body: bytes, now_s: float
+    topic: str,
+    expected: int,
+    status: int,
+    headers: Mapping[str, str],
+    body: bytes,
+    now_s: float,
+    hide: Hide = str,
 ) -> Answer:
     """Read the response to a request with `expected` events.
 
-    headers: names in any case.  now_s: seconds since 1970.
+    headers: names in any case.  now_s: seconds since 1970.  hide: removes secrets from a text.
     """
     found = {name.lower(): value for name, value in headers.items()}
     wait_s = retry_after(found.get("retry-after"), now_s)
+    request_id = found.get("x-request-id")
     document = _document(body)
     if document is None:
-        return _foreign(status, body, wait_s)
+        return _foreign(status, hide(body[:_READ].decode(errors="replace")), wait_s, request_id)
     bypassed = "idempotency-bypassed" in found
     outcomes = document.get("outcomes")
     if isinstance(outcomes, list):
         if len(outcomes) != expected or not all(isinstance(one, dict) for one in outcomes):
-            return Lost(f"{len(outcomes)} outcomes for {expected} events", status=status)
-        return Ended([outcome_of(topic, one) for one in outcomes], bypassed, wait_s)
+            detail = f"{counted(len(outcomes), 'outcome')} for {counted(expected, 'event')}"
+            return Lost(detail, status=status, request_id=request_id)
+        ended = [outcome_of(topic, one, request_id, hide) for one in outcomes]
+        return Ended(ended, bypassed, wait_s)
     if "outcome" in document and expected == 1:
-        return Ended([outcome_of(topic, document)], bypassed, wait_s)
+        return Ended([outcome_of(topic, document, request_id, hide)], bypassed, wait_s)
     reason = document.get("reason")
     if not isinstance(reason, str):
-        return _foreign(status, body, wait_s)
-    failure = outcome_of(topic, {"outcome": "rejected", **document})
+        return _foreign(status, hide(body[:_READ].decode(errors="replace")), wait_s, request_id)
+    failure = outcome_of(topic, {"outcome": "rejected", **document}, request_id, hide)
     if expected == 1 and "event_id" in document:  # of the event, and not of the request
         return Ended([failure], bypassed, wait_s)
     if isinstance(failure, Rejected):
-        return Refused(reason, failure.detail, failure.retryable, status, wait_s)
-    return Lost(str(document.get("detail", "")), True, reason, status, wait_s)
+        figures = _figures(document, request_id)
+        return Refused(reason, failure.detail, failure.retryable, status, wait_s, figures)
+    detail = hide(str(document.get("detail", "")))
+    return Lost(detail, True, reason, status, wait_s, request_id=request_id)
 
 
-def outcome_of(topic: str, found: Mapping[str, object]) -> Outcome:
+def outcome_of(
+    topic: str, found: Mapping[str, object], request_id: str | None = None, hide: Hide = str
+) -> Outcome:
     """Read the outcome of one event."""
     name, key, event_id = found.get("outcome"), _key(found), _text(found.get("event_id"))
     kind = _ENDED_WELL.get(name)
@@ -122,17 +145,34 @@ def outcome_of(topic: str, found: Mapping[str, object]) -> Outcome:
             records=records if isinstance(records, int) else 0,
             oversize=_text(found.get("oversize")),
         )
-    reason, detail = str(found.get("reason", "bad_answer")), str(found.get("detail", ""))
+    reason, detail = str(found.get("reason", "bad_answer")), hide(str(found.get("detail", "")))
     status = found.get("status")
     status = status if isinstance(status, int) else None
     if name == "unknown" or reason == "unknown":
         return Unknown(
-            topic=topic, reason=reason, detail=detail, status=status, key=key, event_id=event_id
-        )
+            topic=topic, reason=reason, detail=detail, status=status, key=key, event_id=event_id,
+            request_id=request_id,
+        )  # fmt: skip
     return Rejected(
         topic=topic, reason=reason, detail=detail, retryable=found.get("retryable") is True,
-        status=status, key=key, event_id=event_id,
+        status=status, key=key, event_id=event_id, **_figures(found, request_id),
     )  # fmt: skip
+
+
+def _figures(found: Mapping[str, object], request_id: str | None) -> Figures:
+    """Return the fields of `Rejected` that few answers have."""
+    figures = Figures()
+    if request_id is not None:
+        figures["request_id"] = request_id
+    if isinstance(size := found.get("size_bytes"), int):
+        figures["size_bytes"] = size
+    if isinstance(limit := found.get("limit_bytes"), int):
+        figures["limit_bytes"] = limit
+    if isinstance(paths := found.get("largest_paths"), list):
+        figures["largest_paths"] = tuple(paths)
+    if isinstance(violations := found.get("violations"), list):
+        figures["violations"] = tuple(violations)
+    return figures
 
 
 def retry_after(value: str | None, now_s: float) -> float:
@@ -155,14 +195,13 @@ def _document(body: bytes) -> dict[str, object] | None:
     return found if isinstance(found, dict) else None
 
 
-def _foreign(status: int, body: bytes, wait_s: float) -> Answer:
-    """Return the answer for a response of a proxy or another server."""
-    detail = (
-        f"status {status}, not a response of Headgate: {body[:_SHOWN].decode(errors='replace')!r}"
-    )
+def _foreign(status: int, text: str, wait_s: float, request_id: str | None) -> Answer:
+    """Return the answer for a response of a proxy or another server. text: how its body begins."""
+    detail = f"status {status}, not a response of Headgate: {text[:_SHOWN]!r}"
     if status >= 500 or 200 <= status < 300:
-        return Lost(detail, status=status, retry_after_s=wait_s)
-    return Refused("bad_answer", detail, status in _TEMPORARY, status, wait_s)
+        return Lost(detail, status=status, retry_after_s=wait_s, request_id=request_id)
+    figures = _figures({}, request_id)
+    return Refused("bad_answer", detail, status in _TEMPORARY, status, wait_s, figures)
 
 
 def _key(found: Mapping[str, object]) -> Key:

@@ -17,6 +17,7 @@ from headgate_client.settings import Limits, Retry
 
 CONFLICT = "idempotency_conflict"
 UNKNOWN_HOST_TRIES = 5  # in a row; then the host is taken for one that does not exist
+_LEAST_S = 0.005  # of patience, for another attempt: a timer may be early
 _TOO_MUCH = ("too_large", "too_many_events")
 # Reasons of the event itself: an earlier attempt would have failed as well.
 _OF_THE_EVENT = {
@@ -86,7 +87,7 @@ class Delivery:
         self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
         self._latest: dict[int, Outcome] = {}  # of `_current`, as far as there are outcomes
         self._before: dict[int, Outcome] = {}  # they are written, and have to be written again
-        self._last: Refused | Lost = Lost("it was never tried", was_sent=False)
+        self._last: Refused | Lost = Lost("it was never tried", False, "unreachable")
 
     def post(self) -> Post:
         """Return the next request."""
@@ -128,6 +129,7 @@ class Delivery:
         """End all open events with the best knowledge. is_posted: a request is under way."""
         if is_posted:
             self._doubtful.update(self._current)
+            self._last = Lost("it was given up before there was an answer")
         return self._end_all(list(self._open))
 
     def _without_hopeless(self, answer: Answer) -> Answer:
@@ -185,8 +187,8 @@ class Delivery:
             self._end(at, self._latest[at])
         if not again:
             return self._next_step(ended)
-        wait_s = self._wait_s(answer)
-        if now_s + wait_s > self._end_s:
+        wait_s = self._wait_s(answer, now_s)
+        if wait_s is None:
             return Step([*ended, *self._end_all(list(self._open))], None)
         self._kept = None  # those that are left go without the others
         return Step(ended, wait_s)
@@ -209,13 +211,18 @@ class Delivery:
 
     def _again(self, answer: Answer, now_s: float) -> Step:
         """Repeat the request, unless it is too late."""
-        wait_s = self._wait_s(answer)
-        if now_s + wait_s <= self._end_s:
+        wait_s = self._wait_s(answer, now_s)
+        if wait_s is not None:
             return Step([], wait_s)
         return Step(self._end_all(list(self._open)), None)
 
-    def _wait_s(self, answer: Answer) -> float:
-        return self._retry.wait_s(self._attempt, answer.retry_after_s, self._chances.share())
+    def _wait_s(self, answer: Answer, now_s: float) -> float | None:
+        """Return the wait, which ends with the patience; None if it is too late for an attempt."""
+        left_s = self._end_s - now_s
+        if answer.retry_after_s > left_s or left_s < _LEAST_S:
+            return None
+        wait_s = self._retry.wait_s(self._attempt, answer.retry_after_s, self._chances.share())
+        return min(wait_s, left_s)
 
     def _next_step(self, ended: list[int]) -> Step:
         self._kept = None
@@ -237,7 +244,8 @@ class Delivery:
         ):
             outcome = Unknown(
                 topic=self.topic, reason=outcome.reason, status=outcome.status, key=outcome.key,
-                event_id=outcome.event_id, detail=f"{outcome.detail}; {_DOUBT}",
+                event_id=outcome.event_id, request_id=outcome.request_id,
+                detail=f"{outcome.detail}; {_DOUBT}",
             )  # fmt: skip
         self.outcomes[at] = outcome
         del self._open[at]
@@ -248,13 +256,14 @@ class Delivery:
         if at in self._current and isinstance(last, Refused):
             return Rejected(
                 topic=self.topic, reason=last.reason, detail=last.detail, status=last.status,
-                retryable=last.retryable, key=key, event_id=event_id,
+                retryable=last.retryable, key=key, event_id=event_id, **last.figures,
             )  # fmt: skip
         if at in self._doubtful:
-            reason = last.reason if isinstance(last, Lost) else "no_answer"
+            was_lost = isinstance(last, Lost) and last.was_sent
             return Unknown(
-                topic=self.topic, reason=reason, detail=last.detail, status=last.status, key=key,
-                event_id=event_id,
+                topic=self.topic, reason=last.reason if was_lost else "no_answer",
+                detail=last.detail, status=last.status, key=key, event_id=event_id,
+                request_id=_request_id(last),
             )  # fmt: skip
         reason = "unreachable" if at in self._current else "not_sent"
         return Rejected(
@@ -274,6 +283,10 @@ def as_key(lane: bytes | None) -> Key:
         return lane.decode()
     except UnicodeDecodeError:
         return lane
+
+
+def _request_id(answer: Refused | Lost) -> str | None:
+    return answer.request_id if isinstance(answer, Lost) else answer.figures.get("request_id")
 
 
 def _is_conflict(outcome: Outcome) -> bool:

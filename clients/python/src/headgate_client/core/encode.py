@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -67,6 +67,17 @@ def check_topic(topic: str) -> str:
             f"topic {topic!r}: a name has 1 to 249 letters, digits, dots, dashes and underscores"
         )
     return topic
+
+
+def check_batch(events: Iterable[object]) -> Iterable[object]:
+    """Return the events of a batch. Raises InvalidEventError for one event without a list."""
+    is_one = isinstance(events, (str, *_BYTES, Mapping))
+    if is_one or not isinstance(events, Iterable):
+        kind = type(events).__name__
+        raise InvalidEventError(
+            f"events: use a list, not {kind}; for one event call send() or use [event]"
+        )
+    return events
 
 
 def as_event(
@@ -161,13 +172,13 @@ def body_of(parts: Sequence[Part]) -> Body:
     return Body((("Content-Type", _CONTENT_TYPES[form]),), content)
 
 
-def key_bytes(key: str | bytes) -> bytes:
-    """Return the key as Kafka has it."""
+def key_bytes(key: str | bytes, argument: str = "key") -> bytes:
+    """Return the key as Kafka has it. argument: the name in an error."""
     if not isinstance(key, (str, bytes)):
         raise InvalidEventError(f"key: use a str or bytes, not {type(key).__name__}; try str(key)")
     if not key:
         raise InvalidEventError("key: it is empty; leave it out to use the topic's key rule")
-    return _utf8("key", key) if isinstance(key, str) else key
+    return _utf8(argument, key) if isinstance(key, str) else key
 
 
 def _key_member(key: str | bytes) -> bytes:
@@ -261,7 +272,7 @@ def _fits_headers(event: Event) -> bool:
 def _is_opaque(content_type: str) -> bool:
     """Return whether the gateway treats a body of this type as the bytes of one event."""
     if _PLAIN.fullmatch(content_type) is None:
-        raise InvalidEventError(f"content_type: {content_type!r} is not a media type")
+        raise InvalidEventError("content_type: it is not a media type; use one such as image/png")
     main = content_type.partition(";")[0].strip().lower()
     return "json" not in main
 

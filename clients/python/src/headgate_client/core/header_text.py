@@ -1,0 +1,79 @@
+"""Checks texts for HTTP headers, and hides their values in other texts."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from headgate_client.errors import HeadgateError, InvalidEventError, InvalidOptionError
+
+Hide: TypeAlias = Callable[[str], str]
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_PRODUCER_CHARS = 100
+_KEY_CHARS = 255
+_SHORT = 6  # a shorter value is hardly a secret, and may be a part of any text
+_SEPARATOR = re.compile(r"[\s;,=]+")
+_FIX = "visible ASCII characters, with spaces only between them"
+
+
+def checked_token(token: object) -> str:
+    """Return the token without blanks around it. No error repeats a value."""
+    text = token.strip() if isinstance(token, str) else ""
+    if _VALUE.fullmatch(text) is None:
+        raise InvalidOptionError("token: use one line of visible ASCII characters, not empty")
+    return text
+
+
+def checked_producer(name: object) -> str:
+    """Return the name if a gateway takes it. Raises InvalidOptionError."""
+    if not _is_value(name, _PRODUCER_CHARS):
+        raise InvalidOptionError(f"producer: use 1 to {_PRODUCER_CHARS} {_FIX}")
+    return str(name)
+
+
+def checked_key(key: str | None) -> str | None:
+    """Return the Idempotency-Key if HTTP can carry it. Raises InvalidEventError."""
+    if key is not None and not _is_value(key, _KEY_CHARS):
+        raise InvalidEventError(f"idempotency_key: use 1 to {_KEY_CHARS} {_FIX}")
+    return key
+
+
+def checked_headers(
+    headers: Mapping[str, str], error: type[HeadgateError] = InvalidOptionError
+) -> Mapping[str, str]:
+    """Return the headers if HTTP can carry them, else raise the error."""
+    if not isinstance(headers, Mapping):
+        kind = type(headers).__name__
+        raise error(f"request_headers: use a dict of str, not {kind}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or _NAME.fullmatch(name) is None:
+            raise error(
+                f"request_headers: {name!r} is not a header name; use letters, digits and dashes"
+            )
+        if value != "" and not _is_value(value):
+            raise error(f"request_headers: the value of {name!r}: use {_FIX}")
+    return headers
+
+
+def hide(values: Iterable[str], text: str) -> str:
+    """Replace the values of headers in a text, whole and in parts such as the token of a scheme.
+
+    A page may show them in the forms of a URL or of HTML.
+    """
+    parts = {part for value in values for part in (value, *_SEPARATOR.split(value))}
+    secrets = sorted((part for part in parts if len(part) >= _SHORT), key=len, reverse=True)
+    if not secrets:
+        return text
+    return re.sub("|".join("".join(map(_any_form, secret)) for secret in secrets), "***", text)
+
+
+def _any_form(char: str) -> str:
+    if char.isalnum():
+        return char
+    return rf"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char):02X}|&#?\w+;)"
+
+
+def _is_value(value: object, longest: int | None = None) -> bool:
+    is_value = isinstance(value, str) and _VALUE.fullmatch(value) is not None
+    return is_value and (longest is None or len(str(value)) <= longest)

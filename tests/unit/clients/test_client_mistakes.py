@@ -1,0 +1,354 @@
+"""Mistakes of a caller of the Python client: each has a clear text, and no text shows a secret."""
+
+from __future__ import annotations
+
+import logging
+import re
+import urllib.parse
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+import yarl
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate_client import (
+    TOMBSTONE,
+    AsyncBufferedProducer,
+    AsyncClient,
+    Attempt,
+    BufferedProducer,
+    Client,
+    CloudEvent,
+    Event,
+    InvalidEventError,
+    InvalidOptionError,
+    Observer,
+    Rejected,
+    RejectedError,
+    Retry,
+)
+from headgate_client.testing import FakeGateway, Refuse
+
+TOPIC = "orders"
+URL = "http://headgate.test"
+ONCE = Retry(first_wait_s=0, patience_s=0)
+SECRET = "S3cr.et+to/ken=="
+# Texts that are no header value: a line feed, a control character, a letter beyond ASCII.
+NO_HEADER_VALUES = ["SEC\nRET", "SEC\rRET", "SEC\x00RET", "SEC\x7fRET", "SECRÉT", "SEC\u2028RET"]
+
+
+class Details(Observer):
+    """Keeps the details of attempts."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def on_attempt(self, attempt: Attempt) -> None:
+        self.texts.append(attempt.detail)
+
+
+def texts_of(
+    caplog: pytest.LogCaptureFixture, transport: httpx.BaseTransport, **options: Any
+) -> str:
+    """Send an event; return all that a program or its log sees of the failure."""
+    details = Details()
+    caplog.clear()
+    with Client(URL, transport=transport, observer=details, **options) as client:
+        outcome = client.send(TOPIC, 1)
+    assert isinstance(outcome, Rejected)
+    with pytest.raises(RejectedError) as raised:
+        outcome.raise_for_outcome()
+    return "\n".join([outcome.detail, str(raised.value), caplog.text, *details.texts])
+
+
+def echo(quote: Callable[[str], str]) -> httpx.MockTransport:
+    """A proxy whose page shows the headers of the request, behind a text of any length."""
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        head = "x" * int(request.headers.get("X-Length", "0"))
+        shown = "".join(f"{name}: {quote(value)}\n" for name, value in request.headers.items())
+        return httpx.Response(400, text=f"<html>{head}{shown}</html>")
+
+    return httpx.MockTransport(handle)
+
+
+def entities(text: str) -> str:
+    return re.sub(r"\W", lambda found: f"&#{ord(found[0])};", text)
+
+
+QUOTES = [str, urllib.parse.quote, entities]
+
+
+@pytest.mark.parametrize("quote", QUOTES)
+@pytest.mark.parametrize("length", [0, 120, 130, 140])
+def test_a_page_that_shows_the_request_shows_no_secret(
+    caplog: pytest.LogCaptureFixture, quote: Callable[[str], str], length: int
+) -> None:
+    headers = {"X-Length": str(length), "X-Api-Key": SECRET}
+    for options in (
+        {"token": SECRET, "request_headers": headers},
+        {"token": lambda: SECRET, "request_headers": headers},
+        {"request_headers": {**headers, "Authorization": f"Basic {SECRET}"}},
+    ):
+        text = texts_of(caplog, echo(quote), retry=ONCE, **options)
+        assert "not a response of Headgate" in text
+        assert "S3cr" not in text
+
+
+def test_a_header_of_one_call_is_hidden_as_well() -> None:
+    with Client(URL, transport=echo(str), retry=ONCE) as client:
+        outcome = client.send(TOPIC, 1, request_headers={"Authorization": f"Bearer {SECRET}"})
+    assert isinstance(outcome, Rejected)
+    assert "S3cr" not in outcome.detail
+
+
+def test_an_exception_of_the_token_function_shows_its_type_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def token() -> str:
+        raise ValueError(f"no token at http://issuer/?secret={SECRET}\n{SECRET}")
+
+    text = texts_of(caplog, FakeGateway().transport, retry=ONCE, token=token)
+    assert "token: the function raised ValueError" in text
+    assert "S3cr" not in text
+
+
+def test_a_token_function_that_fails_after_a_refusal_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tokens: list[str | Exception] = ["old", ValueError(SECRET), "new"]
+
+    def token() -> str:
+        if isinstance(given := tokens.pop(0), Exception):
+            raise given
+        return given
+
+    gateway = FakeGateway()
+    gateway.next(Refuse("unauthenticated"))
+    retry = Retry(first_wait_s=0)
+    with Client(URL, transport=gateway.transport, token=token, retry=retry) as client:
+        assert client.send(TOPIC, 1).name == "published"
+    assert "unauthenticated" in caplog.text
+    assert "S3cr" not in caplog.text
+
+
+@pytest.mark.parametrize("value", [*NO_HEADER_VALUES, "", " ", 5, None, b"SECRET"])
+def test_a_value_that_is_no_header_text_is_refused_without_its_value(value: Any) -> None:
+    for options, named in (
+        ({"token": value}, "token"),
+        ({"producer": value}, "producer"),
+        ({"request_headers": {"X-Key": value}}, "request_headers: the value of 'X-Key'"),
+    ):
+        if options == {"token": None} or (value == "" and "request_headers" in options):
+            continue
+        for new in (Client, AsyncClient):
+            with pytest.raises(InvalidOptionError) as refused:
+                new(URL, **options)  # type: ignore[arg-type]
+            assert str(refused.value).startswith(named)
+            assert "visible ASCII" in str(refused.value)
+            assert "SEC" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("headers", "named"),
+    [
+        ({"X Key": "SECRET"}, "'X Key' is not a header name"),
+        ({"Ключ": "SECRET"}, "'Ключ' is not a header name"),
+        ({5: "SECRET"}, "5 is not a header name"),
+        ([("X-Key", "SECRET")], "use a dict of str, not list"),
+        ("X-Key: SECRET", "use a dict of str, not str"),
+    ],
+)
+def test_names_of_headers_are_checked_too(headers: Any, named: str) -> None:
+    with pytest.raises(InvalidOptionError, match=re.escape(named)) as refused:
+        Client(URL, request_headers=headers)
+    assert "SECRET" not in str(refused.value)
+    with Client(URL) as client, pytest.raises(InvalidEventError, match=re.escape(named)):
+        client.send(TOPIC, 1, request_headers=headers)
+
+
+@given(st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.text("a -~", min_size=1))
+def test_a_producer_is_sent_as_it_is_or_refused_at_once(name: str) -> None:
+    gateway = FakeGateway()
+    if not name.isascii() or not name.isprintable() or name != name.strip():
+        with pytest.raises(InvalidOptionError, match="producer: use 1 to 100 visible ASCII"):
+            Client(URL, producer=name)
+        return
+    with Client(URL, transport=gateway.transport, producer=name, retry=ONCE) as client:
+        assert client.send(TOPIC, 1).succeeded
+    assert gateway.requests[0].headers["Headgate-Producer"] == name
+
+
+@pytest.mark.parametrize("name", ["a" * 101, "shop\n", " shop"])
+def test_a_producer_has_the_form_that_the_gateway_takes(name: str) -> None:
+    with pytest.raises(InvalidOptionError, match="producer: use 1 to 100 visible ASCII"):
+        Client(URL, producer=name)
+
+
+@pytest.mark.parametrize("value", [*NO_HEADER_VALUES, "", " ", 5])
+async def test_arguments_of_a_call_that_are_no_header_text_are_refused(value: Any) -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport) as client:
+        with pytest.raises(InvalidEventError, match=r"^idempotency_key: ") as refused:
+            client.send(TOPIC, 1, idempotency_key=value)
+        assert "SEC" not in str(refused.value)
+        if value != "":
+            with pytest.raises(InvalidEventError, match=r"^request_headers: .*'X-A'") as refused:
+                client.send_batch(TOPIC, [1], request_headers={"X-A": value})
+            assert "SEC" not in str(refused.value)
+    async with AsyncClient(URL, transport=gateway.transport) as aio:
+        with pytest.raises(InvalidEventError, match=r"^idempotency_key: "):
+            await aio.send_batch(TOPIC, [1], idempotency_key=value)
+    assert gateway.requests == []
+
+
+@pytest.mark.parametrize(
+    "events",
+    [{"order_id": 1}, "text", b"bytes", bytearray(b"b"), Event(1), TOMBSTONE, None, 5,
+     CloudEvent(id="1", source="/s", type="t")],
+)  # fmt: skip
+async def test_one_event_in_place_of_a_list_is_refused_with_the_fix(events: Any) -> None:
+    gateway = FakeGateway()
+    fix = rf"events: use a list, not {type(events).__name__}; for one event call send\(\) or use \["
+    with (
+        Client(URL, transport=gateway.transport) as client,
+        pytest.raises(InvalidEventError, match=fix),
+    ):
+        client.send_batch(TOPIC, events)
+    async with AsyncClient(URL, transport=gateway.transport) as aio:
+        with pytest.raises(InvalidEventError, match=fix):
+            await aio.send_batch(TOPIC, events)
+    assert gateway.requests == []
+
+
+@pytest.mark.parametrize("events", [[1, 2], (1, 2), {1: 1, 2: 2}.keys(), (n for n in (1, 2))])
+def test_every_iterable_of_events_is_taken(events: Any) -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport) as client:
+        assert len(client.send_batch(TOPIC, events)) == 2
+
+
+@pytest.mark.parametrize(
+    ("named", "key"),
+    [("a", b"a"), (b"a", b"a"), ("ключ", "ключ".encode()), (12, b"12"), (True, b"true")],
+)
+def test_an_ordering_key_is_that_of_the_gateway_s_key_rule(named: Any, key: bytes) -> None:
+    """An event with the key, and one whose key is only in its value, go one after another."""
+    gateway = FakeGateway()
+    with (
+        Client(gateway.url, transport=gateway.transport) as client,
+        BufferedProducer(client, ordering_key=lambda topic, value: value) as producer,
+    ):
+        event = Event(named)
+        assert producer._config.lane(TOPIC, event, client.wire.part(event)) == key
+        assert producer._config.lane(TOPIC, Event(None), client.wire.part(Event(None))) is None
+
+
+@pytest.mark.parametrize("named", ["", b"", 1.5, ["a"], {"a": 1}, "\ud800"])
+async def test_an_ordering_key_of_another_kind_is_refused(named: Any) -> None:
+    gateway = FakeGateway()
+    options: Any = {"ordering_key": lambda topic, value: named}
+    with (
+        Client(gateway.url, transport=gateway.transport) as client,
+        BufferedProducer(client, **options) as producer,
+        pytest.raises(InvalidEventError, match=r"^ordering_key: "),
+    ):
+        producer.send(TOPIC, 1)
+    async with (
+        AsyncClient(gateway.url, transport=gateway.transport) as aio,
+        AsyncBufferedProducer(aio, **options) as async_producer,
+    ):
+        with pytest.raises(InvalidEventError, match=r"^ordering_key: "):
+            await async_producer.send(TOPIC, 1)
+    assert gateway.requests == []
+
+
+def test_an_ordering_key_function_that_raises_takes_no_event() -> None:
+    gateway = FakeGateway()
+    options: Any = {"ordering_key": lambda topic, value: value["order_id"]}
+    with (
+        Client(gateway.url, transport=gateway.transport) as client,
+        BufferedProducer(client, **options) as producer,
+    ):
+        with pytest.raises(InvalidEventError, match=r"ordering_key: .*KeyError\('order_id'\)"):
+            producer.send(TOPIC, {})
+        assert producer.events == 0
+    with pytest.raises(InvalidOptionError, match="ordering_key: use a function"):
+        BufferedProducer(client, ordering_key="order_id")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (None, "give the URL of a gateway, such as http://127.0.0.1:8080, not None"),
+        (5, "not 5"),
+        (b"http://x", "not b'http://x'"),
+        ({}, "not {}"),
+        ([None], "not None"),
+        ("http://x/v1/topics", "leave out /v1/topics: the client adds it"),
+        ("http://x/v1/topics/", "leave out /v1/topics: the client adds it"),
+        ("http://x/v1/topics/orders/events", "leave out /v1/topics/orders/events"),
+        ("http://x?a=1", "leave out ?a=1"),
+        ("http://x/#a", "leave out #a"),
+        ("http://user:SECRET@x", "user or password"),
+        ("http://user:SECRET@[x", "***@[x"),
+        ("ftp://user:SECRET@x", "http://host:port"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused(url: Any, text: str) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        Client(url)
+    assert str(refused.value).startswith("url: ")
+    assert text in str(refused.value)
+    assert "SECRET" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        httpx.URL("http://headgate.test/"),
+        yarl.URL("http://headgate.test"),
+        urllib.parse.urlsplit("http://headgate.test"),
+        " http://headgate.test/\n",
+        [yarl.URL("http://headgate.test"), "http://other.test"],
+    ],
+)
+def test_url_objects_are_taken(url: Any) -> None:
+    gateway = FakeGateway()
+    with Client(url, transport=gateway.transport) as client:
+        assert client.send(TOPIC, 1).succeeded
+    assert str(gateway.requests[0].url) == "http://headgate.test/v1/topics/orders/events"
+
+
+def test_a_gateway_behind_a_path_is_taken() -> None:
+    gateway = FakeGateway()
+    with Client("http://proxy.test/kafka/", transport=gateway.transport) as client:
+        client.send(TOPIC, 1)
+    assert gateway.requests[0].url.path == "/kafka/v1/topics/orders/events"
+
+
+def test_a_refused_connection_is_called_unreachable_with_its_url(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("[Errno 111] Connection refused")
+
+    details = Details()
+    retry = Retry(first_wait_s=0.002, patience_s=0.01)
+    transport = httpx.MockTransport(refuse)
+    with Client(f"{URL}/", transport=transport, retry=retry, observer=details) as client:
+        outcome = client.send(TOPIC, 1)
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.retryable) == ("unreachable", True)
+    detail = "http://headgate.test: ConnectError: [Errno 111] Connection refused"
+    assert outcome.detail == detail
+    *retries, end = caplog.records
+    assert retries
+    assert {one.levelno for one in retries} == {logging.WARNING}
+    for record in retries:
+        assert "orders: 1 event, attempt" in record.getMessage()
+        assert f"failed: unreachable ({detail})" in record.getMessage()
+    assert end.getMessage() == f"orders: 1 event rejected: unreachable ({detail})"
