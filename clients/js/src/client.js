@@ -1,7 +1,8 @@
 /** The client: sends events and returns the outcome of each. */
 
 import { Delivery } from "./core/delivery.js";
-import { checkTopic, encodeAlone, encodePart, eventOf } from "./core/encode.js";
+import { checkTopic, checkedBatch, encodeAlone, encodePart, eventOf } from "./core/encode.js";
+import { checkHeaders, checkKey } from "./core/headers.js";
 import { uuid7 } from "./core/ids.js";
 import { checkNames } from "./core/names.js";
 import { ClosedError, InvalidEventError } from "./errors.js";
@@ -15,7 +16,7 @@ import { Wire } from "./wire.js";
 /** @import {EventFields} from "./events.js" */
 /** @import {Outcome} from "./outcomes.js" */
 /** @import {Limits, Retry} from "./settings.js" */
-/** @import {WireOptions} from "./wire.js" */
+/** @import {Url, WireOptions} from "./wire.js" */
 
 /**
  * @typedef {object} OwnOptions
@@ -67,8 +68,8 @@ export class Client {
   /**
    * Throws InvalidOptionError.
    *
-   * @param {string | readonly string[]} url URL of the gateway, or of several. If one is unavailable
-   *   or drains, the client uses the next one.
+   * @param {Url | Iterable<Url>} url URL of the gateway, or several. If one gateway is unavailable or
+   *   drains, the client uses the next one.
    * @param {ClientOptions} [options]
    */
   constructor(url, options = {}) {
@@ -98,6 +99,7 @@ export class Client {
    */
   async send(topic, value, options = {}) {
     checkNames("send", options, [...FIELDS, ...REQUEST_OPTIONS]);
+    checkRequest(options);
     const part = encodeAlone(eventOf(value, options), this.#stringify, this.#newId);
     const [outcome] = await this.#deliver(topic, [part], options);
     return /** @type {Outcome} */ (outcome);
@@ -114,7 +116,8 @@ export class Client {
    */
   async sendBatch(topic, events, options = {}) {
     checkNames("sendBatch", options, REQUEST_OPTIONS);
-    const parts = Array.from(events, (event) => this.part(event));
+    checkRequest(options);
+    const parts = Array.from(checkedBatch(events), (event) => this.part(event));
     if (options.idempotencyKey !== undefined && new Set(parts.map(({ form }) => form)).size > 1) {
       throw new InvalidEventError(
         "idempotencyKey: CloudEvents and other events need two requests; send them apart",
@@ -165,6 +168,12 @@ export class Client {
     this.wire.reports.outcomes(outcomes);
     return outcomes;
   }
+}
+
+/** @param {RequestOptions} options */
+function checkRequest({ idempotencyKey, requestHeaders }) {
+  if (idempotencyKey !== undefined) checkKey(idempotencyKey);
+  if (requestHeaders !== undefined) checkHeaders(requestHeaders, InvalidEventError);
 }
 
 function newId() {

@@ -1,5 +1,7 @@
 /** Reports of requests and outcomes: to the log, and to an observer. */
 
+import { counted } from "./core/wording.js";
+
 /** @import {Outcome} from "./outcomes.js" */
 
 /**
@@ -51,7 +53,7 @@ export class Reports {
     const { topic, events, number, result, detail } = attempt;
     if (isRetryable) {
       this.#log?.warn(
-        `headgate: ${topic}: ${events} events, attempt ${number} failed: ` +
+        `headgate: ${topic}: ${counted(events, "event")}, attempt ${number} failed: ` +
           `${result} (${printable(detail)})`,
       );
     }
@@ -68,7 +70,8 @@ export class Reports {
       const failures = ofTopic.filter((outcome) => !outcome.succeeded);
       for (const [why, failed] of grouped(failures, ({ name, reason }) => `${name}: ${reason}`)) {
         const detail = printable(String(failed[0]?.detail));
-        this.#log?.error(`headgate: ${topic}: ${failed.length} events ${why} (${detail})`);
+        const events = counted(failed.length, "event");
+        this.#log?.error(`headgate: ${topic}: ${events} ${why} (${detail})`);
       }
       this.#call("onOutcomes", () => this.#observer.onOutcomes?.(topic, ofTopic));
     }

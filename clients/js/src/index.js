@@ -36,8 +36,10 @@ export { BufferedProducer } from "./producer.js";
  * @typedef {import("./hooks.js").Observer} Observer
  * @typedef {import("./outcomes.js").Failure} Failure
  * @typedef {import("./outcomes.js").Key} Key
+ * @typedef {import("./outcomes.js").LargePath} LargePath
  * @typedef {import("./outcomes.js").Outcome} Outcome
  * @typedef {import("./outcomes.js").Success} Success
+ * @typedef {import("./outcomes.js").Violation} Violation
  * @typedef {import("./producer.js").ProducerOptions} ProducerOptions
  * @typedef {import("./settings.js").Buffering} Buffering
  * @typedef {import("./settings.js").Limits} Limits

@@ -3,6 +3,7 @@
 import { lost, refused } from "./core/answer.js";
 
 /** @import {Answer} from "./core/answer.js" */
+/** @import {Hide} from "./core/headers.js" */
 
 const UNKNOWN_HOST = "ENOTFOUND";
 // Node's codes of a connection that was never made. Browsers give no reason: there every request
@@ -26,16 +27,19 @@ const BAD_PORT = /^bad port$/; // the text of a port that `fetch` never connects
  * Return the meaning of an error of `fetch` for the events of the request.
  *
  * @param {unknown} error
+ * @param {Hide} hide Removes secrets from a text.
  * @returns {Answer}
  */
-export function classify(error) {
+export function classify(error, hide) {
   const causes = [...causesOf(error)];
   const codes = causes.flatMap((one) => ("code" in one ? [String(one.code)] : []));
-  const detail = [String(error), ...codes.map((code) => `(${code})`)].join(" ");
+  const detail = hide([String(error), ...codes.map((code) => `(${code})`)].join(" "));
   const hint = hintOf(codes, causes);
   if (hint !== null) return refused("unreachable", `${detail}; ${hint}`, { retryable: false });
+  const wasSent = !codes.some((code) => UNCONNECTED.includes(code));
   return lost(detail, {
-    wasSent: !codes.some((code) => UNCONNECTED.includes(code)),
+    wasSent,
+    reason: wasSent ? "no_answer" : "unreachable",
     isUnknownHost: codes.includes(UNKNOWN_HOST),
   });
 }

@@ -113,6 +113,24 @@ export class Spooled extends Succeeded {
  * @property {number | null} [status] HTTP status of the response, null without one.
  * @property {Key} [key]
  * @property {string | null} [eventId]
+ * @property {string | null} [requestId] Id of the request in the gateway's log, null without a
+ *   response.
+ */
+
+/**
+ * @typedef {{path: string, bytes: number}} LargePath
+ * @typedef {{path: string, schemaPath: string, detail: string}} Violation
+ */
+
+/**
+ * @typedef {object} Figures Fields of `Rejected` that few answers have.
+ * @property {number | null} [sizeBytes] Size of an event that is too large.
+ * @property {number | null} [limitBytes] The limit that the event exceeds.
+ * @property {readonly LargePath[]} [largestPaths] Largest parts of an event that is too large, with
+ *   `path` and `bytes`.
+ * @property {readonly Violation[]} [violations] Places that do not fit the schema, with `path`,
+ *   `schemaPath` and `detail`.
+ * @property {string | null} [requestId]
  */
 
 /** Base class of both failures. */
@@ -121,7 +139,7 @@ class Failed {
   succeeded = /** @type {const} */ (false);
 
   /** @param {Why} why */
-  constructor({ topic, reason, detail, status = null, key = null, eventId = null }) {
+  constructor({ topic, reason, detail, status = null, key = null, eventId = null, requestId = null }) {
     /** @readonly */
     this.topic = topic;
     /** @readonly */
@@ -134,6 +152,8 @@ class Failed {
     this.key = key;
     /** @readonly */
     this.eventId = eventId;
+    /** @readonly */
+    this.requestId = requestId;
   }
 }
 
@@ -147,11 +167,20 @@ export class Rejected extends Failed {
   /** @readonly */
   name = /** @type {const} */ ("rejected");
 
-  /** @param {Why & {retryable: boolean}} why */
+  /** @param {Why & Figures & {retryable: boolean}} why */
   constructor(why) {
     super(why);
+    const { retryable, sizeBytes = null, limitBytes = null, largestPaths = [], violations = [] } = why;
     /** @readonly */
-    this.retryable = why.retryable;
+    this.retryable = retryable;
+    /** @readonly */
+    this.sizeBytes = sizeBytes;
+    /** @readonly */
+    this.limitBytes = limitBytes;
+    /** @readonly */
+    this.largestPaths = largestPaths;
+    /** @readonly */
+    this.violations = violations;
   }
 
   /** @returns {false} */

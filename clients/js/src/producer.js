@@ -1,10 +1,11 @@
 /** Background sending: the producer takes events at once and sends them in batches. */
 
 import { checkTopic, eventOf } from "./core/encode.js";
-import { checkedKey, laneOf } from "./core/keys.js";
+import { laneOf, orderingKeyOf } from "./core/keys.js";
 import { checkNames } from "./core/names.js";
 import { Outbox } from "./core/outbox.js";
-import { BufferFullError, ClosedError } from "./errors.js";
+import { counted } from "./core/wording.js";
+import { BufferFullError, ClosedError, InvalidEventError, InvalidOptionError } from "./errors.js";
 import { CloudEvent, FIELDS } from "./events.js";
 import { isHidden, limitsNow } from "./keepalive.js";
 import { bufferingOf } from "./settings.js";
@@ -17,13 +18,16 @@ import { Line, after, follow } from "./waiting.js";
 /** @import {Buffering} from "./settings.js" */
 /** @import {WaitOptions} from "./waiting.js" */
 
+/** @typedef {string | Uint8Array | number | bigint | boolean | null | undefined} OrderingKey */
+
 /**
  * @typedef {object} ProducerOptions
  * @property {Partial<Buffering>} [buffering] Size of the buffer and of its requests.
- * @property {(topic: string, value: any) => string | Uint8Array | null} [orderingKey] Function of
- *   topic and value (the data of a CloudEvent) that returns the key of an event without `key`,
- *   usually the value at the topic's key pointer. Events with equal ordering keys are sent in their
- *   order. Without it, all events of a topic that have no `key` are sent one request after another.
+ * @property {(topic: string, value: any) => OrderingKey} [orderingKey] Function of topic and value
+ *   (the data of a CloudEvent) that returns the key of an event without `key`: the value at the
+ *   topic's key pointer, which is a string, bytes, a whole number or a boolean, or null without one.
+ *   Events with equal ordering keys are sent in their order. Without the function, all events of a
+ *   topic that have no `key` are sent one request after another.
  * @property {boolean} [flushWhenHidden] In a page: send the waiting events when the page is hidden.
  *   The default is true.
  */
@@ -60,6 +64,9 @@ export class BufferedProducer {
    */
   constructor(client, options = {}) {
     checkNames("BufferedProducer", options, ["buffering", "orderingKey", "flushWhenHidden"]);
+    if (typeof (options.orderingKey ?? String) !== "function") {
+      throw new InvalidOptionError("orderingKey: use a function of topic and value");
+    }
     if (client.wire.ending.aborted) throw new ClosedError("the client is closed");
     const buffering = bufferingOf(options.buffering);
     this.#client = client;
@@ -172,8 +179,7 @@ export class BufferedProducer {
     const event = eventOf(value, fields);
     const part = this.#client.part(event);
     const content = event instanceof CloudEvent ? event.data : event.value;
-    const named = part.lane === null ? (this.#orderingKey?.(topic, content) ?? null) : null;
-    const lane = named === null ? part.lane : laneOf(checkedKey(named));
+    const lane = part.lane ?? this.#laneOf(topic, content);
     this.#outbox.hasRoom(part); // throws if there never is
     return () => {
       if (!this.#outbox.hasRoom(part)) return null;
@@ -184,9 +190,28 @@ export class BufferedProducer {
     };
   }
 
+  /**
+   * Return the ordering key of an event without a key, null if it has none.
+   *
+   * @param {string} topic
+   * @param {unknown} content
+   */
+  #laneOf(topic, content) {
+    if (this.#orderingKey === undefined) return null;
+    let key;
+    try {
+      key = this.#orderingKey(topic, content);
+    } catch (error) {
+      const text = `orderingKey: the function threw ${error}; return null if there is no key`;
+      throw new InvalidEventError(text, { cause: error });
+    }
+    return laneOf(orderingKeyOf(key));
+  }
+
   #noRoom() {
     if (this.#isClosed) return new ClosedError("the producer is closed");
-    return new BufferFullError(`${this.events} events wait; the event was not taken`);
+    const wait = this.events === 1 ? "waits" : "wait";
+    return new BufferFullError(`${counted(this.events, "event")} ${wait}; the event was not taken`);
   }
 
   /** Post when the caller has finished: the events that it sends now go together. */

@@ -1,6 +1,7 @@
 /** Sends requests with `fetch` and reads the responses. */
 
 import { readAnswer, refused } from "./core/answer.js";
+import { checkHeaders, checkProducer, checkedToken, hide } from "./core/headers.js";
 import { InvalidOptionError } from "./errors.js";
 import { Reports } from "./hooks.js";
 import { Keepalive, isHidden } from "./keepalive.js";
@@ -9,7 +10,10 @@ import { linked } from "./waiting.js";
 
 /** @import {Answer, Refused} from "./core/answer.js" */
 /** @import {Post} from "./core/delivery.js" */
+/** @import {Hide} from "./core/headers.js" */
 /** @import {Log, Observer} from "./hooks.js" */
+
+/** @typedef {string | URL} Url */
 
 /**
  * @typedef {object} WireOptions
@@ -29,6 +33,7 @@ import { linked } from "./waiting.js";
  * @typedef {object} Sent A request that was sent.
  * @property {number} address Index of its URL.
  * @property {string | null} bearer
+ * @property {Hide} hide Removes its secrets from a text.
  */
 
 /**
@@ -39,7 +44,8 @@ import { linked } from "./waiting.js";
  */
 
 const COMPRESSED_FROM_BYTES = 1024; // smaller bodies gain too little
-const HEADER_VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+const URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080";
+const NO_GATEWAY = ["no_answer", "unreachable", "bad_answer", "not_sent"];
 const TIMEOUT_MS = 45_000;
 const LONGEST_TIMEOUT_MS = 3_600_000; // platforms ignore one of more than 24 days
 
@@ -55,13 +61,16 @@ export class Wire {
   #ending = new AbortController();
 
   /**
-   * @param {string | readonly string[]} url
+   * @param {Url | Iterable<Url>} url
    * @param {WireOptions} options
    */
   constructor(url, options) {
     this.#urls = checkedUrls(url);
     this.#options = options;
-    if (typeof (options.token ?? null) === "string") checkedToken(options.token);
+    const { token = null } = options;
+    if (token !== null && typeof token !== "function") checkedToken(token);
+    if (options.producer !== undefined) checkProducer(options.producer);
+    if (options.requestHeaders !== undefined) checkHeaders(options.requestHeaders);
     const { observer = {}, log = console } = options;
     /** @readonly */
     this.reports = new Reports(observer, log);
@@ -124,11 +133,18 @@ export class Wire {
     try {
       bearer = await this.#bearer();
     } catch (error) {
-      return unsent(`token: ${error}`, true);
+      const kind = error instanceof Error ? error.name : typeof error;
+      const isOwn = error instanceof InvalidOptionError;
+      return unsent(isOwn ? error.message : `token: the function threw ${kind}`, true);
     }
-    const sent = { address: this.#address, bearer };
+    const own = Object.values(this.#options.requestHeaders ?? {});
+    const hidden = [bearer ?? "", ...own, ...Object.values(extra)];
+    /** @type {Hide} */
+    const hideSecrets = (text) => hide(hidden, text);
+    const sent = { address: this.#address, bearer, hide: hideSecrets };
     const received = await this.#request(post, extra, sent, signal);
-    return { ...received, answer: await this.#after(sent, received.answer) };
+    const answer = this.#withUrl(sent, received.answer);
+    return { ...received, answer: await this.#after(sent, answer) };
   }
 
   /**
@@ -138,13 +154,13 @@ export class Wire {
    * @param {AbortSignal} [signal]
    * @returns {Promise<Received>}
    */
-  async #request(post, extra, { address, bearer }, signal) {
+  async #request(post, extra, { address, bearer, hide }, signal) {
     const { content, encoding } = await this.#content(post);
     let headers;
     try {
       headers = this.#headers(post, extra, bearer, encoding);
     } catch (error) {
-      return unsent(error, false); // a header has characters that HTTP does not allow
+      return unsent(hide(String(error)), false); // a header that the platform refuses
     }
     const isKept = this.#keepalive.begin(content.length);
     const limit = linked([signal, this.#ending.signal]);
@@ -163,10 +179,9 @@ export class Wire {
           signal: limit.signal,
         },
       );
-      return received(post, response, await response.text());
+      return received(post, response, await response.text(), hide);
     } catch (error) {
-      const answer = withoutToken(classify(error), bearer);
-      return { answer, status: null, requestId: null };
+      return { answer: classify(error, hide), status: null, requestId: null };
     } finally {
       if (isKept) this.#keepalive.end(content.length);
       clearTimeout(timer);
@@ -212,6 +227,18 @@ export class Wire {
     const { token = null } = this.#options;
     if (token === null) return null;
     return checkedToken(typeof token === "function" ? await token() : token);
+  }
+
+  /**
+   * Name the URL in the detail of an answer that no gateway gave.
+   *
+   * @param {Sent} sent
+   * @param {Answer} answer
+   * @returns {Answer}
+   */
+  #withUrl({ address }, answer) {
+    if (answer.kind === "ended" || !NO_GATEWAY.includes(answer.reason)) return answer;
+    return { ...answer, detail: `${this.#urls[address]}: ${answer.detail}` };
   }
 
   /**
@@ -261,49 +288,50 @@ export class Wire {
 }
 
 /**
- * @param {string | readonly string[]} url
+ * @param {unknown} url
  * @returns {readonly string[]}
  */
 function checkedUrls(url) {
-  const urls = typeof url === "string" ? [url] : [...url];
-  if (!urls.length) throw new InvalidOptionError("url: give the URL of a gateway, such as http://127.0.0.1:8080");
-  return urls.map((one) => {
-    if (!isHttp(one)) {
-      throw new InvalidOptionError(`url: ${one} needs the form http://host:port (or https://)`);
-    }
-    return one.replace(/\/+$/, "");
-  });
+  const isList = typeof url === "object" && url !== null && Symbol.iterator in url;
+  const urls = isList ? [.../** @type {Iterable<unknown>} */ (url)] : [url];
+  if (!urls.length) throw new InvalidOptionError(URL_FIX);
+  return urls.map(checkedUrl);
 }
 
 /**
- * Return the token without blanks around it. The text of the error never repeats it.
+ * Return the URL without a slash at its end. Throws InvalidOptionError.
  *
- * @param {unknown} token
+ * @param {unknown} url
  */
-function checkedToken(token) {
-  const text = typeof token === "string" ? token.trim() : "";
-  if (!HEADER_VALUE.test(text)) {
-    throw new InvalidOptionError("token: use one line of visible ASCII characters, not empty");
+function checkedUrl(url) {
+  if (typeof url !== "string" && !(url instanceof URL)) {
+    throw new InvalidOptionError(`${URL_FIX}, not ${url}`);
   }
-  return text;
+  const text = String(url).trim();
+  const shown = text.replace(/\/\/[^/@]*@/, "//***@");
+  const parsed = parsedUrl(text);
+  if (parsed === null || !["http:", "https:"].includes(parsed.protocol)) {
+    throw new InvalidOptionError(`url: ${shown} needs the form http://host:port (or https://)`);
+  }
+  if (parsed.username || parsed.password) {
+    throw new InvalidOptionError(
+      `url: ${shown}: leave out the user or password; use token or requestHeaders`,
+    );
+  }
+  const [extra] = /\/v1\/topics.*|[?#].*/.exec(text) ?? [];
+  if (extra !== undefined) {
+    const hint = extra.startsWith("/v1") ? ": the client adds it" : "";
+    throw new InvalidOptionError(`url: ${shown}: leave out ${extra.replace(/\/+$/, "")}${hint}`);
+  }
+  return parsed.href.replace(/\/+$/, "");
 }
 
-/**
- * @param {Answer} answer
- * @param {string | null} bearer
- * @returns {Answer}
- */
-function withoutToken(answer, bearer) {
-  if (answer.kind === "ended" || !bearer) return answer;
-  return { ...answer, detail: answer.detail.replaceAll(bearer, "***") };
-}
-
-/** @param {string} url */
-function isHttp(url) {
+/** @param {string} text */
+function parsedUrl(text) {
   try {
-    return ["http:", "https:"].includes(new URL(url).protocol);
+    return new URL(text);
   } catch {
-    return false;
+    return null;
   }
 }
 
@@ -311,22 +339,23 @@ function isHttp(url) {
  * @param {Post} post
  * @param {Response} response
  * @param {string} body
+ * @param {Hide} hide
  * @returns {Received}
  */
-function received({ topic, events }, { status, headers }, body) {
+function received({ topic, events }, { status, headers }, body, hide) {
   const raw = { status, body, header: (/** @type {string} */ name) => headers.get(name) };
   return {
-    answer: readAnswer(topic, events, raw, Date.now()),
+    answer: readAnswer(topic, events, raw, Date.now(), hide),
     status,
     requestId: headers.get("x-request-id"),
   };
 }
 
 /**
- * @param {unknown} why
+ * @param {string} why
  * @param {boolean} retryable
  * @returns {Received}
  */
 function unsent(why, retryable) {
-  return { answer: refused("not_sent", String(why), { retryable }), status: null, requestId: null };
+  return { answer: refused("not_sent", why, { retryable }), status: null, requestId: null };
 }

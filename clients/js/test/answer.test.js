@@ -4,7 +4,10 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { readAnswer, retryAfter } from "../src/core/answer.js";
-import { Held, Published, Rejected, Unknown } from "../src/index.js";
+import { Delivery } from "../src/core/delivery.js";
+import { encodePart } from "../src/core/encode.js";
+import { HeadgateEvent, Held, Published, Rejected, Unknown } from "../src/index.js";
+import { limitsOf, retryOf } from "../src/settings.js";
 
 const NOW_MS = Date.parse("2026-01-02T03:04:05Z");
 
@@ -46,6 +49,50 @@ test("the failures of a batch are outcomes", () => {
   assert(outcomes[1] instanceof Unknown && outcomes[1].isWritten === null);
   assert.throws(() => outcomes[0].throwIfFailed(), { name: "RejectedError" });
   assert.throws(() => outcomes[1].throwIfFailed(), { name: "UnknownOutcomeError" });
+});
+
+const TOO_LARGE = {
+  size_bytes: 2_000_000,
+  limit_bytes: 1_000_000,
+  largest_paths: [{ path: "/photos/0", bytes: 1_900_000 }],
+};
+const VIOLATION = { path: "/total", schema_path: "/type", detail: "a text" };
+const headers = { "x-request-id": "request-1" };
+
+for (const [form, expected] of [
+  ["alone", 1],
+  ["batch", 1],
+  ["request", 2],
+]) {
+  test(`a rejected event has the figures of the answer: ${form}`, () => {
+    const end = (document) => {
+      const failure = { outcome: "rejected", reason: "too_large", detail: "why", ...document };
+      const { outcome: _, ...problem } = failure;
+      const body = { alone: failure, batch: { outcomes: [failure] }, request: problem }[form];
+      const part = encodePart(new HeadgateEvent(1), JSON.stringify, null);
+      const chances = { share: () => 1, newKey: null };
+      const rules = { retry: retryOf({ patienceMs: 0 }), limits: limitsOf(), chances };
+      const delivery = new Delivery("orders", [part], rules, 0);
+      delivery.post();
+      delivery.answered(read(body, { status: 413, expected, headers }), 0);
+      return delivery.outcomes[0];
+    };
+    const large = end(TOO_LARGE);
+    assert(large instanceof Rejected);
+    assert.deepEqual(
+      [large.sizeBytes, large.limitBytes, large.largestPaths, large.violations, large.requestId],
+      [2_000_000, 1_000_000, TOO_LARGE.largest_paths, [], "request-1"],
+    );
+    const { violations } = end({ violations: [VIOLATION] });
+    assert.deepEqual(violations, [{ path: "/total", schemaPath: "/type", detail: "a text" }]);
+    const bare = end({});
+    assert.deepEqual([bare.sizeBytes, bare.limitBytes, bare.largestPaths], [null, null, []]);
+  });
+}
+
+test("an answer of no gateway has the id that there is", () => {
+  assert.equal(read("<html>", { status: 400, headers }).figures.requestId, "request-1");
+  assert.equal(read("<html>", { status: 503, headers }).requestId, "request-1");
 });
 
 test("a problem is of the whole request", () => {

@@ -21,6 +21,7 @@ const ended = (...outcomes) => ({ kind: "ended", outcomes, bypassed: false, retr
 /** A delivery, and what it posted. */
 class Try {
   posts = [];
+  nowMs = 0;
 
   constructor(keys, { ownKey = null, patienceMs = 60_000 } = {}) {
     const parts = [...keys].map((key, n) =>
@@ -35,7 +36,9 @@ class Try {
   /** Post, and have this answered; return the wait. */
   answer(answer) {
     this.posts.push(this.delivery.post());
-    return this.delivery.answered(answer, 0).waitMs;
+    const { waitMs } = this.delivery.answered(answer, this.nowMs);
+    this.nowMs += waitMs ?? 0;
+    return waitMs;
   }
 
   get ends() {
@@ -46,6 +49,21 @@ class Try {
     return this.posts.map(({ headers }) => new Map(headers).get("Idempotency-Key"));
   }
 }
+
+test("the last attempt is at the end of the patience", () => {
+  const tried = new Try("a", { patienceMs: 1000 });
+  const waits = [1, 2, 3].map(() => tried.answer(lost("no", { wasSent: false })));
+  assert.deepEqual(waits, [400, 600, null]);
+  assert.deepEqual(tried.ends, ["unreachable"]);
+});
+
+test("an event that may be written is not called unreachable", () => {
+  const tried = new Try("a", { patienceMs: 400 });
+  tried.answer(lost("reset"));
+  assert.equal(tried.answer(lost("refused", { wasSent: false, reason: "unreachable" })), null);
+  const [{ name, reason, detail }] = tried.delivery.outcomes;
+  assert.deepEqual([name, reason, detail], ["unknown", "no_answer", "refused"]);
+});
 
 for (const [name, repeat] of Object.entries({
   "the older one failed before, and nobody saw the answer": [written(5), done(4)],
@@ -82,7 +100,7 @@ test("a newer state stays where nothing can be behind it", () => {
 });
 
 test("a state that may have an older one behind it is not called written", () => {
-  const tried = new Try("aa", { patienceMs: 500 });
+  const tried = new Try("aa", { patienceMs: 400 });
   assert(tried.answer(lost("it broke")));
   assert.equal(tried.answer(ended(written(5), done(4))), null);
   assert.deepEqual(tried.ends, ["published", "out_of_order"]);

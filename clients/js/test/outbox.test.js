@@ -13,6 +13,7 @@ import { Random } from "./random.js";
 const SEEDS = Number(process.env.HEADGATE_SEEDS ?? 100);
 const FIRST = Number(process.env.HEADGATE_SEED ?? 1);
 const EVENTS = 60;
+const LONGEST_RETRY_AFTER_MS = 2000; // of the model
 const HOUR_MS = 3_600_000;
 
 /** Plays one history: events come, requests go, answers come back. */
@@ -57,11 +58,12 @@ class History {
     const part = encodePart(new HeadgateEvent({ key, n }, { key }), JSON.stringify, null);
     if (!this.outbox.hasRoom(part)) return; // as when a program has nothing to wait for
     this.#counts.set(key, n);
-    const one = { key, n, outcome: null };
+    const one = { key, n, outcome: null, sentMs: this.nowMs };
     this.taken.push(one);
     this.outbox.add("t", part, part.lane, this.nowMs, (outcome) => {
       assert.equal(one.outcome, null, "an event ends once");
       one.outcome = outcome;
+      one.endedMs = this.nowMs;
     });
     assert(this.outbox.events <= this.buffering.maxEvents);
     if (this.random.is(0.1)) this.outbox.flush();
@@ -102,6 +104,14 @@ class History {
     assert.deepEqual([this.outbox.events, this.outbox.bytes], [0, 0]);
   }
 
+  /** Whoever gives up has waited to the end, or Retry-After was later than that. */
+  judgePatience(patienceMs) {
+    for (const { key, n, outcome, sentMs, endedMs } of this.taken) {
+      const isOver = endedMs - sentMs + LONGEST_RETRY_AFTER_MS >= patienceMs - 10;
+      assert(!outcome.retryable || isOver, `${key} ${n} ended too early: ${outcome.reason}`);
+    }
+  }
+
   judgeOrder() {
     for (const [key, written] of this.gateway.log) {
       assert.deepEqual(written, [...written].sort((one, other) => one - other), `order of ${key}`);
@@ -140,6 +150,7 @@ histories(
   (history) => {
     history.judge();
     history.judgeOrder();
+    history.judgePatience(3000);
   },
 );
 

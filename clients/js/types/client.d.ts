@@ -3,11 +3,11 @@ export class Client {
     /**
      * Throws InvalidOptionError.
      *
-     * @param {string | readonly string[]} url URL of the gateway, or of several. If one is unavailable
-     *   or drains, the client uses the next one.
+     * @param {Url | Iterable<Url>} url URL of the gateway, or several. If one gateway is unavailable or
+     *   drains, the client uses the next one.
      * @param {ClientOptions} [options]
      */
-    constructor(url: string | readonly string[], options?: ClientOptions);
+    constructor(url: Url | Iterable<Url>, options?: ClientOptions);
     /** @internal */
     wire: Wire;
     /** @internal */
@@ -99,6 +99,7 @@ import type { Limits } from "./settings.js";
 declare function newId(): string;
 import type { Outcome } from "./outcomes.js";
 import type { Part } from "./core/encode.js";
+import type { Url } from "./wire.js";
 import type { Stringify } from "./core/json.js";
 import type { WireOptions } from "./wire.js";
 import type { EventFields } from "./events.js";

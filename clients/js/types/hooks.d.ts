@@ -1,4 +1,3 @@
-/** Reports of requests and outcomes: to the log, and to an observer. */
 /** @import {Outcome} from "./outcomes.js" */
 /**
  * @typedef {object} Attempt One request and its response.

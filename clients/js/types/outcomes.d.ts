@@ -35,14 +35,22 @@ export class Spooled extends Succeeded {
  * this library. `retryable` says whether the same event may succeed later.
  */
 export class Rejected extends Failed {
-    /** @param {Why & {retryable: boolean}} why */
-    constructor(why: Why & {
+    /** @param {Why & Figures & {retryable: boolean}} why */
+    constructor(why: Why & Figures & {
         retryable: boolean;
     });
     /** @readonly */
     readonly name: "rejected";
     /** @readonly */
     readonly retryable: boolean;
+    /** @readonly */
+    readonly sizeBytes: number | null;
+    /** @readonly */
+    readonly limitBytes: number | null;
+    /** @readonly */
+    readonly largestPaths: readonly LargePath[];
+    /** @readonly */
+    readonly violations: readonly Violation[];
     /** @returns {false} */
     get isWritten(): false;
     /**
@@ -113,6 +121,44 @@ export type Why = {
     status?: number | null | undefined;
     key?: Key | undefined;
     eventId?: string | null | undefined;
+    /**
+     * Id of the request in the gateway's log, null without a
+     * response.
+     */
+    requestId?: string | null | undefined;
+};
+export type LargePath = {
+    path: string;
+    bytes: number;
+};
+export type Violation = {
+    path: string;
+    schemaPath: string;
+    detail: string;
+};
+/**
+ * Fields of `Rejected` that few answers have.
+ */
+export type Figures = {
+    /**
+     * Size of an event that is too large.
+     */
+    sizeBytes?: number | null | undefined;
+    /**
+     * The limit that the event exceeds.
+     */
+    limitBytes?: number | null | undefined;
+    /**
+     * Largest parts of an event that is too large, with
+     * `path` and `bytes`.
+     */
+    largestPaths?: readonly LargePath[] | undefined;
+    /**
+     * Places that do not fit the schema, with `path`,
+     * `schemaPath` and `detail`.
+     */
+    violations?: readonly Violation[] | undefined;
+    requestId?: string | null | undefined;
 };
 /**
  * @typedef {string | Uint8Array | null} Key Text, or bytes that are not UTF-8.
@@ -165,11 +211,27 @@ declare class Succeeded {
  * @property {number | null} [status] HTTP status of the response, null without one.
  * @property {Key} [key]
  * @property {string | null} [eventId]
+ * @property {string | null} [requestId] Id of the request in the gateway's log, null without a
+ *   response.
+ */
+/**
+ * @typedef {{path: string, bytes: number}} LargePath
+ * @typedef {{path: string, schemaPath: string, detail: string}} Violation
+ */
+/**
+ * @typedef {object} Figures Fields of `Rejected` that few answers have.
+ * @property {number | null} [sizeBytes] Size of an event that is too large.
+ * @property {number | null} [limitBytes] The limit that the event exceeds.
+ * @property {readonly LargePath[]} [largestPaths] Largest parts of an event that is too large, with
+ *   `path` and `bytes`.
+ * @property {readonly Violation[]} [violations] Places that do not fit the schema, with `path`,
+ *   `schemaPath` and `detail`.
+ * @property {string | null} [requestId]
  */
 /** Base class of both failures. */
 declare class Failed {
     /** @param {Why} why */
-    constructor({ topic, reason, detail, status, key, eventId }: Why);
+    constructor({ topic, reason, detail, status, key, eventId, requestId }: Why);
     /** @readonly */
     readonly succeeded: false;
     /** @readonly */
@@ -184,5 +246,7 @@ declare class Failed {
     readonly key: Key;
     /** @readonly */
     readonly eventId: string | null;
+    /** @readonly */
+    readonly requestId: string | null;
 }
 export {};

@@ -49,18 +49,20 @@ export class BufferedProducer {
     close(options?: WaitOptions): Promise<boolean>;
     #private;
 }
+export type OrderingKey = string | Uint8Array | number | bigint | boolean | null | undefined;
 export type ProducerOptions = {
     /**
      * Size of the buffer and of its requests.
      */
     buffering?: Partial<Buffering> | undefined;
     /**
-     * Function of
-     * topic and value (the data of a CloudEvent) that returns the key of an event without `key`,
-     * usually the value at the topic's key pointer. Events with equal ordering keys are sent in their
-     * order. Without it, all events of a topic that have no `key` are sent one request after another.
+     * Function of topic and value
+     * (the data of a CloudEvent) that returns the key of an event without `key`: the value at the
+     * topic's key pointer, which is a string, bytes, a whole number or a boolean, or null without one.
+     * Events with equal ordering keys are sent in their order. Without the function, all events of a
+     * topic that have no `key` are sent one request after another.
      */
-    orderingKey?: ((topic: string, value: any) => string | Uint8Array | null) | undefined;
+    orderingKey?: ((topic: string, value: any) => OrderingKey) | undefined;
     /**
      * In a page: send the waiting events when the page is hidden.
      * The default is true.

@@ -1,10 +1,10 @@
 /** Sends the requests of one client and of its producers. */
 export class Wire {
     /**
-     * @param {string | readonly string[]} url
+     * @param {Url | Iterable<Url>} url
      * @param {WireOptions} options
      */
-    constructor(url: string | readonly string[], options: WireOptions);
+    constructor(url: Url | Iterable<Url>, options: WireOptions);
     /** @readonly */
     readonly reports: Reports;
     /** Aborted when the client is closed. */
@@ -24,6 +24,7 @@ export class Wire {
     }): Promise<Answer>;
     #private;
 }
+export type Url = string | URL;
 export type WireOptions = {
     /**
      * Producer name, for gateways without authentication.
@@ -69,6 +70,10 @@ export type Sent = {
      */
     address: number;
     bearer: string | null;
+    /**
+     * Removes its secrets from a text.
+     */
+    hide: Hide;
 };
 export type Received = {
     answer: Answer;
@@ -80,3 +85,4 @@ import type { Post } from "./core/delivery.js";
 import type { Answer } from "./core/answer.js";
 import type { Observer } from "./hooks.js";
 import type { Log } from "./hooks.js";
+import type { Hide } from "./core/headers.js";

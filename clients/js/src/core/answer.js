@@ -16,8 +16,10 @@ import {
 } from "../outcomes.js";
 import { fromBase64 } from "./bytes.js";
 import { checkedKey } from "./keys.js";
+import { counted } from "./wording.js";
 
-/** @import {Key, Outcome} from "../outcomes.js" */
+/** @import {Figures, Key, Outcome} from "../outcomes.js" */
+/** @import {Hide} from "./headers.js" */
 
 /**
  * @typedef {object} Ended The gateway returned an outcome for each event.
@@ -35,17 +37,20 @@ import { checkedKey } from "./keys.js";
  * @property {boolean} retryable
  * @property {number | null} status
  * @property {number} retryAfterMs
+ * @property {Figures} figures Fields of `Rejected` beside these.
  */
 
 /**
  * @typedef {object} Lost No usable response: the events may or may not be written.
  * @property {"lost"} kind
- * @property {string} reason `unknown` if the gateway returned that, else `no_answer`.
+ * @property {string} reason `unknown` if the gateway returned that, `unreachable` if there was no
+ *   connection, else `no_answer`.
  * @property {string} detail
  * @property {boolean} wasSent False if no byte was sent.
  * @property {boolean} isUnknownHost The name of the host does not resolve.
  * @property {number | null} status
  * @property {number} retryAfterMs
+ * @property {string | null} requestId
  */
 
 /** @typedef {Ended | Refused | Lost} Answer */
@@ -60,7 +65,8 @@ const ENDED_WELL = {
   spooled: Spooled,
 };
 const TEMPORARY = [408, 425, 429]; // statuses of proxies that may pass
-const SHOWN = 200;
+const SHOWN = 200; // characters of a body
+const READ = 10_000; // characters in which secrets are hidden before that
 const SECONDS = /^\s*\d{1,9}\s*$/;
 
 /**
@@ -68,11 +74,11 @@ const SECONDS = /^\s*\d{1,9}\s*$/;
  *
  * @param {string} reason
  * @param {string} detail
- * @param {{retryable: boolean, status?: number | null, retryAfterMs?: number}} more
+ * @param {{retryable: boolean} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>} more
  * @returns {Refused}
  */
-export function refused(reason, detail, { retryable, status = null, retryAfterMs = 0 }) {
-  return { kind: "refused", reason, detail, retryable, status, retryAfterMs };
+export function refused(reason, detail, more) {
+  return { kind: "refused", reason, detail, status: null, retryAfterMs: 0, figures: {}, ...more };
 }
 
 /**
@@ -84,7 +90,7 @@ export function refused(reason, detail, { retryable, status = null, retryAfterMs
  */
 export function lost(detail, more = {}) {
   const usual = { reason: "no_answer", wasSent: true, isUnknownHost: false, status: null };
-  return { kind: "lost", detail, ...usual, retryAfterMs: 0, ...more };
+  return { kind: "lost", detail, ...usual, retryAfterMs: 0, requestId: null, ...more };
 }
 
 /**
@@ -101,34 +107,40 @@ export function lost(detail, more = {}) {
  * @param {number} expected
  * @param {Raw} raw
  * @param {number} nowMs Since 1970.
+ * @param {Hide} [hide] Removes secrets from a text.
  * @returns {Answer}
  */
-export function readAnswer(topic, expected, { status, body, header }, nowMs) {
+export function readAnswer(topic, expected, { status, body, header }, nowMs, hide = String) {
+  const requestId = header("x-request-id");
   const retryAfterMs = retryAfter(header("retry-after"), nowMs);
   const document = parsed(body);
-  if (document === null) return foreign(status, body, retryAfterMs);
+  const about = { status, retryAfterMs, requestId };
+  if (document === null) return foreign(hide(body.slice(0, READ)), about);
   const isBypassed = header("idempotency-bypassed") !== null;
   const { outcomes, reason } = document;
   if (Array.isArray(outcomes)) {
     if (outcomes.length !== expected || !outcomes.every(isObject)) {
-      return lost(`${outcomes.length} outcomes for ${expected} events`, { status });
+      const detail = `${counted(outcomes.length, "outcome")} for ${counted(expected, "event")}`;
+      return lost(detail, { status, requestId });
     }
-    const all = outcomes.map((one) => outcomeOf(topic, one));
+    const all = outcomes.map((one) => outcomeOf(topic, one, requestId, hide));
     return { kind: "ended", outcomes: all, isBypassed, retryAfterMs };
   }
   if ("outcome" in document && expected === 1) {
-    return { kind: "ended", outcomes: [outcomeOf(topic, document)], isBypassed, retryAfterMs };
+    const outcome = outcomeOf(topic, document, requestId, hide);
+    return { kind: "ended", outcomes: [outcome], isBypassed, retryAfterMs };
   }
-  if (typeof reason !== "string") return foreign(status, body, retryAfterMs);
-  const failure = outcomeOf(topic, { outcome: "rejected", ...document });
+  if (typeof reason !== "string") return foreign(hide(body.slice(0, READ)), about);
+  const failure = outcomeOf(topic, { outcome: "rejected", ...document }, requestId, hide);
   if (expected === 1 && "event_id" in document) {
     return { kind: "ended", outcomes: [failure], isBypassed, retryAfterMs }; // not of the request
   }
   if (failure instanceof Rejected) {
     const { detail, retryable } = failure;
-    return refused(reason, detail, { retryable, status, retryAfterMs });
+    const figures = figuresOf(document, requestId);
+    return refused(reason, detail, { retryable, status, retryAfterMs, figures });
   }
-  return lost(String(document.detail ?? ""), { reason, status, retryAfterMs });
+  return lost(hide(String(document.detail ?? "")), { reason, ...about });
 }
 
 /**
@@ -136,9 +148,11 @@ export function readAnswer(topic, expected, { status, body, header }, nowMs) {
  *
  * @param {string} topic
  * @param {Readonly<Record<string, unknown>>} found
+ * @param {string | null} requestId
+ * @param {Hide} hide
  * @returns {Outcome}
  */
-export function outcomeOf(topic, found) {
+function outcomeOf(topic, found, requestId, hide) {
   const { outcome: name, reason = "bad_answer", detail = "" } = found;
   const about = { topic, key: keyOf(found), eventId: textOf(found.event_id) };
   const Kind = typeof name === "string" && Object.hasOwn(ENDED_WELL, name) ? ENDED_WELL[name] : null;
@@ -154,11 +168,31 @@ export function outcomeOf(topic, found) {
   const why = {
     ...about,
     reason: String(reason),
-    detail: String(detail ?? ""),
+    detail: hide(String(detail ?? "")),
     status: wholeOf(found.status),
+    requestId,
   };
   if (name === "unknown" || reason === "unknown") return new Unknown(why);
-  return new Rejected({ ...why, retryable: found.retryable === true });
+  return new Rejected({ ...why, ...figuresOf(found, requestId), retryable: found.retryable === true });
+}
+
+/**
+ * Return the fields of `Rejected` that few answers have.
+ *
+ * @param {Readonly<Record<string, any>>} found
+ * @param {string | null} requestId
+ * @returns {Figures}
+ */
+function figuresOf({ size_bytes, limit_bytes, largest_paths, violations }, requestId) {
+  return {
+    requestId,
+    sizeBytes: wholeOf(size_bytes),
+    limitBytes: wholeOf(limit_bytes),
+    largestPaths: Array.isArray(largest_paths) ? largest_paths : [],
+    violations: (Array.isArray(violations) ? violations : []).map(
+      ({ path, schema_path: schemaPath, detail }) => ({ path, schemaPath, detail }),
+    ),
+  };
 }
 
 /**
@@ -198,19 +232,20 @@ function isObject(value) {
 /**
  * Return the answer for a response of a proxy or another server.
  *
- * @param {number} status
- * @param {string} body
- * @param {number} retryAfterMs
+ * @param {string} text The begin of its body.
+ * @param {{status: number, retryAfterMs: number, requestId: string | null}} about
  */
-function foreign(status, body, retryAfterMs) {
-  const detail = `status ${status}, not a response of Headgate: ${JSON.stringify(body.slice(0, SHOWN))}`;
+function foreign(text, { status, retryAfterMs, requestId }) {
+  const shown = JSON.stringify(text.slice(0, SHOWN));
+  const detail = `status ${status}, not a response of Headgate: ${shown}`;
   if (status >= 500 || (status >= 200 && status < 300)) {
-    return lost(detail, { status, retryAfterMs });
+    return lost(detail, { status, retryAfterMs, requestId });
   }
   return refused("bad_answer", detail, {
     retryable: TEMPORARY.includes(status),
     status,
     retryAfterMs,
+    figures: { requestId },
   });
 }
 

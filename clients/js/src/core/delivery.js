@@ -48,6 +48,7 @@ import { disorderOf } from "./order.js";
  */
 
 const CONFLICT = "idempotency_conflict";
+const LEAST_MS = 5; // of patience, for another attempt: a timer may be early
 const UNKNOWN_HOST_TRIES = 5; // in a row; then the host is taken for one that does not exist
 
 /** Events of one topic until each has ended. Repeat `post` and `answered` until no event waits. */
@@ -68,7 +69,7 @@ export class Delivery {
   /** @type {Map<number, Outcome>} Written events that must be written again. */
   #before = new Map();
   /** @type {Refused | Lost} */
-  #last = lost("it was never tried", { wasSent: false });
+  #last = lost("it was never tried", { wasSent: false, reason: "unreachable" });
 
   /**
    * @param {string} topic
@@ -233,8 +234,8 @@ export class Delivery {
     if (again.size && isWhole) return this.#again(answer, nowMs);
     const ended = this.#endAll(this.#current.filter((at) => !again.has(at)));
     if (!again.size) return this.#nextStep(ended);
-    const wait = this.#waitMs(answer);
-    if (nowMs + wait > this.#endMs) {
+    const wait = this.#waitMs(answer, nowMs);
+    if (wait === null) {
       return { ended: [...ended, ...this.#endAll(this.#ledger.open)], waitMs: null };
     }
     this.#kept = null; // those that are left go without the others
@@ -264,15 +265,22 @@ export class Delivery {
    * @returns {Step}
    */
   #again(answer, nowMs) {
-    const wait = this.#waitMs(answer);
-    if (nowMs + wait <= this.#endMs) return { ended: [], waitMs: wait };
+    const wait = this.#waitMs(answer, nowMs);
+    if (wait !== null) return { ended: [], waitMs: wait };
     return { ended: this.#endAll(this.#ledger.open), waitMs: null };
   }
 
-  /** @param {Answer} answer */
-  #waitMs(answer) {
+  /**
+   * Return the wait, which ends with the patience; null if it is too late for an attempt.
+   *
+   * @param {Answer} answer
+   * @param {number} nowMs
+   */
+  #waitMs(answer, nowMs) {
     const { retry, chances } = this.#rules;
-    return waitMs(retry, this.#attempt, answer.retryAfterMs, chances.share());
+    const leftMs = this.#endMs - nowMs;
+    if (answer.retryAfterMs > leftMs || leftMs < LEAST_MS) return null;
+    return Math.min(waitMs(retry, this.#attempt, answer.retryAfterMs, chances.share()), leftMs);
   }
 
   /**

@@ -52,10 +52,27 @@ const TRACE = ["traceparent", "tracestate"];
 export function checkTopic(topic) {
   if (typeof topic !== "string" || !TOPIC.test(topic) || topic === "." || topic === "..") {
     throw new InvalidEventError(
-      `topic ${topic}: a name has 1 to 249 letters, digits, dots, dashes and underscores`,
+      `topic ${JSON.stringify(String(topic))}: a name has 1 to 249 letters, digits, dots, dashes and underscores`,
     );
   }
   return topic;
+}
+
+/**
+ * Return the events of a batch. Throws InvalidEventError for one event without a list.
+ *
+ * @param {any} events
+ * @returns {Iterable<unknown>}
+ */
+export function checkedBatch(events) {
+  const isList = typeof events === "object" && events !== null && Symbol.iterator in events;
+  if (!isList || isBytes(events) || events instanceof Map) {
+    const kind = events?.constructor?.name ?? String(events);
+    throw new InvalidEventError(
+      `events: use a list, not ${kind}; for one event call send() or use [event]`,
+    );
+  }
+  return events;
 }
 
 /**
@@ -218,7 +235,7 @@ function checkHeaders(headers) {
   for (const [name, value] of Object.entries(headers)) {
     if (!HEADER_NAME.test(name)) {
       throw new InvalidEventError(
-        `headers: ${name} is not a header name; use letters, digits and dashes`,
+        `headers: ${JSON.stringify(name)} is not a header name; use letters, digits and dashes`,
       );
     }
     if (name.toLowerCase().startsWith("hg-")) {
@@ -271,7 +288,7 @@ function fitsHeaders(event, key) {
  */
 function isOpaque(contentType) {
   if (!PLAIN.test(contentType)) {
-    throw new InvalidEventError(`contentType: ${contentType} is not a media type`);
+    throw new InvalidEventError("contentType: it is not a media type; use one such as image/png");
   }
   const [main = ""] = contentType.split(";");
   return !main.toLowerCase().includes("json");

@@ -8,7 +8,7 @@ import { asBytes, encodeUtf8, isBytes, isWellFormed, toBase64, utf8Strict } from
 const BINARY = "\ud800"; // no text that is a key begins with it
 
 /**
- * Return the key: text, or bytes where they are no UTF-8. Throws InvalidEventError.
+ * Return the key: text, or bytes if they are not UTF-8. Throws InvalidEventError.
  *
  * @param {unknown} key
  * @returns {NonNullable<Key>}
@@ -26,6 +26,25 @@ export function checkedKey(key) {
     return key;
   }
   return asText(asBytes(key));
+}
+
+/**
+ * Return the key that the gateway's key rule makes of a value, null without one. Throws
+ * InvalidEventError.
+ *
+ * @param {unknown} key
+ * @returns {Key}
+ */
+export function orderingKeyOf(key) {
+  if (key === null || key === undefined) return null;
+  if (Number.isSafeInteger(key) || ["bigint", "boolean"].includes(typeof key)) return String(key);
+  try {
+    return checkedKey(key);
+  } catch {
+    throw new InvalidEventError(
+      "orderingKey: return a string or bytes that are not empty, or a whole number, or null",
+    );
+  }
 }
 
 /**

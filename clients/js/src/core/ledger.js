@@ -77,11 +77,12 @@ export class Ledger {
     const { reason, detail, status } = last;
     const about = { topic: this.#topic, detail, key, eventId };
     if (own?.kind === "refused") {
-      return new Rejected({ ...about, reason, status, retryable: own.retryable });
+      return new Rejected({ ...about, ...own.figures, reason, status, retryable: own.retryable });
     }
     if (this.#doubtful.has(at)) {
-      const why = last.kind === "lost" ? reason : "no_answer";
-      return new Unknown({ ...about, reason: why, status });
+      const why = last.kind === "lost" && last.wasSent ? reason : "no_answer";
+      const requestId = last.kind === "lost" ? last.requestId : (last.figures.requestId ?? null);
+      return new Unknown({ ...about, reason: why, status, requestId });
     }
     return new Rejected({ ...about, reason: own ? "unreachable" : "not_sent", retryable: true });
   }

@@ -3,14 +3,12 @@
  *
  * @param {string} reason
  * @param {string} detail
- * @param {{retryable: boolean, status?: number | null, retryAfterMs?: number}} more
+ * @param {{retryable: boolean} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>} more
  * @returns {Refused}
  */
-export function refused(reason: string, detail: string, { retryable, status, retryAfterMs }: {
+export function refused(reason: string, detail: string, more: {
     retryable: boolean;
-    status?: number | null;
-    retryAfterMs?: number;
-}): Refused;
+} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>): Refused;
 /**
  * Return a lost answer.
  *
@@ -32,17 +30,10 @@ export function lost(detail: string, more?: Partial<Omit<Lost, "kind" | "detail"
  * @param {number} expected
  * @param {Raw} raw
  * @param {number} nowMs Since 1970.
+ * @param {Hide} [hide] Removes secrets from a text.
  * @returns {Answer}
  */
-export function readAnswer(topic: string, expected: number, { status, body, header }: Raw, nowMs: number): Answer;
-/**
- * Read the outcome of one event.
- *
- * @param {string} topic
- * @param {Readonly<Record<string, unknown>>} found
- * @returns {Outcome}
- */
-export function outcomeOf(topic: string, found: Readonly<Record<string, unknown>>): Outcome;
+export function readAnswer(topic: string, expected: number, { status, body, header }: Raw, nowMs: number, hide?: Hide): Answer;
 /**
  * Return the milliseconds of a Retry-After, which has seconds or a date; else 0.
  *
@@ -80,6 +71,10 @@ export type Refused = {
     retryable: boolean;
     status: number | null;
     retryAfterMs: number;
+    /**
+     * Fields of `Rejected` beside these.
+     */
+    figures: Figures;
 };
 /**
  * No usable response: the events may or may not be written.
@@ -87,7 +82,8 @@ export type Refused = {
 export type Lost = {
     kind: "lost";
     /**
-     * `unknown` if the gateway returned that, else `no_answer`.
+     * `unknown` if the gateway returned that, `unreachable` if there was no
+     * connection, else `no_answer`.
      */
     reason: string;
     detail: string;
@@ -101,6 +97,9 @@ export type Lost = {
     isUnknownHost: boolean;
     status: number | null;
     retryAfterMs: number;
+    requestId: string | null;
 };
 export type Answer = Ended | Refused | Lost;
+import type { Hide } from "./headers.js";
 import type { Outcome } from "../outcomes.js";
+import type { Figures } from "../outcomes.js";

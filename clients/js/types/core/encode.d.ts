@@ -5,6 +5,13 @@
  */
 export function checkTopic(topic: string): string;
 /**
+ * Return the events of a batch. Throws InvalidEventError for one event without a list.
+ *
+ * @param {any} events
+ * @returns {Iterable<unknown>}
+ */
+export function checkedBatch(events: any): Iterable<unknown>;
+/**
  * Return the event that the arguments of `send` describe. Throws InvalidEventError.
  *
  * @param {unknown} value

@@ -1,0 +1,105 @@
+/** Checks texts for HTTP headers, and hides their values in other texts. */
+
+import { InvalidEventError, InvalidOptionError } from "../errors.js";
+
+/** @typedef {(text: string) => string} Hide */
+
+const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
+const VALUE = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/;
+const PRODUCER_CHARS = 100;
+const KEY_CHARS = 255;
+const SHORT = 6; // a shorter value is hardly a secret, and may be a part of any text
+const SEPARATOR = /[\s;,=]+/;
+const FIX = "visible ASCII characters, with spaces only between them";
+
+/**
+ * Return the token without blanks around it. Throws InvalidOptionError. No error repeats a value.
+ *
+ * @param {unknown} token
+ */
+export function checkedToken(token) {
+  const text = typeof token === "string" ? token.trim() : "";
+  if (!VALUE.test(text)) {
+    throw new InvalidOptionError("token: use one line of visible ASCII characters, not empty");
+  }
+  return text;
+}
+
+/**
+ * Throw InvalidOptionError for a producer name that no gateway takes.
+ *
+ * @param {unknown} name
+ */
+export function checkProducer(name) {
+  if (!isValue(name, PRODUCER_CHARS)) {
+    throw new InvalidOptionError(`producer: use 1 to ${PRODUCER_CHARS} ${FIX}`);
+  }
+}
+
+/**
+ * Throw InvalidEventError for an Idempotency-Key that HTTP cannot carry.
+ *
+ * @param {unknown} key
+ */
+export function checkKey(key) {
+  if (!isValue(key, KEY_CHARS)) {
+    throw new InvalidEventError(`idempotencyKey: use 1 to ${KEY_CHARS} ${FIX}`);
+  }
+}
+
+/**
+ * Throw an error for headers that HTTP cannot carry.
+ *
+ * @param {unknown} headers
+ * @param {typeof InvalidOptionError | typeof InvalidEventError} Wrong
+ */
+export function checkHeaders(headers, Wrong = InvalidOptionError) {
+  const isObject = typeof headers === "object" && headers !== null;
+  if (!isObject || Symbol.iterator in headers) {
+    const hint = isObject ? "; try Object.fromEntries(headers)" : "";
+    throw new Wrong(`requestHeaders: use an object of strings${hint}`);
+  }
+  for (const [name, value] of Object.entries(headers)) {
+    const shown = JSON.stringify(name);
+    if (!NAME.test(name)) {
+      throw new Wrong(
+        `requestHeaders: ${shown} is not a header name; use letters, digits and dashes`,
+      );
+    }
+    if (value !== "" && !isValue(value)) {
+      throw new Wrong(`requestHeaders: the value of ${shown}: use ${FIX}`);
+    }
+  }
+}
+
+/**
+ * Replace the values of headers in a text, whole and in parts such as the token of a scheme.
+ *
+ * A page may show them in the forms of a URL or of HTML.
+ *
+ * @param {readonly string[]} values
+ * @param {string} text
+ */
+export function hide(values, text) {
+  const parts = values.flatMap((value) => [value, ...value.split(SEPARATOR)]);
+  const secrets = parts.filter(({ length }) => length >= SHORT);
+  if (!secrets.length) return text;
+  secrets.sort((one, other) => other.length - one.length);
+  const patterns = secrets.map((secret) => [...secret].map(anyForm).join(""));
+  return text.replace(new RegExp(patterns.join("|"), "g"), "***");
+}
+
+/** @param {string} char */
+function anyForm(char) {
+  if (/[0-9A-Za-z]/.test(char)) return char;
+  const code = char.charCodeAt(0).toString(16).padStart(2, "0");
+  return `(?:\\x${code}|%${code}|%${code.toUpperCase()}|&#?\\w+;)`;
+}
+
+/**
+ * @param {unknown} value
+ * @param {number} [longest]
+ */
+function isValue(value, longest = Infinity) {
+  return typeof value === "string" && VALUE.test(value) && value.length <= longest;
+}

@@ -1,0 +1,301 @@
+/** Mistakes of a caller: each has a clear text, and no text shows a secret. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { BufferedProducer, Client, CloudEvent, HeadgateEvent, TOMBSTONE } from "../src/index.js";
+import { FakeGateway, Refuse } from "../src/testing.js";
+
+const URL_ = "http://headgate.test";
+const SECRET = "S3cr.et+to/ken==";
+const ONCE = { patienceMs: 0 };
+// Texts that are no header value: a line feed, a control character, a letter beyond ASCII.
+const NO_HEADER_VALUES = ["SEC\nRET", "SEC\rRET", "SEC\0RET", "SEC\x7fRET", "SECRÉT", "SEC\u2028RET"];
+
+/** Send an event; return all that a program or its log sees of the failure. */
+async function textsOf(options, requestOptions = {}) {
+  const texts = [];
+  const log = { warn: (...words) => texts.push(...words), error: (...words) => texts.push(...words) };
+  const observer = { onAttempt: ({ detail }) => texts.push(detail) };
+  const client = new Client(URL_, { retry: ONCE, log, observer, ...options });
+  const outcome = await client.send("orders", 1, requestOptions);
+  assert.equal(outcome.name, "rejected");
+  texts.push(outcome.detail);
+  assert.throws(
+    () => outcome.throwIfFailed(),
+    (error) => texts.push(error.message) > 0,
+  );
+  return texts.join("\n");
+}
+
+/** A proxy whose page shows the headers of the request, behind a text of any length. */
+function echo(quote) {
+  return async (_, { headers }) => {
+    const head = "x".repeat(Number(headers.get("X-Length")));
+    const shown = [...headers].map(([name, value]) => `${name}: ${quote(value)}\n`).join("");
+    return new Response(`<html>${head}${shown}</html>`, { status: 400 });
+  };
+}
+
+const entities = (text) => text.replace(/\W/g, (char) => `&#${char.charCodeAt(0)};`);
+
+for (const quote of [String, encodeURIComponent, entities]) {
+  test(`a page that shows the request shows no secret: ${quote.name}`, async () => {
+    for (const length of ["0", "80", "90", "100", "120", "130", "140"]) {
+      const fetch = echo(quote);
+      const requestHeaders = { "X-Length": length, "X-Api-Key": SECRET };
+      const basic = { ...requestHeaders, Authorization: `Basic ${SECRET}` };
+      for (const [options, ofCall] of [
+        [{ fetch, requestHeaders, token: SECRET }],
+        [{ fetch, requestHeaders, token: async () => SECRET }],
+        [{ fetch, requestHeaders: basic }],
+        [{ fetch }, { requestHeaders: basic }],
+      ]) {
+        const text = await textsOf(options, ofCall);
+        assert.match(text, /not a response of Headgate/);
+        assert(!text.includes("S3cr"), text);
+      }
+    }
+  });
+}
+
+test("an error of fetch shows no secret", async () => {
+  const fetch = async (_, { headers }) => {
+    throw new TypeError(`bad value ${headers.get("Authorization")}`);
+  };
+  const retry = { ...ONCE, repeatUnknown: false };
+  const client = new Client(URL_, { fetch, retry, token: SECRET, log: null });
+  const { detail } = await client.send("orders", 1);
+  assert.equal(detail, `${URL_}: TypeError: bad value Bearer ***`);
+});
+
+test("an error of the token function shows its type alone", async () => {
+  const token = async () => {
+    throw new RangeError(`no token at http://issuer/?secret=${SECRET}\n${SECRET}`);
+  };
+  const text = await textsOf({ token, fetch: new FakeGateway().fetch });
+  assert.match(text, /token: the function threw RangeError/);
+  assert(!text.includes("S3cr"));
+});
+
+test("a token function that fails after a refusal loses nothing", async () => {
+  const tokens = ["old", Error(SECRET), "new"];
+  const token = async () => {
+    const given = tokens.shift();
+    if (given instanceof Error) throw given;
+    return given;
+  };
+  const gateway = new FakeGateway();
+  gateway.next(new Refuse("unauthenticated"));
+  const retry = { firstWaitMs: 0 };
+  const client = new Client(URL_, { fetch: gateway.fetch, token, retry, log: null });
+  assert.equal((await client.send("orders", 1)).name, "published");
+});
+
+test("a value that is no header text is refused without its value", async () => {
+  for (const value of [...NO_HEADER_VALUES, "", " ", 5, null]) {
+    for (const [options, named] of [
+      [{ token: value }, "token"],
+      [{ producer: value }, "producer"],
+      [{ requestHeaders: { "X-Key": value } }, 'requestHeaders: the value of "X-Key"'],
+    ]) {
+      if (options.token === null || (value === "" && options.requestHeaders)) continue;
+      assert.throws(() => new Client(URL_, options), (error) => {
+        assert.equal(error.name, "InvalidOptionError");
+        assert(error.message.startsWith(named), error.message);
+        assert.match(error.message, /visible ASCII/);
+        assert(!error.message.includes("SEC"));
+        return true;
+      });
+    }
+  }
+  for (const producer of ["a".repeat(101), "shop\n", " shop"]) {
+    assert.throws(() => new Client(URL_, { producer }), /producer: use 1 to 100 visible ASCII/);
+  }
+});
+
+for (const [requestHeaders, named] of [
+  [{ "X Key": "SECRET" }, '"X Key" is not a header name'],
+  [{ "X\nKey": "SECRET" }, '"X\\nKey" is not a header name'],
+  [{ Ключ: "SECRET" }, '"Ключ" is not a header name'],
+  [new Headers({ "X-Key": "SECRET" }), "use an object of strings; try Object.fromEntries(headers)"],
+  [new Map([["X-Key", "SECRET"]]), "use an object of strings; try Object.fromEntries(headers)"],
+  [[["X-Key", "SECRET"]], "use an object of strings; try Object.fromEntries(headers)"],
+  ["X-Key: SECRET", "use an object of strings"],
+]) {
+  test(`headers of requests are checked: ${named}`, async () => {
+    const isRight = (name) => (error) => {
+      assert.equal(error.name, name);
+      assert(error.message.includes(named), error.message);
+      assert(!error.message.includes("SECRET"));
+      return true;
+    };
+    assert.throws(() => new Client(URL_, { requestHeaders }), isRight("InvalidOptionError"));
+    const client = new Client(URL_);
+    await assert.rejects(client.send("orders", 1, { requestHeaders }), isRight("InvalidEventError"));
+  });
+}
+
+test("arguments of a call that are no header text are refused", async () => {
+  const gateway = new FakeGateway();
+  const client = new Client(URL_, { fetch: gateway.fetch });
+  for (const value of [...NO_HEADER_VALUES, "", " ", 5]) {
+    const wrong = (named) => (error) => {
+      assert.equal(error.name, "InvalidEventError");
+      assert(error.message.startsWith(named), error.message);
+      return !error.message.includes("SEC");
+    };
+    const key = { idempotencyKey: value };
+    await assert.rejects(client.send("orders", 1, key), wrong("idempotencyKey: "));
+    await assert.rejects(client.sendBatch("orders", [1], key), wrong("idempotencyKey: "));
+    if (value === "") continue;
+    const headers = { requestHeaders: { "X-A": value } };
+    await assert.rejects(client.send("orders", 1, headers), wrong("requestHeaders: "));
+    await assert.rejects(client.sendBatch("orders", [1], headers), wrong("requestHeaders: "));
+  }
+  assert.equal(gateway.requests.length, 0);
+});
+
+for (const [kind, events] of [
+  ["Object", { order_id: 1 }],
+  ["Object", { length: 1, 0: "a" }],
+  ["String", "text"],
+  ["Uint8Array", new Uint8Array([1])],
+  ["ArrayBuffer", new ArrayBuffer(1)],
+  ["Map", new Map([["a", 1]])],
+  ["HeadgateEvent", new HeadgateEvent(1)],
+  ["CloudEvent", new CloudEvent({ id: "1", source: "/s", type: "t" })],
+  ["Symbol", TOMBSTONE],
+  ["null", null],
+  ["undefined", undefined],
+  ["Number", 5],
+]) {
+  test(`one event in place of a list is refused with the fix: ${kind}`, async () => {
+    const gateway = new FakeGateway();
+    const client = new Client(URL_, { fetch: gateway.fetch });
+    await assert.rejects(client.sendBatch("orders", events), {
+      name: "InvalidEventError",
+      message: `events: use a list, not ${kind}; for one event call send() or use [event]`,
+    });
+    assert.equal(gateway.requests.length, 0);
+  });
+}
+
+test("every iterable of events is taken", async () => {
+  const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+  const more = function* () {
+    yield* [1, 2];
+  };
+  for (const events of [[1, 2], new Set([1, 2]), more()]) {
+    assert.equal((await client.sendBatch("orders", events)).length, 2);
+  }
+});
+
+test("an ordering key is that of the gateway's key rule", async () => {
+  // The value with a key in it waits for the event with that key: they are in one lane.
+  for (const [named, key] of [["a", "a"], [new Uint8Array([97]), "a"], [12, "12"], [12n, "12"], [true, "true"]]) {
+    const gateway = new FakeGateway();
+    const client = new Client(URL_, { fetch: gateway.fetch, log: null, limits: { maxEvents: 1 } });
+    const producer = new BufferedProducer(client, { orderingKey: () => named });
+    const first = producer.send("orders", 1, { key });
+    const second = producer.send("orders", 2);
+    assert.equal(gateway.requests.length, 0);
+    await first;
+    assert.equal(gateway.requests.length, 1);
+    await second;
+    await producer.close();
+  }
+});
+
+test("an event without an ordering key is taken", async () => {
+  for (const named of [null, undefined]) {
+    const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+    const producer = new BufferedProducer(client, { orderingKey: () => named });
+    const pending = producer.send("orders", 1);
+    await producer.close();
+    assert.equal((await pending).name, "published");
+  }
+});
+
+test("an ordering key of another kind is refused", async () => {
+  const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+  for (const named of ["", new Uint8Array(), 1.5, NaN, 2 ** 60, ["a"], { a: 1 }, "\ud800"]) {
+    const producer = new BufferedProducer(client, { orderingKey: () => named });
+    const wrong = { name: "InvalidEventError", message: /^orderingKey: / };
+    assert.throws(() => producer.send("orders", 1), wrong);
+    await assert.rejects(producer.sendWhenRoom("orders", 1), wrong);
+    assert.equal(producer.events, 0);
+    await producer.close();
+  }
+  const producer = new BufferedProducer(client, { orderingKey: (_, value) => value.order.id });
+  assert.throws(() => producer.send("orders", {}), /orderingKey: the function threw TypeError/);
+  await producer.close();
+  const wrong = { name: "InvalidOptionError", message: /orderingKey: use a function/ };
+  assert.throws(() => new BufferedProducer(client, { orderingKey: "order_id" }), wrong);
+});
+
+for (const [url, text] of [
+  [null, "give the URL of a gateway, such as http://127.0.0.1:8080, not null"],
+  [undefined, "not undefined"],
+  [5, "not 5"],
+  [{}, "not [object Object]"],
+  [[null], "not null"],
+  [new Map(), "such as http://127.0.0.1:8080"],
+  ["http://x/v1/topics", "leave out /v1/topics: the client adds it"],
+  ["http://x/v1/topics/", "leave out /v1/topics: the client adds it"],
+  ["http://x/v1/topics/orders/events", "leave out /v1/topics/orders/events"],
+  ["http://x?a=1", "leave out ?a=1"],
+  ["http://x/#a", "leave out #a"],
+  ["http://user:SECRET@x", "user or password"],
+  ["http://user:SECRET@[x", "***@[x"],
+  ["ftp://user:SECRET@x", "http://host:port"],
+]) {
+  test(`a URL that cannot be meant is refused: ${text}`, () => {
+    assert.throws(() => new Client(url), (error) => {
+      assert.equal(error.name, "InvalidOptionError");
+      assert(error.message.startsWith("url: "));
+      assert(error.message.includes(text), error.message);
+      return !error.message.includes("SECRET");
+    });
+  });
+}
+
+test("URL objects are taken, and a gateway behind a path", async () => {
+  for (const [url, path] of [
+    [new URL("http://headgate.test/"), "/"],
+    [" http://headgate.test/\n", "/"],
+    [[new URL("http://headgate.test"), "http://other.test"], "/"],
+    ["http://headgate.test/kafka/", "/kafka/"],
+  ]) {
+    const asked = [];
+    const gateway = new FakeGateway();
+    const fetch = (address, init) => {
+      asked.push(address);
+      return gateway.fetch(address, init);
+    };
+    await new Client(url, { fetch, retry: ONCE, log: null }).send("orders", 1);
+    assert.deepEqual(asked, [`http://headgate.test${path}v1/topics/orders/events`]);
+  }
+});
+
+test("a refused connection is called unreachable with its URL", async () => {
+  const lines = { warn: [], error: [] };
+  const log = { warn: (line) => lines.warn.push(line), error: (line) => lines.error.push(line) };
+  const fetch = async () => {
+    throw new TypeError("fetch failed", { cause: Object.assign(Error("no"), { code: "ECONNREFUSED" }) });
+  };
+  const retry = { firstWaitMs: 2, patienceMs: 20 };
+  const client = new Client(`${URL_}/`, { fetch, retry, log });
+  const outcome = await client.send("orders", 1);
+  const detail = `${URL_}: TypeError: fetch failed (ECONNREFUSED)`;
+  assert.deepEqual(
+    [outcome.name, outcome.reason, outcome.retryable, outcome.detail],
+    ["rejected", "unreachable", true, detail],
+  );
+  assert(lines.warn.length);
+  for (const line of lines.warn) {
+    assert(line.startsWith("headgate: orders: 1 event, attempt "), line);
+    assert(line.endsWith(`failed: unreachable (${detail})`), line);
+  }
+  assert.deepEqual(lines.error, [`headgate: orders: 1 event rejected: unreachable (${detail})`]);
+});

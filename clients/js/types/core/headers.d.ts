@@ -1,0 +1,37 @@
+/**
+ * Return the token without blanks around it. Throws InvalidOptionError. No error repeats a value.
+ *
+ * @param {unknown} token
+ */
+export function checkedToken(token: unknown): string;
+/**
+ * Throw InvalidOptionError for a producer name that no gateway takes.
+ *
+ * @param {unknown} name
+ */
+export function checkProducer(name: unknown): void;
+/**
+ * Throw InvalidEventError for an Idempotency-Key that HTTP cannot carry.
+ *
+ * @param {unknown} key
+ */
+export function checkKey(key: unknown): void;
+/**
+ * Throw an error for headers that HTTP cannot carry.
+ *
+ * @param {unknown} headers
+ * @param {typeof InvalidOptionError | typeof InvalidEventError} Wrong
+ */
+export function checkHeaders(headers: unknown, Wrong?: typeof InvalidOptionError | typeof InvalidEventError): void;
+/**
+ * Replace the values of headers in a text, whole and in parts such as the token of a scheme.
+ *
+ * A page may show them in the forms of a URL or of HTML.
+ *
+ * @param {readonly string[]} values
+ * @param {string} text
+ */
+export function hide(values: readonly string[], text: string): string;
+export type Hide = (text: string) => string;
+import { InvalidOptionError } from "../errors.js";
+import { InvalidEventError } from "../errors.js";
