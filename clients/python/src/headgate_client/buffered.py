@@ -5,11 +5,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
 from headgate_client.core.encode import Part, check_topic, key_bytes
 from headgate_client.core.lanes import Entry
+from headgate_client.core.wording import counted
 from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.events import CloudEvent, Event
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import Buffering, check_choice, check_type, refuse_unknown
-from headgate_client.wording import counted
 
 OrderingKey: TypeAlias = Callable[[str, Any], str | bytes | int | None]
 WhenFull: TypeAlias = Literal["wait", "raise"]

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from headgate_client.core.wording import counted
 from headgate_client.outcomes import Outcome, Rejected, Unknown
-from headgate_client.wording import counted
 
 log = logging.getLogger("headgate_client")
 

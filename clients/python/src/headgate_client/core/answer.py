@@ -11,6 +11,7 @@ from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from headgate_client.core.header_text import Hide
+from headgate_client.core.wording import counted
 from headgate_client.outcomes import (
     Duplicate,
     Figures,
@@ -24,7 +25,6 @@ from headgate_client.outcomes import (
     Unchanged,
     Unknown,
 )
-from headgate_client.wording import counted
 
 _Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
 _KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
