@@ -8,7 +8,8 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 from http.client import BadStatusLine, RemoteDisconnected
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 _REFUSED: Final = "nothing listens there; start it, or correct the host and the port"
 _UNREACHABLE: Final = "there is no route to it; correct the address, or check the network"
@@ -44,6 +45,70 @@ def file_error(error: OSError | UnicodeDecodeError) -> str:
     if isinstance(error, PermissionError):
         return f"the user {user()} has no permission"
     return (error.strerror or str(error)).lower()
+
+
+class FileTrouble(NamedTuple):
+    """A file that cannot be used. found: its path, and why."""
+
+    option: str
+    found: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.found}. {self.fix}"
+
+
+class PemFile(NamedTuple):
+    """A file of certificates or keys, and the option that names it."""
+
+    option: str
+    path: str
+
+    def trouble(self, why: str, fix: str) -> FileTrouble:
+        """Return why the file cannot be used, and the fix."""
+        return FileTrouble(self.option, f"{self.path!r} cannot be used: {why}", fix)
+
+    def unreadable(self) -> FileTrouble | None:
+        """Return why the file cannot be read; None if it can."""
+        try:
+            with Path(self.path).open("rb") as file:
+                file.read(1)
+        except OSError as error:
+            fix = "Correct the path, or let the gateway's user read the file."
+            return self.trouble(file_error(error), fix)
+        return None
+
+
+def authorities_trouble(file: PemFile) -> FileTrouble | None:
+    """Return why a file of certificates cannot be used; None if it can."""
+    if unreadable := file.unreadable():
+        return unreadable
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file.path)
+    except ssl.SSLError:
+        return file.trouble("it has no certificate in PEM", "Give certificates in PEM.")
+    return None
+
+
+def key_pair_trouble(certificate: PemFile, key: PemFile) -> FileTrouble | None:
+    """Return which file of a certificate and its key cannot be used, and why; None if both can."""
+    if trouble := authorities_trouble(certificate) or key.unreadable():
+        return trouble
+    try:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_cert_chain(certificate.path, key.path, password=no_password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            why = f"it is not the key of {certificate.option} = {certificate.path!r}"
+            return key.trouble(why, "Give the key of this certificate.")
+        why = "it has no private key in PEM, or the key has a password"
+        return key.trouble(why, "Give the private key in PEM, without a password.")
+    return None
+
+
+def no_password() -> bytes:
+    """Return a wrong password, so that OpenSSL does not ask for one on the terminal."""
+    return b"-"
 
 
 def connection_error(error: BaseException) -> str:

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, CommandError, add_command
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.config_file import add_config
 from headgate.commands.output import style, write
 from headgate.core.terminal.text import escaped
@@ -49,6 +49,7 @@ def run(args: argparse.Namespace) -> int:
     from headgate.config import load, read_file
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields
+    from headgate.supervisor.kept_tls import TlsFilesError
     from headgate.supervisor.monitor_process import monitor
 
     text = read_file(args.config)
@@ -59,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     told = write if args.table or sys.stdout.isatty() else None
     try:
         uvloop.run(monitor(settings, start_fields(args.config, text), told, style()))
+    except TlsFilesError as error:
+        raise CommandError(str(error), USAGE) from error
     except OSError as error:
         text = f"monitor.port = {settings.monitor.port}: {listen_error(error)}"
         raise CommandError(text, FAILED) from error

@@ -19,5 +19,6 @@ def server_context(http: HttpSettings) -> ssl.SSLContext | None:
     context.minimum_version = _VERSIONS[http.tls_min_version]
     if http.tls_client_ca_file is not None:
         context.verify_mode = _CLIENTS[http.tls_client_auth]
-    context.load_cert_chain(http.tls_cert_file, http.tls_key_file)
+    # Without a password OpenSSL would ask for the key's on the terminal.
+    context.load_cert_chain(http.tls_cert_file, http.tls_key_file, password=lambda: b"-")
     return context

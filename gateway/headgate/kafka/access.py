@@ -4,6 +4,13 @@ import ssl
 from dataclasses import dataclass, field
 from typing import Any
 
+from headgate.errors_in_words import (
+    FileTrouble,
+    PemFile,
+    authorities_trouble,
+    key_pair_trouble,
+    no_password,
+)
 from headgate.kafka.oauth import ClientCredentials, OAuthClient
 
 
@@ -44,7 +51,21 @@ def client_arguments(access: ClusterAccess) -> dict[str, Any]:
 def _ssl_context(access: ClusterAccess) -> ssl.SSLContext | None:
     if "SSL" not in access.security_protocol.split("_"):
         return None
-    context = ssl.create_default_context(cafile=access.ssl_cafile)
-    if access.ssl_certfile:
-        context.load_cert_chain(access.ssl_certfile, access.ssl_keyfile)
+    try:
+        context = ssl.create_default_context(cafile=access.ssl_cafile)
+        if access.ssl_certfile:
+            context.load_cert_chain(access.ssl_certfile, access.ssl_keyfile, password=no_password)
+    except OSError as error:
+        raise OSError(str(_trouble(access) or error)) from error
     return context
+
+
+def _trouble(access: ClusterAccess) -> FileTrouble | None:
+    if access.ssl_cafile is not None:
+        trouble = authorities_trouble(PemFile("ssl_cafile", access.ssl_cafile))
+        if trouble is not None:
+            return trouble
+    if access.ssl_certfile is None or access.ssl_keyfile is None:
+        return None
+    certificate = PemFile("ssl_certfile", access.ssl_certfile)
+    return key_pair_trouble(certificate, PemFile("ssl_keyfile", access.ssl_keyfile))

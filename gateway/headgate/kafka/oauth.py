@@ -17,6 +17,7 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 
 from headgate.core.secrets import masked, without_secrets
+from headgate.errors_in_words import PemFile, authorities_trouble
 
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 65_536
@@ -88,7 +89,10 @@ def _ask(client: OAuthClient) -> tuple[str, float]:
         detail = f"no token from {shown}: it answered {error.code}"
         raise KafkaConnectionError(detail) from None
     except (OSError, HTTPException, ValueError, TypeError) as error:
-        detail = f"no token from {shown}: {without_secrets(str(error))}"
+        why = without_secrets(str(error))
+        if client.ca_file is not None:
+            why = str(authorities_trouble(PemFile("sasl_oauth_ca_file", client.ca_file)) or why)
+        detail = f"no token from {shown}: {why}"
         raise KafkaConnectionError(detail) from None
 
 

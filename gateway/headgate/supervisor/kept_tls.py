@@ -12,9 +12,36 @@ from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
 from headgate.core.http.expiry import expires_at
 from headgate.edge.tls import server_context
+from headgate.errors_in_words import (
+    FileTrouble,
+    PemFile,
+    authorities_trouble,
+    key_pair_trouble,
+)
 
 _OPTIONS = ("tls_cert_file", "tls_key_file", "tls_client_ca_file")
 _IN_FORCE = "tls"
+
+
+class TlsFilesError(OSError):
+    """A TLS file of the HTTP ports cannot be used: its option, its path, why, and the fix."""
+
+    def __init__(self, trouble: FileTrouble) -> None:
+        super().__init__(str(trouble))
+        self.trouble = trouble
+
+
+def tls_error(http: HttpSettings, error: OSError) -> OSError:
+    """Return an error that names the TLS file that cannot be used, or else the given one."""
+    trouble = None
+    if http.tls_client_ca_file is not None:
+        trouble = authorities_trouble(PemFile("http.tls_client_ca_file", http.tls_client_ca_file))
+    if trouble is None and http.tls_cert_file is not None and http.tls_key_file is not None:
+        trouble = key_pair_trouble(
+            PemFile("http.tls_cert_file", http.tls_cert_file),
+            PemFile("http.tls_key_file", http.tls_key_file),
+        )
+    return error if trouble is None else TlsFilesError(trouble)
 
 
 class KeptTls:
@@ -46,8 +73,15 @@ class KeptTls:
     def accept(self) -> ssl.SSLContext | None:
         """Read the files, and keep them if they can be used.
 
-        None: they are those in force, or there are none. Raises OSError: the old ones stay.
+        None: they are those in force, or there are none. Raises OSError: the old ones stay. It is a
+        TlsFilesError if one of the files is the cause.
         """
+        try:
+            return self._accept()
+        except OSError as error:
+            raise tls_error(self._http, error) from error
+
+    def _accept(self) -> ssl.SSLContext | None:
         texts = {name: Path(path).read_bytes() for name, path in self._paths.items()}
         if texts == self._kept:
             return None
@@ -72,10 +106,13 @@ class KeptTls:
             self.accept()
         except OSError as error:
             expected = "a certificate chain and its key, as PEM files"
-            found = f"{shown(self._http.tls_cert_file)} cannot be used: {error}"
-            raise ConfigError(
-                str(config), [Problem("http.tls_cert_file", found, expected)]
-            ) from None
+            if isinstance(error, TlsFilesError):
+                option, found, fix = error.trouble
+            else:
+                option, fix = "http.tls_cert_file", ""
+                found = f"{shown(self._http.tls_cert_file)} cannot be used: {error}"
+            problem = Problem(option, found, expected, fix)
+            raise ConfigError(str(config), [problem]) from None
 
     def context(self) -> ssl.SSLContext | None:
         """Of what is in force. None: no TLS. Raises OSError."""

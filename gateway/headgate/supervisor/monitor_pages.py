@@ -17,6 +17,7 @@ from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.snapshot import Snapshot
 from headgate.monitor.monitor import Monitor
 from headgate.monitor.views import RowPlace, row_place
+from headgate.supervisor.kept_tls import tls_error
 from headgate.wiring.callers import Callers
 
 _LINGER_S = 1.0
@@ -49,7 +50,11 @@ class MonitorPages:
         await self._made.start(self._tasks)
         await self._runner.setup()
         http, port = self._settings.http, self._settings.monitor.port
-        await self._runner.listen(http.host, port, server_context(http))
+        try:
+            context = server_context(http)
+        except OSError as error:
+            raise tls_error(http, error) from error
+        await self._runner.listen(http.host, port, context)
 
     async def close(self) -> None:
         """Listen no more."""

@@ -255,7 +255,8 @@ async def test_a_bad_pair_is_refused_and_a_dead_worker_comes_back(world: World) 
         gateway.reload()
         await eventually(lambda refused=refused: world.reloads("refused") == refused + 1, 30)
     assert world.all_show(good)
-    assert "certificates refused, the old ones stay" in gateway.child.log.read_text()
+    said = gateway.child.log.read_text()
+    assert "certificates refused, the old ones stay active: http.tls_key_file: " in said
     workers = [one.pid for one in psutil.Process(gateway.pid).children()]
     psutil.Process(workers[0]).kill()
 

@@ -129,7 +129,12 @@ class FetchedKeys:
             return await asyncio.to_thread(_read, Path(unquote(parts.path)))
         verified: ssl.SSLContext | bool = True
         if self._ca_file is not None:
-            verified = ssl.create_default_context(cafile=self._ca_file)
+            try:
+                verified = ssl.create_default_context(cafile=self._ca_file)
+            except OSError as error:
+                why = error.strerror or str(error)
+                text = f"auth.jwt_jwks_ca_file = {self._ca_file!r} cannot be used: {why}"
+                raise BadKeysError(text) from error
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session,
             # Followed elsewhere, the keys would be those of whoever answers there.
