@@ -1,4 +1,4 @@
-"""`headgate token`: a new random token for a producer, and the line that makes it known."""
+"""`headgate token`: a new random token for a producer, and the section that makes it known."""
 
 import argparse
 import hashlib
@@ -27,7 +27,10 @@ def register(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a token and its hash."""
+    """Print a token to standard error, and the section with its hash to standard output.
+
+    The section can be pasted or redirected into the configuration, and never carries the token.
+    """
     if not re.fullmatch(_NAME, args.name):
         sys.stderr.write(
             f'"{one_line(args.name)}" is not a producer\'s name: '
@@ -35,13 +38,14 @@ def run(args: argparse.Namespace) -> int:
         )
         return USAGE
     token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    sys.stderr.write(
+        f"Token for {args.name}, shown once. {args.name} sends it as `Authorization: Bearer "
+        f"TOKEN`:\n\n    {token}\n\n"
+        "Section for the configuration (two hashes are allowed while one replaces the other):\n\n"
+    )
+    sys.stderr.flush()
     sys.stdout.write(
-        f"# give this to {args.name}, which sends it as `Authorization: Bearer <token>`:\n"
-        f"# {token}\n"
-        "# paste this into the configuration (two hashes are allowed while one replaces the "
-        "other):\n"
-        f"[{dotted(('producers', args.name))}]\n"
-        f'token_sha256 = ["{token_sha256(token)}"]\n'
+        f'[{dotted(("producers", args.name))}]\ntoken_sha256 = ["{token_sha256(token)}"]\n'
     )
     return OK
 

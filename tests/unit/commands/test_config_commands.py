@@ -141,15 +141,16 @@ def test_a_token_fits_the_line_that_is_printed_with_it(
     config: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", "checkout.eu"]) == 0
-    shown = capsys.readouterr().out
-    (token,) = re.findall(r"^# (hg_\S{43})$", shown, re.MULTILINE)
-    config.write_text(CONFIG + shown)
+    shown = capsys.readouterr()
+    (token,) = re.findall(r"^    (hg_\S{43})$", shown.err, re.MULTILINE)
+    assert token not in shown.out, "pasting the section never carries the token"
+    config.write_text(CONFIG + shown.out)
     producer = load(config, {"HEADGATE_CLUSTERS__MAIN__SASL_PASSWORD": "p"}).producers[
         "checkout.eu"
     ]
     assert producer.token_sha256 == (hashlib.sha256(token.encode()).hexdigest(),)
     main(["token", "checkout.eu"])
-    assert token not in capsys.readouterr().out
+    assert token not in capsys.readouterr().err
 
 
 def test_a_bad_producer_name_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,8 +173,8 @@ def test_a_reader_that_leaves_ends_a_command_silently(config: str, most: int | N
         (JOB, "--help"),
     ]
     with answering() as (url, _):
-        said = [(*GATEWAY, "config", "--config", config), (*GATEWAY, "token", "shop"),
-                (*GATEWAY, "replay", "list"), (*GATEWAY, *CREATE)]  # fmt: skip
+        said = [(*GATEWAY, "config", "--config", config), (*GATEWAY, "replay", "list"),
+                (*GATEWAY, *CREATE)]  # fmt: skip
         for command in (*shown, *said):
             reader, writer = os.pipe()
             os.close(reader)  # before it starts, so that it never is in time
