@@ -9,7 +9,13 @@ from importlib import import_module
 from headgate.commands import USAGE, CommandError
 from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.config.problems import ConfigError
-from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
+from headgate.core.command_line import (
+    HelpfulParser,
+    ended_well,
+    mask_of_files,
+    with_help_last,
+    with_times_joined,
+)
 from headgate.core.terminal.text import indented
 from headgate.metrics.build import VERSION
 
@@ -60,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
+    given = with_help_last(given)
     names = [name for name in given[:1] if name in COMMANDS] or COMMANDS
     chosen = parser(names).parse_args(with_times_joined(given))
     try:

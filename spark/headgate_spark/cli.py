@@ -9,7 +9,13 @@ from pathlib import Path
 
 from headgate import __version__
 from headgate.commands.config_file import NoConfigFileError, find_config
-from headgate.core.command_line import HelpfulParser, ended_well, mask_of_files, with_times_joined
+from headgate.core.command_line import (
+    HelpfulParser,
+    ended_well,
+    mask_of_files,
+    with_help_last,
+    with_times_joined,
+)
 from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
 from headgate.core.command_tree.tree import command_of
 from headgate.core.terminal.text import indented
@@ -32,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
-    chosen = parser().parse_args(with_times_joined(given))
+    chosen = parser().parse_args(with_times_joined(with_help_last(given)))
     format_task_log()
     try:
         find_config(chosen, os.environ, _say)

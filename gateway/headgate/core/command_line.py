@@ -8,10 +8,11 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import NoReturn, TextIO
 
-from headgate.core.spelling import closest, did_you_mean
+from headgate.core.spelling import SIMILAR, closest, did_you_mean
 
 UMASK = "HEADGATE_UMASK"
 _PRIVATE = "077"
+_USAGE = 2  # the exit code
 _OCTAL = re.compile(r"[0-7]{1,3}")
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
 # Which extra brings what is not always there; whatever else is missing comes with the package.
@@ -44,8 +45,18 @@ def with_times_joined(arguments: Sequence[str]) -> list[str]:
     return joined
 
 
+def with_help_last(arguments: Sequence[str]) -> list[str]:
+    """`help COMMAND` as `COMMAND --help`."""
+    if arguments[:1] == ["help"]:
+        return [*arguments[1:], "--help"]
+    return list(arguments)
+
+
 class HelpfulParser(argparse.ArgumentParser):
     """A parser that answers a misspelled command, option or choice with the nearest name.
+
+    A missing command is answered with the help, on standard error. An unknown option that is like
+    no other is answered with the command that lists all.
 
     Sub-commands get the same class, and report unknown options with their own usage line.
     """
@@ -57,6 +68,9 @@ class HelpfulParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse; refuse what is left over. Nothing here goes on with it."""
         self._given = list(sys.argv[1:] if args is None else args)
+        if not self._given and any(map(_is_required_command, self._actions)):
+            self.print_help(sys.stderr)
+            self.exit(_USAGE)
         found, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -67,7 +81,8 @@ class HelpfulParser(argparse.ArgumentParser):
         names = [name for action in self._actions for name in action.option_strings]
         options = (word.partition("=")[0] for word in self._given if word.startswith("--"))
         unknown = (each for each in options if not any(name.startswith(each) for name in names))
-        hint = next(filter(None, (_closest_option(each, names) for each in unknown)), "")
+        hints = [_closest_option(each, names) for each in unknown]
+        hint = next(filter(None, hints), f"See `{self.prog} --help`" if hints else "")
         super().error(f"{message}. {hint}" if hint else message)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
@@ -81,9 +96,14 @@ class HelpfulParser(argparse.ArgumentParser):
         raise argparse.ArgumentError(action, f"{value!r} is not known. {hint}")
 
 
+def _is_required_command(action: argparse.Action) -> bool:
+    return action.required and isinstance(action, argparse._SubParsersAction)
+
+
 def _closest_option(option: str, names: Sequence[str]) -> str:
     """Return the suggestion; dashes, which all options share, do not make two names alike."""
-    found = get_close_matches(option[2:], [name[2:] for name in names], n=1)
+    known = [name[2:] for name in names]
+    found = get_close_matches(option[2:], known, n=1, cutoff=SIMILAR)
     return did_you_mean(f"--{found[0]}") if found else ""
 
 

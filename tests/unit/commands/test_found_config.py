@@ -128,14 +128,17 @@ def test_an_option_that_is_like_no_other_gets_no_suggestion(
 ) -> None:
     with pytest.raises(SystemExit):
         main(["serve", "--where", "x"])
-    assert "Did you mean" not in capsys.readouterr().err
-
-
-def test_an_unknown_command_names_all(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["xyzzy"])
     shown = capsys.readouterr().err
-    assert "xyzzy" in shown
+    assert "Did you mean" not in shown
+    assert "See `headgate serve --help`" in shown
+
+
+@pytest.mark.parametrize("typed", ["xyzzy", "bogus"])
+def test_an_unknown_command_names_all(typed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([typed])
+    shown = capsys.readouterr().err
+    assert typed in shown
     assert "Did you mean" not in shown
     assert all(name in shown for name in cli.COMMANDS if name != "worker")
     assert "worker" not in shown
@@ -152,3 +155,33 @@ def test_spark_jobs_find_the_same_file(
     shown = capsys.readouterr().err
     assert "configuration file: headgate.toml\n" in shown
     assert "bootstrap_servers" in shown
+
+
+@pytest.mark.parametrize("group", ["", "replay", "spool", "offsets", "blobs"])
+def test_a_command_that_needs_another_word_prints_its_help(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as asked:
+        main([*group.split(), "--help"])
+    assert asked.value.code == 0
+    help_text = capsys.readouterr().out
+    assert "examples:" in help_text
+    with pytest.raises(SystemExit) as ended:
+        main(group.split())
+    shown = capsys.readouterr()
+    assert (ended.value.code, shown.out, shown.err) == (2, "", help_text)
+    with pytest.raises(SystemExit) as helped:
+        main(["help", *group.split()])
+    assert (helped.value.code, capsys.readouterr().out) == (0, help_text)
+
+
+def test_help_of_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for run, name in ((main, "replay create"), (spark_cli.main, "audit")):
+        with pytest.raises(SystemExit) as ended:
+            run(["help", *name.split()])
+        assert ended.value.code == 0
+        assert f" {name} [-h]" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as unknown:
+        main(["help", "srve"])
+    assert unknown.value.code == 2
+    assert 'Did you mean "serve"?' in capsys.readouterr().err
