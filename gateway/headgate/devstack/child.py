@@ -1,4 +1,4 @@
-"""One child process in its own session, with its output in a file."""
+"""Child processes, each in a session of its own, and the ledger of those that a run has started."""
 
 import json
 import math
@@ -12,17 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-# Reads /proc: who is alive, since when, and in whose session (Linux).
-
-
 _PROC = Path("/proc")
-_SESSION, _USER_TICKS, _SYSTEM_TICKS, _START_TIME = (
-    3,
-    11,
-    12,
-    19,
-)  # fields of /proc/PID/stat, counted after the command's name
+# Fields of /proc/PID/stat, counted after the command's name.
+_SESSION, _USER_TICKS, _SYSTEM_TICKS, _START_TIME = 3, 11, 12, 19
 _POLL_S = 0.02
+_STILL_S = 10.0  # between two notes that something is waited for
+_LOOK_S = 0.5  # between two looks for progress
+_SHOWN = 200  # characters of a log's line
+IDLE_S = 120.0  # without any progress; a starved process gets some processor time in that
+_LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 def boot_id() -> str:
@@ -57,7 +55,7 @@ def signal_session(session: int, number: signal.Signals) -> None:
 
 
 def wait_for_session(session: int, deadline_s: float) -> bool:
-    """Wait until a session has no live member; tell whether that came about in time."""
+    """Wait until a session has no live member; return whether that happened in time."""
     end = time.monotonic() + deadline_s
     while session_members(session):
         if time.monotonic() > end:
@@ -67,7 +65,7 @@ def wait_for_session(session: int, deadline_s: float) -> bool:
 
 
 def kill_session(session: int, deadline_s: float = 5.0) -> None:
-    """SIGKILL all of a session, also what its members start meanwhile."""
+    """Kill all of a session, also processes that its members start meanwhile."""
     end = time.monotonic() + deadline_s
     while session_members(session) and time.monotonic() < end:
         signal_session(session, signal.SIGKILL)
@@ -81,13 +79,6 @@ def _stat(pid: int) -> list[str] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in "ZX" else fields
-
-
-_STILL_S = 10.0  # between two notes that something is waited for
-_LOOK_S = 0.5  # between two looks for progress
-_SHOWN = 200  # characters of a log's line
-IDLE_S = 120.0  # without any progress; a starved process gets some processor time in that
-_LAUNCHER = Path(__file__).with_name("launch.py")
 
 
 class StartError(Exception):
@@ -133,7 +124,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number when a signal ended it."""
+        """Return None while it runs, the exit code, or minus the number of the signal."""
         return self._process.poll()
 
     def signal(self, number: signal.Signals) -> None:
@@ -141,7 +132,7 @@ class Child:
         self._process.send_signal(number)
 
     def stop(self, grace_s: float) -> None:
-        """SIGTERM, then after `grace_s` seconds SIGKILL to all of its session."""
+        """Send SIGTERM, then after `grace_s` seconds SIGKILL to all of its session."""
         if self.exit_code is None:
             self.signal(signal.SIGCONT)  # a paused process would not see SIGTERM
             self.signal(signal.SIGTERM)
@@ -150,7 +141,7 @@ class Child:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL the whole session, the process first, and reap it."""
+        """Kill the whole session, the process first, and reap it."""
         if self.exit_code is None:
             self.signal(signal.SIGKILL)
             self._process.wait()
@@ -166,10 +157,10 @@ class Child:
         """Poll `ready` until it returns true.
 
         Args:
-            ready: Tells whether the child is up.
-            deadline_s: How long to wait, in seconds.
+            ready: Returns whether the child is up.
+            deadline_s: Longest wait, in seconds.
             say: Takes a line every 10 s, with the last line of the child's log.
-            idle_s: How long the child may make no progress, in seconds: it neither uses processor
+            idle_s: Longest time without progress, in seconds: the child neither uses processor
                 time nor writes to its log.
 
         Raises:
@@ -212,16 +203,13 @@ class Child:
         return "\n".join([f"--- {self.log}", *text[-lines:]])
 
 
-# What a state folder has running, on disk, so that the next start can end what a kill -9 left.
-
-
 class LedgerEntry(NamedTuple):
     """A child that leads a session of its own; pid and start time (clock ticks) name it."""
 
     name: str
     pid: int
     started: int
-    grace_s: float  # how long it may take after a SIGTERM; 0 = SIGKILL at once
+    grace_s: float  # time for an exit after SIGTERM; 0 = SIGKILL at once
 
 
 class Ledger:
@@ -232,22 +220,22 @@ class Ledger:
         self._entries: list[LedgerEntry] = []
 
     def add(self, name: str, pid: int, grace_s: float) -> None:
-        """Write down a child that has just been started."""
+        """Record a child that has just been started."""
         self._entries.append(LedgerEntry(name, pid, start_time(pid) or 0, grace_s))
         self._write()
 
     def clear(self) -> None:
-        """Write down that nothing runs."""
+        """Record that nothing runs."""
         self._entries.clear()
         self._write()
 
     def end_leftovers(self) -> list[str]:
-        """End what an earlier process wrote down and did not end; return the names."""
-        left = [entry for entry in self._read() if _is_alive(entry)]
-        for entry in left:
+        """End the children that an earlier process recorded and did not end; return their names."""
+        alive = [entry for entry in self._read() if _is_alive(entry)]
+        for entry in alive:
             _end(entry)
         self.clear()
-        return [f"{entry.name} (pid {entry.pid})" for entry in left]
+        return [f"{entry.name} (pid {entry.pid})" for entry in alive]
 
     def _read(self) -> list[LedgerEntry]:
         try:
@@ -267,7 +255,7 @@ class Ledger:
 
 def _is_alive(entry: LedgerEntry) -> bool:
     # The kernel gives no new process the number of a session that still has members, so a leader
-    # with another start time means that the session is gone and the number is someone else's.
+    # with another start time means that the session is gone and another process has the number.
     started = start_time(entry.pid)
     is_stranger = started is not None and started != entry.started
     return not is_stranger and bool(session_members(entry.pid))

@@ -1,4 +1,4 @@
-"""The sample traffic of `headgate dev --demo`: four producers that behave as producers do."""
+"""The sample traffic of `headgate dev --demo`: four producers and two consumer groups."""
 
 import asyncio
 import random
@@ -15,6 +15,10 @@ POSTS_PER_S = 5.0
 SAVES_EVERY = 60  # posts: one run of saves in 12 s
 SAVES = 50
 _PATIENCE = aiohttp.ClientTimeout(total=10)
+KEEPS_UP, IS_STUCK = "emails", "search-index"
+STUCK_AT = b"deal-3"  # the deal that the sample traffic saves 50 times in a row
+# Nothing is lost when the demo ends, so it does not wait for the handler that never returns.
+_OPTIONS = ConsumerOptions(drain_s=0.0, auto_offset_reset="earliest")
 
 
 class Post(NamedTuple):
@@ -29,17 +33,12 @@ async def post_until_cancelled(gateway_url: str, source: random.Random) -> None:
     """Post at POSTS_PER_S. A refused or unreachable request is skipped: the demo goes on."""
     async with aiohttp.ClientSession(gateway_url, timeout=_PATIENCE) as client:
         for post in posts(source):
+            path = f"/v1/topics/{post.topic}/events"
+            headers = {"Headgate-Producer": post.producer}
             with suppress(aiohttp.ClientError, TimeoutError):
-                await _send(client, post)
+                async with client.post(path, json=post.body, headers=headers) as answer:
+                    await answer.read()
             await asyncio.sleep(1 / POSTS_PER_S)
-
-
-async def _send(client: aiohttp.ClientSession, post: Post) -> int:
-    path = f"/v1/topics/{post.topic}/events"
-    headers = {"Headgate-Producer": post.producer}
-    async with client.post(path, json=post.body, headers=headers) as answer:
-        await answer.read()
-        return answer.status
 
 
 def posts(source: random.Random) -> Iterator[Post]:
@@ -96,17 +95,8 @@ def _document(source: random.Random, turn: int) -> Post:
 _MAKERS = (_order, _deal, _clicks, _deal, _document, _save)
 
 
-# The consumer groups of `headgate dev --demo`: one that keeps up, and one that is stuck.
-
-
-KEEPS_UP, IS_STUCK = "emails", "search-index"
-STUCK_AT = b"deal-3"  # the deal that the sample traffic saves 50 times in a row
-# Nothing is lost when the demo ends, so nobody waits for the handler that never returns.
-_OPTIONS = ConsumerOptions(drain_s=0.0, auto_offset_reset="earliest")
-
-
 async def consume_until_cancelled(bootstrap: str) -> None:
-    """Both groups, on the tier that takes the events."""
+    """Run both groups on the ingest tier: one keeps up, and one is stuck."""
     async with asyncio.TaskGroup() as groups:
         groups.create_task(_consume("orders", KEEPS_UP, bootstrap))
         groups.create_task(_consume("deals", IS_STUCK, bootstrap))
@@ -120,6 +110,6 @@ async def _consume(topic: str, group: str, bootstrap: str) -> None:
 
 
 async def _handle(event: Received) -> None:
-    """As a call to a service does that never answers for one document, and has no timeout."""
+    """Handle an event; for one document, wait forever as for a service without a timeout."""
     if event.key == STUCK_AT:
         await asyncio.get_running_loop().create_future()

@@ -12,16 +12,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-# Where downloaded and derived files are kept, and one-at-a-time access to them.
-
-
 KAFKA_VERSION = "4.3.1"
 PARTIAL_PREFIX = "partial-"
 
 
 def cache_directory(environment: Mapping[str, str], name: str = f"kafka-{KAFKA_VERSION}") -> Path:
-    """Return a folder, that of this Kafka version: below $HEADGATE_CACHE, else the checkout's
-    .cache, else (installed without a checkout) the user's cache."""
+    """Return the folder for files of this Kafka version.
+
+    It lies below $HEADGATE_CACHE, else below the checkout's .cache, else (installed without a
+    checkout) below the user's cache.
+    """
     if chosen := environment.get("HEADGATE_CACHE"):
         return Path(chosen).absolute() / name
     # Sources are in the checkout, and so is the environment that `make` installs into.
@@ -52,22 +52,17 @@ def partial_folder(folder: Path) -> Iterator[Path]:
         yield Path(temporary)
 
 
-def short_digest(text: str) -> str:
-    """Return 12 hex digits of the SHA-256 of `text`, for file names."""
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
 # The slf4j 1.7 binding in the version of the log4j-core that comes with Kafka: with it SLF4J is
 # silent and log4j prints errors only.
 LOG4J_VERSION = "2.25.4"
 
 
 class JarsError(Exception):
-    """The jars could not be had, or are not the ones that are expected."""
+    """The jars cannot be downloaded, or are not the expected ones."""
 
 
 class Dependency(NamedTuple):
-    """What Ivy is asked for. is_alone: without what it depends on."""
+    """A dependency for Ivy; `is_alone` leaves out its own dependencies."""
 
     organisation: str
     name: str
@@ -76,7 +71,14 @@ class Dependency(NamedTuple):
 
 
 class JarSet(NamedTuple):
-    """Jars that belong together. title, megabytes: for people.  lock: their names and SHA-256."""
+    """Jars that belong together.
+
+    Args:
+        title: The name for people.
+        megabytes: The size of the download, for people.
+        dependencies: The dependencies that Ivy resolves.
+        lock: The file with the names of the jars and their SHA-256.
+    """
 
     title: str
     megabytes: int
@@ -84,7 +86,7 @@ class JarSet(NamedTuple):
     lock: Path
 
     def sums(self) -> Mapping[str, str]:
-        """The SHA-256 of each jar."""
+        """Return the SHA-256 of each jar."""
         lines = (line.split() for line in self.lock.read_text().splitlines())
         return {name: digest for digest, name in lines}
 
@@ -128,7 +130,7 @@ def _download_into(folder: Path, wanted: JarSet, java: Path, say: Callable[[str]
         partial.mkdir()
         _run_ivy(temporary, partial, wanted, java, say)
         _verify(partial, wanted.sums())
-        if folder.exists():  # an older set, or one that someone has damaged
+        if folder.exists():  # an older or damaged set
             folder.rename(temporary / "replaced")
         partial.rename(folder)
 
@@ -161,9 +163,9 @@ def _run_ivy(
 
 def _ivy_module(wanted: JarSet) -> str:
     listed = "".join(
-        f'<dependency org="{one.organisation}" name="{one.name}" rev="{one.version}" '
-        f'transitive="{str(not one.is_alone).lower()}"/>'
-        for one in wanted.dependencies
+        f'<dependency org="{each.organisation}" name="{each.name}" rev="{each.version}" '
+        f'transitive="{str(not each.is_alone).lower()}"/>'
+        for each in wanted.dependencies
     )
     return (
         '<ivy-module version="2.0"><info organisation="headgate" module="jars"/>'
@@ -174,10 +176,14 @@ def _ivy_module(wanted: JarSet) -> str:
 def setup_step(
     prepare: Callable[[Callable[[str], None]], str], missing: tuple[type[Exception], ...]
 ) -> int:
-    """A step of `make setup` as a command: the exit code.
+    """Run a step of `make setup` as a command.
 
-    prepare: given where to show progress, returns what is ready.  missing: what it raises, in
-    words for people, where that cannot be had.
+    Args:
+        prepare: Takes a callback for progress, and returns a description of the result.
+        missing: The exceptions of a failed preparation, with texts for people.
+
+    Returns:
+        The exit code.
     """
     try:
         ready = prepare(_show)
@@ -197,7 +203,7 @@ def _show(line: str) -> None:
 
 
 def pyspark_folder() -> Path:
-    """Where PySpark is installed, with the Ivy that downloads. Raises JarsError."""
+    """Return the folder of PySpark, which contains Ivy. Raises JarsError."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise JarsError("the package pyspark is not installed: pip install 'headgate[dev]'")
@@ -205,7 +211,7 @@ def pyspark_folder() -> Path:
 
 
 def _verify(folder: Path, sums: Mapping[str, str]) -> None:
-    found = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
-    wrong = sorted(name for name in sums.keys() | found if sums.get(name) != found.get(name))
-    if wrong:
-        raise JarsError(f"missing, unexpected or altered jars: {', '.join(wrong)}")
+    jars = {jar.name: hashlib.sha256(jar.read_bytes()).hexdigest() for jar in folder.glob("*.jar")}
+    faulty = sorted(name for name in sums.keys() | jars if sums.get(name) != jars.get(name))
+    if faulty:
+        raise JarsError(f"missing, unexpected or altered jars: {', '.join(faulty)}")

@@ -1,4 +1,4 @@
-"""Finds a Java that can run Kafka, and Spark.
+"""Find a Java that can run Kafka and Spark.
 
 Standard library only and no import of the rest of the package: `make setup` runs this file with
 the system's Python before anything is downloaded.
@@ -23,18 +23,23 @@ class JavaMissingError(Exception):
 def find_java(environment: Mapping[str, str], what: str = "Headgate's local Kafka") -> Path:
     """Return the `java` to run: the one of $JAVA_HOME if it is set, else the one on the $PATH.
 
-    what: needs it.  Raises JavaMissingError when there is none or it is older than MINIMUM_JAVA.
+    Args:
+        environment: The environment variables.
+        what: The program that needs Java, for the error.
+
+    Raises:
+        JavaMissingError: There is no Java, or it is older than MINIMUM_JAVA.
     """
     home = environment.get("JAVA_HOME")
     path = environment.get("PATH")
-    found = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
-    if found is None or not Path(found).exists():
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java", path=path)
+    if java is None or not Path(java).exists():
         where = f"JAVA_HOME={home} has none" if home else "there is none on the PATH"
         raise JavaMissingError(_advice(what, where))
-    major = _major_version(_version_text(found))
+    major = _major_version(_version_text(java))
     if major is None or major < MINIMUM_JAVA:
-        raise JavaMissingError(_advice(what, f"{found} is version {major or 'unknown'}"))
-    return Path(found)
+        raise JavaMissingError(_advice(what, f"{java} is version {major or 'unknown'}"))
+    return Path(java)
 
 
 def java_identity(java: Path) -> str:

@@ -5,8 +5,6 @@ import socket
 from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
-
-
 # Below the range that kernels take the ports of outgoing connections from: one that the kernel
 # chooses may be taken again before a server listens on it, or be given to two servers.
 _FIRST, _LAST = 15_000, 31_999
@@ -22,9 +20,12 @@ def free_port(taken: Collection[int] = ()) -> int:
 
 
 def claim(port: int) -> socket.socket | None:
-    """Claim a port among the processes that ask here, until what is returned is closed.
+    """Claim a port among all processes that use this function, until the result is closed.
 
-    Its server listens only some seconds later: until then it looks free to all others.
+    Its server listens only some seconds later, and until then the port looks free to all others.
+
+    Returns:
+        The claim, or None if another process has it.
     """
     mark = socket.socket(socket.AF_UNIX)
     try:
@@ -36,7 +37,7 @@ def claim(port: int) -> socket.socket | None:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a server could listen on `port`, as servers do: with SO_REUSEADDR."""
+    """Return whether a server could listen on `port`, as servers do: with SO_REUSEADDR."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -54,7 +55,7 @@ def prefer(port: int, taken: Collection[int] = ()) -> int:
 
 
 def _has(port: int) -> bool:
-    """Claim a port for the life of this process; tell whether it has it."""
+    """Claim a port for the life of this process; return whether it has it."""
     if port not in _claimed:
         mark = claim(port)
         if mark is None:
@@ -65,7 +66,7 @@ def _has(port: int) -> bool:
 
 
 def accepts(port: int) -> bool:
-    """Tell whether something accepts connections on `port`."""
+    """Return whether a server accepts connections on `port`."""
     with socket.socket() as probe:
         probe.settimeout(0.5)
         return probe.connect_ex((LOOPBACK, port)) == 0

@@ -1,6 +1,10 @@
-"""A Kafka node (broker and controller in one JVM) from jars, without Kafka's shell scripts."""
+"""Kafka brokers and Redis as child processes.
+
+A broker is also its cluster's controller: one JVM on downloaded jars, without shell scripts.
+"""
 
 import base64
+import hashlib
 import importlib.util
 import shutil
 import signal
@@ -24,16 +28,15 @@ from headgate.devstack.jars import (
     ensure_jars,
     locked,
     partial_folder,
-    short_digest,
 )
 from headgate.devstack.java import find_java, java_identity
 from headgate.devstack.ports import LOOPBACK, free_port
 
-# Asks a broker for its cluster's live brokers over a plain socket, without a Kafka client.
-#
-# Blocking and self-contained, so that a start can be awaited before any event loop runs.
-
-
+STOP_GRACE_S = 15.0
+# C1 only and the serial collector: half the start time and a third of the memory of the defaults
+# (measured: 2.3-3.5 s and 150 MB against 7 s).
+JVM_FLAGS = ("-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_STORAGE_VERSION = 1  # of Kafka's meta.properties
 # Kafka protocol: Metadata request, version 4 (the newest one without tagged fields that also has
 # `allow_auto_topic_creation`). No topics, no creation.
 _METADATA_KEY, _VERSION = 3, 4
@@ -43,31 +46,27 @@ _REQUEST = (
     + _CLIENT
     + struct.pack(">i?", 0, False)
 )
-
-
-def brokers_in_metadata(host: str, port: int, timeout_s: float = 2.0) -> int:
-    """Return how many brokers the node at host:port knows to be alive; 0 if it does not answer."""
-    try:
-        with socket.create_connection((host, port), timeout=timeout_s) as connection:
-            connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
-            with connection.makefile("rb") as answer:
-                # size, correlation id, throttle ms, number of brokers: four int32
-                head = answer.read(16)
-    except OSError:
-        return 0
-    return int(struct.unpack(">4i", head)[3]) if len(head) == 16 else 0
-
-
-STOP_GRACE_S = 15.0
-# C1 only and the serial collector: half the start time and a third of the memory of the defaults
-# (measured: 2.3-3.5 s and 150 MB against 7 s).
-JVM_FLAGS = ("-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_STORAGE_VERSION = 1  # of Kafka's meta.properties
+JMX_VERSION = "1.0.1"
+_AGENT = JarSet(
+    f"the JMX exporter {JMX_VERSION}",
+    3,
+    (Dependency("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_VERSION, is_alone=True),),
+    Path(__file__).with_name("jmx-agent.sha256"),
+)
+# The names that the exporter's own example for Kafka gives; the monitor reads no other.
+_RULES = """lowercaseOutputName: true
+includeObjectNames: ["kafka.server:type=BrokerTopicMetrics,*"]
+rules:
+- pattern: kafka.server<type=BrokerTopicMetrics, name=(.+)PerSec, topic=(.+)><>Count
+  name: kafka_server_brokertopicmetrics_$1_total
+  labels: {topic: "$2"}
+  type: COUNTER
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaInstallation:
-    """What every broker on this machine shares: Java, the ordered jars and two derived files."""
+    """Files that all brokers on this machine share: Java, the ordered jars, two derived files."""
 
     java: Path
     jars: Sequence[Path]
@@ -136,16 +135,32 @@ def wait_for_node(
 ) -> None:
     """Wait until this node answers with all brokers of its cluster. Raises StartError."""
     child.wait_until(
-        lambda: brokers_in_metadata(LOOPBACK, plan.port) >= plan.cluster_size,
+        lambda: _brokers_in_metadata(plan.port) >= plan.cluster_size,
         say=say,
         idle_s=IDLE_S,
     )
 
 
+def _brokers_in_metadata(port: int) -> int:
+    """Return the number of live brokers that the node on a port knows; 0 without an answer.
+
+    It needs no Kafka client and no event loop.
+    """
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=2.0) as connection:
+            connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
+            with connection.makefile("rb") as answer:
+                # size, correlation id, throttle ms, number of brokers: four int32
+                head = answer.read(16)
+    except OSError:
+        return 0
+    return int(struct.unpack(">4i", head)[3]) if len(head) == 16 else 0
+
+
 def _format_storage(plan: BrokerPlan, checkpoint: Path) -> None:
-    # What `kafka-storage format` does in 1.5 s of JVM, done by hand. The checkpoint matters:
-    # without it the node starts too, but with metadata.version as its only feature, that is
-    # without KIP-848 groups and transactions version 2.
+    # As `kafka-storage format`, which takes 1.5 s of JVM. The checkpoint matters: without it the
+    # node starts too, but with metadata.version as its only feature, that is without KIP-848
+    # groups and transactions version 2.
     meta = plan.data / "meta.properties"
     if meta.exists():
         return
@@ -166,7 +181,7 @@ def _settings(plan: BrokerPlan) -> dict[str, str]:
         "node.id": str(plan.node_id),
         "controller.quorum.voters": plan.voters,
         "listeners": listeners,
-        "advertised.listeners": plan_listener(plan),
+        "advertised.listeners": f"PLAINTEXT://{plan.bootstrap}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
@@ -193,14 +208,6 @@ def _settings(plan: BrokerPlan) -> dict[str, str]:
     }
 
 
-def plan_listener(plan: BrokerPlan) -> str:
-    """Return the listener that clients are told to use."""
-    return f"PLAINTEXT://{plan.bootstrap}"
-
-
-# Prepares what brokers need once: jars, the class archive and the bootstrap checkpoint.
-
-
 def prepare_kafka(environment: Mapping[str, str], say: Callable[[str], None]) -> KafkaInstallation:
     """Return a ready installation, making what is missing (a minute the first time, then 0.2 s).
 
@@ -210,8 +217,8 @@ def prepare_kafka(environment: Mapping[str, str], say: Callable[[str], None]) ->
     cache = cache_directory(environment)
     jars = ensure_jars(KAFKA, cache / "jars", java, say)
     # The archive fits one Java build and one class path (the paths are part of it).
-    identity = short_digest(java_identity(java) + ":".join(map(str, jars)))
-    archive = cache / f"classes-{identity}.jsa"
+    identity = java_identity(java) + ":".join(map(str, jars))
+    archive = cache / f"classes-{hashlib.sha256(identity.encode()).hexdigest()[:12]}.jsa"
     bare = KafkaInstallation(java, jars, None, cache / "bootstrap.checkpoint")
     with locked(cache):
         if not bare.bootstrap_checkpoint.exists():
@@ -277,34 +284,13 @@ def stored_cluster_id(directory: Path) -> str | None:
     return dict(pairs).get("cluster.id")
 
 
-# The JMX exporter of Prometheus as a Java agent of the local brokers: their bytes by topic.
-
-
-JMX_VERSION = "1.0.1"
-_AGENT = JarSet(
-    f"the JMX exporter {JMX_VERSION}",
-    3,
-    (Dependency("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_VERSION, is_alone=True),),
-    Path(__file__).with_name("jmx-agent.sha256"),
-)
-# The names that the exporter's own example for Kafka gives; the monitor reads no other.
-_RULES = """lowercaseOutputName: true
-includeObjectNames: ["kafka.server:type=BrokerTopicMetrics,*"]
-rules:
-- pattern: kafka.server<type=BrokerTopicMetrics, name=(.+)PerSec, topic=(.+)><>Count
-  name: kafka_server_brokertopicmetrics_$1_total
-  labels: {topic: "$2"}
-  type: COUNTER
-"""
-
-
 class JmxAgent(NamedTuple):
-    """jar: of the agent."""
+    """The JMX exporter of Prometheus as a Java agent: it serves a broker's bytes by topic."""
 
     jar: Path
 
     def flag(self, directory: Path, port: int) -> str:
-        """The JVM's flag; writes the exporter's rules into the broker's folder."""
+        """Return the JVM's flag, after writing the exporter's rules into the broker's folder."""
         directory.mkdir(parents=True, exist_ok=True)
         rules = directory / "jmx-exporter.yml"
         rules.write_text(_RULES)
@@ -317,16 +303,16 @@ def ensure_agent(cache: Path, java: Path, say: Callable[[str], None]) -> JmxAgen
     return JmxAgent(jar)
 
 
-# A Redis server as a child: no persistence unless asked for, and no eviction.
-
-
 class RedisMissingError(Exception):
     """No redis-server on this machine; the text says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisPlan:
-    """`save` is Redis' snapshot rule, for example "1 1"; the empty text turns snapshots off."""
+    """A Redis server without eviction.
+
+    `save` is Redis' snapshot rule, for example "1 1"; the empty text turns snapshots off.
+    """
 
     directory: Path
     port: int
@@ -383,7 +369,7 @@ def wait_for_redis(
 
 
 def answers_ping(port: int) -> bool:
-    """Tell whether a Redis on `port` answers PING with PONG."""
+    """Return whether a Redis on `port` answers PING with PONG."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=1.0) as connection:
             connection.sendall(b"PING\r\n")

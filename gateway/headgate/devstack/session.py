@@ -29,74 +29,6 @@ from headgate.devstack.sample import Table
 from headgate.devstack.servers import ensure_agent, find_redis, prepare_kafka
 from headgate.devstack.stack import BACKENDS, CHOSEN_PORTS, OPERATIONS, DevStack, Ports, option_of
 
-# What `headgate dev` tells about a running stack, to people and to programs.
-
-
-_CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
-_SHOWN_OF_A_RECORD = ("partition", "offset", "timestamp", "key", "headers")
-_EVENT = '{"id": "2342565", "title": "City break", "price": 199}'
-
-
-def ready_line(stack: DevStack) -> str:
-    """Return the one JSON line of `headgate dev --json`."""
-    pids = {name: [child.pid] for name, child in stack.children.items()}
-    pids["gateway"] = _with_children(stack.children["gateway"])
-    described = {
-        "gateway": stack.gateway_url,
-        "management": stack.management_url,
-        "ingest": stack.ingest.bootstrap,
-        "backfill": stack.backfill.bootstrap,
-        "redis": stack.redis.url,
-        "config": str(stack.config_file),
-        "state": str(stack.state),
-        "pids": pids,
-    }
-    return json.dumps(described) + "\n"
-
-
-def ready_text(stack: DevStack, viewer: Path) -> str:
-    """Return what runs, where, and two commands to try. viewer: see `write_topic_viewer`."""
-    curl = f"curl -i {stack.gateway_url}/v1/topics/deals/events"
-    curl += f" -H 'Content-Type: application/json' -H 'Headgate-Producer: me' -d '{_EVENT}'"
-    return f"""
-Headgate is running. Ctrl-C stops everything.
-
-  gateway     {stack.gateway_url}/v1/topics/TOPIC/events   (also /live, /ready, /problems)
-  console     {stack.management_url}/console   (also /v1/producers, /v1/topics, /metrics)
-  ingest      {stack.ingest.bootstrap}   Kafka tier that takes the events
-  backfill    {stack.backfill.bootstrap}   Kafka tier for replays
-  redis       {stack.redis.url}
-  config      {stack.config_file}
-  data, logs  {stack.state}
-
-Post an event (the second time it is answered "unchanged"):
-  {curl}
-See it in Kafka, with partition, offset, key and headers (Ctrl-C ends it):
-  {viewer} deals
-"""
-
-
-def write_topic_viewer(stack: DevStack) -> Path:
-    """Write the script that prints a topic's records with the Java console consumer."""
-    script = stack.state / "show-topic"
-    words = [shlex.join(stack.installation.command(_CONSOLE_CONSUMER))]
-    words += [f"--bootstrap-server {stack.ingest.bootstrap} --from-beginning"]
-    words += [f"--formatter-property print.{what}=true" for what in _SHOWN_OF_A_RECORD]
-    words += ['--topic "${1:?usage: show-topic TOPIC [option of the console consumer ...]}"']
-    words += ['"${@:2}"']
-    script.write_text("#!/usr/bin/env bash\nexec " + " \\\n  ".join(words) + "\n")
-    script.chmod(0o755)
-    return script
-
-
-def _with_children(child: Child) -> list[int]:
-    listed = Path(f"/proc/{child.pid}/task/{child.pid}/children")
-    try:
-        return [child.pid, *map(int, listed.read_text().split())]
-    except FileNotFoundError:
-        return [child.pid]
-
-
 Say = Callable[[str], None]
 PREFERRED = Ports(
     gateway=8080, management=9090, ingest=9092, backfill=9192, redis=6379, monitor=9096
@@ -104,6 +36,9 @@ PREFERRED = Ports(
 _LOGS = ("gateway.log", *(f"{name}.log" for name in OPERATIONS))
 _DATA = ("ingest", "backfill", "redis", "headgate.toml", "show-topic", *_LOGS)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_SHOWN_OF_A_RECORD = ("partition", "offset", "timestamp", "key", "headers")
+_EVENT = '{"id": "2342565", "title": "City break", "price": 199}'
 _WATCH_INTERVAL_S = 0.5
 _RESTART_PAUSE_S = 5.0
 _TOO_OFTEN, _OFTEN_S = 3, 60.0  # a backend that ended so many times in so many seconds stays ended
@@ -115,7 +50,7 @@ class StateInUseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the command line asks for. overlay: sections laid over the sample configuration."""
+    """Options of the command line; `overlay` are sections laid over the sample configuration."""
 
     state: Path
     overlay: Table
@@ -127,8 +62,10 @@ class Options:
 
 
 def sayer(out: TextIO) -> Say:
-    """Write what it is given at once, without control characters: logs of children hold names that
-    clients chose."""
+    """Return a writer that flushes each line and removes control characters.
+
+    Logs of children hold names that clients chose.
+    """
 
     def say(text: str) -> None:
         out.write(f"{indented(text)}\n")
@@ -196,7 +133,7 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
         demo.append(post_until_cancelled(stack.gateway_url, random.Random()))
         demo.append(consume_until_cancelled(stack.ingest.bootstrap))
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one) for one in demo]
+        tasks = [group.create_task(part) for part in demo]
         ended = await _first_end(stack, stop, say)
         for task in tasks:
             task.cancel()
@@ -208,8 +145,8 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
 async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | None:
     """Watch the children until a signal comes, and return None, or until one ends for good.
 
-    Kafka and Redis are started again after a pause, so that one can see what the gateway does
-    without them. The mirror and its like are left ended.
+    Kafka and Redis are started again after a pause, which shows the gateway without them. The
+    mirror and other operations are not started again.
     """
     ends: dict[str, list[float]] = {}
     while not stop.is_set():
@@ -242,6 +179,71 @@ async def _is_set_within(stop: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def ready_line(stack: DevStack) -> str:
+    """Return the one JSON line of `headgate dev --json`."""
+    pids = {name: [child.pid] for name, child in stack.children.items()}
+    pids["gateway"] = _with_children(stack.children["gateway"])
+    described = {
+        "gateway": stack.gateway_url,
+        "management": stack.management_url,
+        "ingest": stack.ingest.bootstrap,
+        "backfill": stack.backfill.bootstrap,
+        "redis": stack.redis.url,
+        "config": str(stack.config_file),
+        "state": str(stack.state),
+        "pids": pids,
+    }
+    return json.dumps(described) + "\n"
+
+
+def ready_text(stack: DevStack, viewer: Path) -> str:
+    """Return the addresses of everything, and two commands to try.
+
+    Args:
+        stack: The running stack.
+        viewer: The script of `write_topic_viewer`.
+    """
+    curl = f"curl -i {stack.gateway_url}/v1/topics/deals/events"
+    curl += f" -H 'Content-Type: application/json' -H 'Headgate-Producer: me' -d '{_EVENT}'"
+    return f"""
+Headgate is running. Ctrl-C stops everything.
+
+  gateway     {stack.gateway_url}/v1/topics/TOPIC/events   (also /live, /ready, /problems)
+  console     {stack.management_url}/console   (also /v1/producers, /v1/topics, /metrics)
+  ingest      {stack.ingest.bootstrap}   Kafka tier that takes the events
+  backfill    {stack.backfill.bootstrap}   Kafka tier for replays
+  redis       {stack.redis.url}
+  config      {stack.config_file}
+  data, logs  {stack.state}
+
+Post an event (the second time it is answered "unchanged"):
+  {curl}
+See it in Kafka, with partition, offset, key and headers (Ctrl-C ends it):
+  {viewer} deals
+"""
+
+
+def write_topic_viewer(stack: DevStack) -> Path:
+    """Write the script that prints a topic's records with the Java console consumer."""
+    script = stack.state / "show-topic"
+    words = [shlex.join(stack.installation.command(_CONSOLE_CONSUMER))]
+    words += [f"--bootstrap-server {stack.ingest.bootstrap} --from-beginning"]
+    words += [f"--formatter-property print.{part}=true" for part in _SHOWN_OF_A_RECORD]
+    words += ['--topic "${1:?usage: show-topic TOPIC [option of the console consumer ...]}"']
+    words += ['"${@:2}"']
+    script.write_text("#!/usr/bin/env bash\nexec " + " \\\n  ".join(words) + "\n")
+    script.chmod(0o755)
+    return script
+
+
+def _with_children(child: Child) -> list[int]:
+    listed = Path(f"/proc/{child.pid}/task/{child.pid}/children")
+    try:
+        return [child.pid, *map(int, listed.read_text().split())]
+    except FileNotFoundError:
+        return [child.pid]
 
 
 @contextmanager

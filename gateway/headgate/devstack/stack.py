@@ -44,110 +44,13 @@ from headgate.devstack.servers import (
 from headgate.errors_in_words import connection_error
 from headgate.kafka.client_metadata import use_own_metadata
 
-# Creates the topics of the sample configuration, and has `headgate init` create internal ones.
-
-
-_STILL_S = 10.0  # between two notes that something is waited for
+_STILL_S = 10.0  # between two lines about a wait
 _PAUSE_S = 1.0
-
-
-def create_topics(
-    bootstrap: str, topics: Sequence[SampleTopic], broker: Child, say: Callable[[str], None]
-) -> list[str]:
-    """Create the topics that do not exist yet, and try again while the broker is too busy.
-
-    Args:
-        bootstrap: The broker's address.
-        topics: The topics to create.
-        broker: The broker's process.
-        say: Takes a line for each attempt that failed.
-
-    Returns:
-        The names of the created topics.
-
-    Raises:
-        StartError: The broker has ended, or refuses a topic.
-    """
-    while True:
-        try:
-            return asyncio.run(create_missing(bootstrap, topics))
-        except (KafkaError, TimeoutError, OSError) as error:
-            is_final = isinstance(error, KafkaError) and not error.retriable
-            if is_final or broker.exit_code is not None:
-                text = f"the topics cannot be created: {connection_error(error)}"
-                raise StartError(f"{text}\n{broker.log_tail()}") from error
-            say(f"  waiting for {broker.name} to create topics: {connection_error(error)}")
-            time.sleep(_PAUSE_S)
-
-
-async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
-    """Create the topics that are not there yet; return their names. Raises KafkaError."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    use_own_metadata(admin._client)
-    await admin.start()
-    try:
-        present = set(await admin.list_topics())
-        missing = [topic for topic in topics if topic.name not in present]
-        if missing:
-            _raise_refusals(await admin.create_topics([_new_topic(one) for one in missing]))
-        return [topic.name for topic in missing]
-    finally:
-        await admin.close()
-
-
-def create_internal(config: Path, say: Callable[[str], None]) -> list[str]:
-    """Run `headgate init`; return the names of what it has created. Raises StartError.
-
-    What it finds wrong is said, and no reason not to start: a topic of the user's own sections may
-    not be there yet.
-    """
-    command = [sys.executable, "-m", "headgate", "init", "--config", str(config)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-    ) as done:
-        start = time.monotonic()
-        while True:  # it ends by itself: each of its requests has a deadline
-            try:
-                shown, errors = done.communicate(timeout=_STILL_S)
-                break
-            except subprocess.TimeoutExpired:
-                say(f"  waiting for headgate init ({time.monotonic() - start:.0f} s)")
-            except BaseException:
-                done.kill()
-                raise
-    created = []
-    for line in shown.splitlines():
-        word, _, rest = line.partition(" ")
-        name = rest.strip().partition(":")[0]
-        if word == "created":
-            created.append(name)
-        elif word != "ok":
-            say(f"  headgate init: {line}")
-    if done.returncode and not shown:
-        raise StartError(f"`headgate init` failed:\n{errors}")
-    return created
-
-
-def _new_topic(topic: SampleTopic) -> NewTopic:
-    return NewTopic(topic.name, topic.partitions, 1, topic_configs=dict(topic.configs))
-
-
-def _raise_refusals(answer: object) -> None:
-    # The answer carries a code per topic and is not an error by itself.
-    for name, code, *rest in getattr(answer, "topic_errors", ()):
-        refusal = for_code(code)
-        if code and refusal is not TopicAlreadyExistsError:
-            raise refusal(f"topic {name}: {rest}")
-
-
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
 OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
-LONGEST_QUARANTINE_S = 5.0  # that a start waits for; a longer one is for somebody's own tests
+LONGEST_QUARANTINE_S = 5.0  # a start waits no longer: a longer one is for tests
 OPENING_S = 0.25  # from "ready" until Redis knows every namespace: one call
-
-
 BACKENDS = ("ingest", "backfill", "redis")
 
 # What operators run beside gateways, with the command of each, without `--config F`.
@@ -160,7 +63,7 @@ _SPARK_NEEDS = ("pyspark", "pandas", "pyarrow")
 
 
 class Ports(NamedTuple):
-    """Where everything listens."""
+    """Ports of all servers."""
 
     gateway: int
     management: int
@@ -214,22 +117,22 @@ class DevStack:
 
     @property
     def config_file(self) -> Path:
-        """The effective configuration, for everything that takes --config."""
+        """Return the file of the effective configuration."""
         return self.state / "headgate.toml"
 
     @property
     def gateway_url(self) -> str:
-        """The data plane."""
+        """Return the URL of the data plane."""
         return f"{self._scheme}://{LOOPBACK}:{self.ports.gateway}"
 
     @property
     def management_url(self) -> str:
-        """Metrics and the control plane."""
+        """Return the URL of metrics and the control plane."""
         return f"{self._scheme}://{LOOPBACK}:{self.ports.management}"
 
     @property
     def _scheme(self) -> str:
-        """https if the user's configuration has a certificate."""
+        """Return https if the user's configuration has a certificate, else http."""
         return "http" if option_of(self.config, ("http", "tls_cert_file")) is None else "https"
 
     def write_config(
@@ -271,7 +174,7 @@ class DevStack:
     def create_topics(self, say: Callable[[str], None]) -> list[str]:
         """Create the topics of the configuration that are missing; return their names.
 
-        Those that hold the events of coalescing ones, too. Raises StartError.
+        This includes the topics of held events. Raises StartError.
         """
         topics = topics_to_create(self.config)
         created = create_topics(self.ingest.bootstrap, topics, self.children["ingest"], say)
@@ -286,13 +189,13 @@ class DevStack:
         # Started again only after it is ended: it must not publish beside its successor.
         self._keep("gateway", child, 0.0)
         child.wait_until(lambda: _is_ready(self.gateway_url), say=say, idle_s=IDLE_S)
-        # Redis is new, so quarantine has just begun for every topic. Nobody waits for a long one.
+        # Redis is new, so quarantine has just begun for every topic. The start skips a long one.
         quarantine_s = self.config["redis"]["quarantine_ms"] / 1000
         if quarantine_s <= LONGEST_QUARANTINE_S:
             time.sleep(quarantine_s + OPENING_S)
 
     def start_operations(self) -> list[str]:
-        """Start what can run of `OPERATIONS`, and return their names. They are not waited for."""
+        """Start those of `OPERATIONS` that can run, without a wait, and return their names."""
         started = [
             name
             for name, (package, *_) in OPERATIONS.items()
@@ -344,12 +247,98 @@ class DevStack:
         }
 
 
+def create_topics(
+    bootstrap: str, topics: Sequence[SampleTopic], broker: Child, say: Callable[[str], None]
+) -> list[str]:
+    """Create the topics that do not exist yet, and try again while the broker is too busy.
+
+    Args:
+        bootstrap: The broker's address.
+        topics: The topics to create.
+        broker: The broker's process.
+        say: Takes a line for each attempt that failed.
+
+    Returns:
+        The names of the created topics.
+
+    Raises:
+        StartError: The broker has ended, or refuses a topic.
+    """
+    while True:
+        try:
+            return asyncio.run(create_missing(bootstrap, topics))
+        except (KafkaError, TimeoutError, OSError) as error:
+            is_final = isinstance(error, KafkaError) and not error.retriable
+            if is_final or broker.exit_code is not None:
+                text = f"the topics cannot be created: {connection_error(error)}"
+                raise StartError(f"{text}\n{broker.log_tail()}") from error
+            say(f"  waiting for {broker.name} to create topics: {connection_error(error)}")
+            time.sleep(_PAUSE_S)
+
+
+async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
+    """Create the topics that do not exist yet; return their names. Raises KafkaError."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    use_own_metadata(admin._client)
+    await admin.start()
+    try:
+        present = set(await admin.list_topics())
+        missing = [topic for topic in topics if topic.name not in present]
+        wanted = [
+            NewTopic(topic.name, topic.partitions, 1, topic_configs=dict(topic.configs))
+            for topic in missing
+        ]
+        answer = await admin.create_topics(wanted) if wanted else None
+        # The answer carries a code per topic and is not an error by itself.
+        for name, code, *rest in getattr(answer, "topic_errors", ()):
+            refusal = for_code(code)
+            if code and refusal is not TopicAlreadyExistsError:
+                raise refusal(f"topic {name}: {rest}")
+        return [topic.name for topic in missing]
+    finally:
+        await admin.close()
+
+
+def create_internal(config: Path, say: Callable[[str], None]) -> list[str]:
+    """Run `headgate init`; return the names of the created topics. Raises StartError.
+
+    Its findings are shown, and do not stop the start: a topic of the user's own sections may not
+    exist yet.
+    """
+    command = [sys.executable, "-m", "headgate", "init", "--config", str(config)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
+    ) as done:
+        start = time.monotonic()
+        while True:  # it ends by itself: each of its requests has a deadline
+            try:
+                shown, errors = done.communicate(timeout=_STILL_S)
+                break
+            except subprocess.TimeoutExpired:
+                say(f"  waiting for headgate init ({time.monotonic() - start:.0f} s)")
+            except BaseException:
+                done.kill()
+                raise
+    created = []
+    for line in shown.splitlines():
+        word, _, rest = line.partition(" ")
+        name = rest.strip().partition(":")[0]
+        if word == "created":
+            created.append(name)
+        elif word != "ok":
+            say(f"  headgate init: {line}")
+    if done.returncode and not shown:
+        raise StartError(f"`headgate init` failed:\n{errors}")
+    return created
+
+
 def option_of(config: Table, path: Sequence[str]) -> object:
-    """Return the value of an option in a table of tables, None if it is not there."""
-    found: Any = config
+    """Return the value of an option in a table of tables, None if it is missing."""
+    value: Any = config
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value
 
 
 @contextmanager
