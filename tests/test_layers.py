@@ -48,12 +48,21 @@ ALLOWED = {
         "suppression",
         "core",
         "backends.base",
-        "redis",
+        "backends.patience",
+        "backends.redis.errors",
+        "backends.redis.script",
+        "backends.redis.session",
         "metrics.health",
     },
-    "idempotency": {"idempotency", "core", "native.chosen", "pipeline", "redis"},
-    "redis": {"redis", "backends.owned", "core", "native"},
-    "consumer": {"consumer", "core", "backends", "kafka", "redis.pauses"},
+    "idempotency": {
+        "idempotency",
+        "core",
+        "backends.patience",
+        "backends.redis.errors",
+        "backends.redis.identity_store",
+        "backends.redis.session",
+    },
+    "consumer": {"consumer", "core", "backends", "kafka"},
     "coalescer": {
         "coalescer",
         "consumer",
@@ -83,7 +92,6 @@ ALLOWED = {
         "edge",
         "core",
         "config",
-        "idempotency",
         "native.chosen",
         "metrics",
         "pipeline",
@@ -93,7 +101,7 @@ ALLOWED = {
     "tracing": {"__version__", "tracing", "core", "backends.base"},
     "top": {"core", "monitor.table", "top"},
     "replays": {"replays", "backends", "config", "core", "native.plain_answers"},
-    "check": {"check", "backends", "config", "core", "errors_in_words", "redis.sentinel"},
+    "check": {"check", "backends", "config", "core", "errors_in_words"},
     "devstack": {"devstack", "config", "consumer", "core", "errors_in_words", "kafka"},
 }
 # What the Spark jobs may.
@@ -104,13 +112,12 @@ SPARK_ALLOWED = {
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
-    "backends": {"aiokafka", "fsspec", "botocore", "backports", "compression"},
+    "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
     "kafka": {"aiokafka"},
     "native": {"aiokafka"},
     "coalescer": {"aiokafka"},
-    "redis": {"redis"},
     "replays": {"aiokafka"},
     "check": {"aiokafka", "redis"},
     "edge": {
@@ -142,7 +149,7 @@ JSON_MODULES = {
     "core.formats.jsontext",
     "core.formats.structs",
     "core.http.reply",
-    "core.idempotency",
+    "core.idempotency.remembered",
     "core.oversize.split",
     "core.oversize.weigh",
     "core.schema",
@@ -152,8 +159,8 @@ JSON_MODULES = {
 TWINS = {"native.chosen.murmur2", "native.chosen.is_too_deep"}
 ALONE = {"core.audit_columns", "core.keys", "core.record", "replays.packed"}
 # Modules of other rooms that are as pure as the core.
-PURE = {"replays.offset_map", "replays.packed", "replays.plan", "replays.registry",
-        "replays.segments", "replays.spec"}  # fmt: skip
+PURE = {"consumer.ownership", "replays.offset_map", "replays.packed", "replays.plan",
+        "replays.registry", "replays.segments", "replays.spec"}  # fmt: skip
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip

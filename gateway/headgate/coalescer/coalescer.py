@@ -16,12 +16,12 @@ from headgate.coalescer.member import FINISH_S, CoalescerMember
 from headgate.coalescer.owner import Count, OwnerContext, PartitionOwner
 from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
+from headgate.consumer.ownership import Owned
 from headgate.core.audit_events import Facts
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import held_topic, topic_of
 from headgate.core.coalescing.holding import held_topics_of, is_there
 from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
-from headgate.core.consuming.ownership import Owned
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route

@@ -12,7 +12,7 @@ from headgate.backends.kafka.topic_reader import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.owner import PartitionOwner
 from headgate.consumer.membership import MemberOptions, Membership
-from headgate.core.consuming.ownership import Owned
+from headgate.consumer.ownership import Owned
 
 log = logging.getLogger("headgate.coalescer.member")
 

@@ -17,18 +17,14 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assembler import Assembler
-from headgate.consumer.commits import Commits
+from headgate.consumer.commits import Commits, OffsetStore, TopicIds, go_to_starts
 from headgate.consumer.failures import Failures
-from headgate.consumer.offset_store import OffsetStore
 from headgate.consumer.options import ConsumerOptions, Counts
-from headgate.consumer.owned_partition import OwnedPartition
-from headgate.consumer.received import Received
-from headgate.consumer.starting import go_to_starts
-from headgate.consumer.topic_ids import TopicIds
-from headgate.core.consuming.ownership import Owned, Ownership
-from headgate.core.consuming.pauses import Pauses
+from headgate.consumer.ownership import Owned, Ownership
+from headgate.consumer.partition import OwnedPartition, Received
+from headgate.core.pauses import Pauses
 
-log = logging.getLogger("headgate.consumer.shift")
+log = logging.getLogger("headgate.consumer.assignment")
 
 _POLL_MS, _BUSY_POLL_MS, _MAX_RECORDS = 500, 50, 500
 _FINAL_COMMIT_S, _END_S = 5.0, 5.0

@@ -8,19 +8,87 @@ have gone. So each request is sent here, with the generation of the assignment o
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol, TypeAlias
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
-from headgate.consumer.offset_store import OffsetStore, PositionError
 from headgate.consumer.options import ConsumerOptions, Counts
-from headgate.consumer.owned_partition import OwnedPartition
-from headgate.consumer.topic_ids import TopicIds
-from headgate.core.consuming.commit_note import CommitNote, Committer
-from headgate.core.consuming.ownership import Ownership
+from headgate.consumer.ownership import Ownership
+from headgate.consumer.partition import OwnedPartition
+from headgate.core.groups.facts import CommitNote, Committer, read_note
+from headgate.kafka.metadata import any_node, read_metadata
+
+# Where a consumer's offsets are, when they are not (only) the group's.
+
+
+Place: TypeAlias = tuple[str, int]  # topic, partition
+
+
+class OffsetStore(Protocol):
+    """Such as `SqlOffsets`. An OSError of either is tried again."""
+
+    async def check_topics(self, ids: Mapping[str, str]) -> None:
+        """Raises PositionError where the offsets kept are those of another topic of that name.
+
+        ids: in hex, of assigned topics. Called before `positions`, and before each `advance`.
+        """
+        ...
+
+    async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
+        """The next offset of those places that have one; called when they are assigned."""
+        ...
+
+    async def advance(self, marks: Mapping[Place, int]) -> None:
+        """Everything below these offsets is done; called before the group's commit."""
+        ...
+
+
+class PositionError(Exception):
+    """The offset that is to be read next is not one of this log: the topic is another one."""
+
+
+async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:
+    """Go to these positions. Raises PositionError and KafkaError."""
+    wanted = {TopicPartition(*place): offset for place, offset in positions.items()}
+    ends = await consumer.end_offsets(list(wanted)) if wanted else {}
+    for tp, offset in wanted.items():
+        if offset > ends[tp]:
+            raise PositionError(
+                f"{tp.topic} partition {tp.partition} ends at {ends[tp]}, but its next offset is "
+                f"{offset} by the offset store: was the topic deleted and made again? Then let "
+                "the store forget it (SqlOffsets.forget)"
+            )
+        consumer.seek(tp, offset)
+
+
+# Whether topics are still those whose offsets are kept elsewhere: by their ids, not their names.
+#
+# A topic that was deleted and recreated starts again at offset 0. The group's own offsets go with a
+# deleted topic; those in a database stay, and its next events would pass for done.
+
+
+class TopicIds:
+    """Of the topics of one assignment. store: None where the group alone keeps offsets."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, topics: Iterable[str], store: OffsetStore | None
+    ) -> None:
+        self._consumer = consumer
+        self._topics = sorted(set(topics))
+        self._store = store
+
+    async def check(self) -> None:
+        """Raises PositionError where the offsets are another topic's; KafkaError; OSError."""
+        if self._store is None or not self._topics:
+            return
+        client = self._consumer._client
+        topics = (await read_metadata(client, any_node(client), self._topics)).topics
+        there = {name: one.topic_id.hex() for name, one in topics.items() if any(one.topic_id)}
+        await self._store.check_topics(there)
+
 
 log = logging.getLogger("headgate.consumer.commits")
 
@@ -152,3 +220,64 @@ class Commits:
         committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)
         reaches_further = mark.done_below > mark.offset
         return CommitNote(committer, mark.done_below if reaches_further else None).text()
+
+
+# Where an assignment begins to read, and what behind that is done already.
+#
+# Private part of aiokafka 0.14: `_coordinator.fetch_committed_offsets`, as the public call gives no
+# metadata. The position is set from the same answer, so that it and the note belong together.
+
+
+_RETRY_S = 0.5
+
+
+async def go_to_starts(
+    consumer: AIOKafkaConsumer,
+    tps: Iterable[TopicPartition],
+    store: OffsetStore | None,
+    topic_ids: TopicIds,
+) -> dict[TopicPartition, int]:
+    """Set the positions, from the store where it has one, else from what the group committed.
+
+    Returns, where the group knows it, below which offset all events are done (`CommitNote`). What
+    the store says needs no such note: it knows of each event whether it is done. Raises
+    PositionError, and whatever else waiting does not help.
+    """
+    every = list(tps)
+    while True:
+        try:
+            await topic_ids.check()
+            stored: Mapping[tuple[str, int], int] = {}
+            if store is not None:
+                stored = await store.positions((tp.topic, tp.partition) for tp in every)
+                await seek(consumer, stored)
+            rest = [tp for tp in every if (tp.topic, tp.partition) not in stored]
+            return await _follow_the_group(consumer, rest)
+        except (KafkaError, OSError) as error:
+            log.warning("starting positions are not available yet: %r", error)
+            await asyncio.sleep(_RETRY_S)
+
+
+async def _follow_the_group(
+    consumer: AIOKafkaConsumer, tps: list[TopicPartition]
+) -> dict[TopicPartition, int]:
+    found = await consumer._coordinator.fetch_committed_offsets(tps)
+    for tp, committed in found.items():
+        consumer.seek(tp, committed.offset)
+    noted = dict(_notes(found))
+    ends = await consumer.end_offsets(list(noted)) if noted else {}
+    for tp in [tp for tp, below in noted.items() if below > ends[tp]]:
+        # The log was cut off, as by an unclean election: what comes there now is not what was done.
+        log.warning(
+            "%s ends at offset %d, but its committed offset is %d", tp, ends[tp], noted.pop(tp)
+        )
+    return noted
+
+
+def _notes(
+    found: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Iterable[tuple[TopicPartition, int]]:
+    for tp, committed in found.items():
+        note = read_note(committed.metadata or "")
+        if note is not None and note.done_below is not None:
+            yield tp, note.done_below

@@ -12,7 +12,7 @@ from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.options import GaveUpError, Retries
-from headgate.consumer.received import Received
+from headgate.consumer.partition import Received
 from headgate.core.keys import partition_for
 from headgate.core.oversize.chunks import (
     MAX_BYTES,

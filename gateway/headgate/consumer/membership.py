@@ -21,7 +21,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.consuming.ownership import Owned, Ownership
+from headgate.consumer.ownership import Owned, Ownership
 from headgate.kafka.closing import drop_consumer
 from headgate.kafka.consumers import open_consumer
 

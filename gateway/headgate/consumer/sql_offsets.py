@@ -30,8 +30,8 @@ from sqlalchemy import ColumnElement, Table, and_, delete, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from headgate.consumer.offset_store import Place, PositionError
-from headgate.consumer.received import Received
+from headgate.consumer.commits import Place, PositionError
+from headgate.consumer.partition import Received
 from headgate.consumer.sql_tables import DONE, POSITIONS, TOPICS, create_tables, insert_into
 
 Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
@@ -40,7 +40,7 @@ Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
 class SqlOffsets:
     """What a group has done, kept in the database of its effects.
 
-    Implements `consumer.offset_store.OffsetStore`.
+    Implements `consumer.commits.OffsetStore`.
 
     engine: SQLAlchemy's, for PostgreSQL or SQLite. Its pool bounds how many effects run at a time.
     """
@@ -91,7 +91,7 @@ class SqlOffsets:
             raise LookupError("SqlOffsets: give it to the consumer, too: Consumer(offsets=...)")
         return found.position is None or received.offset >= found.position
 
-    # ---- consumer.offset_store.OffsetStore
+    # ---- consumer.commits.OffsetStore
 
     async def check_topics(self, ids: Mapping[str, str]) -> None:
         """Note topics that are new here. Raises PositionError, and OSError as `positions`."""

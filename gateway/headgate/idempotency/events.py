@@ -3,15 +3,12 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from headgate.core.idempotency import RELEASE, Attempt, Claim, unpack_outcomes
-from headgate.core.outcome import Outcome, rejected
-from headgate.core.publish import Publish, Stage, Ticket
-from headgate.core.record import content_type_of
-from headgate.core.topics.route import Route
-from headgate.idempotency.claims import Sized, Verdicts
-from headgate.idempotency.client import IdentityClient, ShardedIdentity
-from headgate.idempotency.rules import (
+from headgate.core.idempotency import remembered
+from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency.protocol import (
     CONFLICT,
+    RELEASE,
+    Claim,
     ClaimState,
     ClaimVerdict,
     Names,
@@ -20,7 +17,14 @@ from headgate.idempotency.rules import (
     names_of_cloudevents,
     names_of_ids,
 )
-from headgate.idempotency.store import NO_REDIS, IdentityMeter
+from headgate.core.outcome import Outcome, rejected
+from headgate.core.publish import Publish, Stage, Ticket
+from headgate.core.record import content_type_of
+from headgate.core.topics.route import Route
+from headgate.idempotency.identity_client import IdentityClient
+from headgate.idempotency.options import NO_REDIS, IdentityMeter
+from headgate.idempotency.pending import Sized, Verdicts
+from headgate.idempotency.sharded import ShardedIdentity
 
 GoOn = Callable[[list[Publish]], None]
 
@@ -122,7 +126,7 @@ class EventIdentity:
             return
         del attempt.events[publish.index]
         if verdict.state is ClaimState.DONE:
-            first = unpack_outcomes(verdict.remembered)[0]
+            first = remembered.unpack(verdict.remembered)[0]
             _end(publish, first.of(first.name, publish.event_id))
         else:
             failure = CONFLICT if verdict.state is ClaimState.RUNNING else id_mismatch()

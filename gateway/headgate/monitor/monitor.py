@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.consuming.pauses import Kept
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.core.groups.group_watch import GroupWatch
 from headgate.core.groups.report import GroupReport
 from headgate.core.outage import Outage
+from headgate.core.pauses import Kept
 from headgate.metrics.snapshot import Snapshot
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters

@@ -11,7 +11,7 @@ from headgate.core.event import Decoded
 from headgate.core.formats.decode import decode
 from headgate.core.http.hints import with_hint
 from headgate.core.http.request import RequestOptions, read_options
-from headgate.core.idempotency import Attempt
+from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
 from headgate.core.refusal import Refused

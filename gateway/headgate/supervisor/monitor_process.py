@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.core.groups.lag_rules import LagRules
@@ -18,7 +19,6 @@ from headgate.core.terminal.style import PLAIN, Style
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.table import lines
-from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.monitor_pages import MonitorPages
 
 log = logging.getLogger("headgate.monitoring_process")

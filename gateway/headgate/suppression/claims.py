@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
+from headgate.backends.redis.errors import StoreError
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Scope, TopicSuppression
-from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
 from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight

@@ -215,7 +215,7 @@ class LayoutReply(NamedTuple):
     found: bool
 
 
-# The rules of `suppression/suppression.lua` in Python, told the time.
+# The rules of `backends/redis/lua/suppression.lua` in Python, told the time.
 #
 # Both must give the same answers and leave the same bytes: a property test runs them side by side.
 # The memory backend runs these. An entry is one string:
@@ -550,7 +550,7 @@ def tell(
 # before it takes events: nobody of the other layout believes anything then. When the servers have
 # been quiet for a lease, topics that were born before begin anew.
 #
-# The same in Lua is `suppression/layout.lua`; a property test holds the two together.
+# The same in Lua is `backends/redis/lua/layout.lua`; a property test holds the two together.
 
 
 _ALONE: Final = bytes(16)  # all keys are on this server, whatever it is called

@@ -14,12 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from headgate.backends.base import Topics, Verdicts
+from headgate.backends.redis.session import all_ended
 from headgate.core.publish import Publish, Stage
 from headgate.core.redis_servers import Slots
 from headgate.core.suppression import QUARANTINE, Reservation, Scope, TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.health import Dependency
-from headgate.redis.session import all_ended
 from headgate.suppression.rules import Agreement
 from headgate.suppression.suppressor import Suppressor, may_begin
 

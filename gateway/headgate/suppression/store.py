@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Protocol
 
-from headgate.redis.script import RedisScript, script_text
+from headgate.backends.redis.script import RedisScript, script_text
 from headgate.suppression.rules import (
     LayoutCall,
     LayoutReply,
@@ -22,8 +22,8 @@ class RedisStore:
     """`SuppressionStore` on Redis. url: redis://, rediss:// or unix://.  timeout_ms: of a call."""
 
     def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
-        text = script or script_text("suppression", "suppression")
-        self._redis = RedisScript(url, timeout_ms, text, script_text("suppression", "layout"))
+        text = script_text("suppression.lua") if script is None else script
+        self._redis = RedisScript(url, timeout_ms, text, script_text("layout.lua"))
         self._identity = b""
         self.server = self.eviction = ""
         self._evicted = 0

@@ -14,16 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.backends.base import Verdicts
-from headgate.core.publish import Publish
-from headgate.core.suppression import ON, QUARANTINE, Scope, TopicSuppression
-from headgate.redis.script import OverdueCheck, StoreError
-from headgate.redis.session import (
+from headgate.backends.patience import OverdueCheck
+from headgate.backends.redis.errors import StoreError
+from headgate.backends.redis.session import (
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
     ScriptSession,
     SessionTimes,
     SessionWork,
 )
+from headgate.core.publish import Publish
+from headgate.core.suppression import ON, QUARANTINE, Scope, TopicSuppression
 from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans

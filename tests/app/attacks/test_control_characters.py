@@ -384,8 +384,8 @@ WRITERS = {
             edge/console/replays edge/console/wizard
         """,
         _KEPT: """
-            redis/pauses commands/asking config/problems core/audit_events
-            core/consuming/commit_note core/formats/canonical core/oversize/split
+            backends/redis/pause_store commands/asking config/problems core/audit_events
+            core/formats/canonical core/groups/facts core/oversize/split
             devstack/child edge/management/bodies edge/management/remote
             monitor/kept_probation replays/registry replays/spec tracing/otlp
         """,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.redis.script import RedisScript, script_text
+from headgate.backends.redis.script import RedisScript, script_text
 from headgate.suppression.rules import LayoutCall, LayoutReply, StoredKey, tell
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
@@ -22,7 +22,7 @@ CALLS = st.lists(st.tuples(LAYOUT, SPAN_MS, SPAN_MS, st.sampled_from([1, 1, 1, 2
 
 @given(CALLS)
 async def test_both_say_and_leave_the_same(redis_server: RunningRedis, calls: list) -> None:  # type: ignore[type-arg]
-    script = RedisScript(redis_server.url, 2000, script_text("suppression", "layout"))
+    script = RedisScript(redis_server.url, 2000, script_text("layout.lua"))
     await reach(script)
     name, store = b"layout:" + os.urandom(8).hex().encode(), dict[bytes, StoredKey]()
     try:

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, GaveUpError, Retries
-from headgate.consumer.received import Received
+from headgate.consumer.partition import Received
 from support.kafka import kafka_log
 from support.kafka.record_batches import append, encoded
 from support.process.stack import RunningBroker, eventually

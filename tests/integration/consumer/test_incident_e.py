@@ -19,10 +19,10 @@ from confluent_kafka import KafkaException, Producer
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from headgate.consumer.commits import PositionError
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.idempotence import newer_than
-from headgate.consumer.offset_store import PositionError
-from headgate.consumer.received import Received
+from headgate.consumer.partition import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 from headgate.consumer.sql_tables import DONE, VERSIONS
 from headgate.devstack.servers import KafkaInstallation

@@ -10,9 +10,9 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from headgate.consumer.commits import PositionError
 from headgate.consumer.idempotence import forget_seen, newer_than, seen
-from headgate.consumer.offset_store import PositionError
-from headgate.consumer.received import Received
+from headgate.consumer.partition import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 from support.process.effect_member import EFFECTS, TABLES, engine_of
 

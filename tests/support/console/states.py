@@ -6,9 +6,9 @@ import time
 from typing import Any, NamedTuple
 
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.consuming.pauses import Intent, Kept, PauseScope
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
+from headgate.core.pauses import Intent, Kept, PauseScope
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.console.pages import console

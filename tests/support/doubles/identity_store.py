@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from headgate.idempotency.rules import ClaimCall, ClaimVerdict, StoredName, run
-from headgate.redis.script import StoreError
+from headgate.backends.redis.errors import StoreError
+from headgate.core.idempotency.protocol import ClaimCall, ClaimVerdict
+from headgate.core.idempotency.rules import StoredName, run
 
 
 class SharedIdentities:

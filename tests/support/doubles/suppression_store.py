@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from headgate.redis.script import StoreError
+from headgate.backends.redis.errors import StoreError
 from headgate.suppression.rules import (
     LayoutCall,
     LayoutReply,

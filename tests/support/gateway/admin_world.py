@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.consuming.pauses import Intent, Kept
 from headgate.core.outcome import Failure
+from headgate.core.pauses import Intent, Kept
 from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, Retries
-from headgate.consumer.received import Received
+from headgate.consumer.partition import Received
 from headgate.consumer.sql_offsets import SqlOffsets
 
 TABLES = MetaData()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headgate.consumer import Consumer, ConsumerOptions, Received
-from headgate.consumer.offset_store import Place
+from headgate.consumer.commits import Place
 
 
 class LateCommits:

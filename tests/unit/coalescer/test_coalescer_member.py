@@ -11,7 +11,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.coalescer.member import CoalescerMember
 from headgate.coalescer.owner import PartitionOwner
 from headgate.consumer.membership import MemberOptions
-from headgate.core.consuming.ownership import Owned
+from headgate.consumer.ownership import Owned
 from support.process.stack import eventually
 
 

@@ -13,18 +13,18 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.assignment import Assignment
+from headgate.consumer.commits import Place
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import Failures
 from headgate.consumer.membership import MemberOptions, Membership
-from headgate.consumer.offset_store import Place
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
-from headgate.consumer.received import Received
-from headgate.core.consuming.ownership import Ownership
-from headgate.core.consuming.pauses import Pauses
+from headgate.consumer.ownership import Ownership
+from headgate.consumer.partition import Received
+from headgate.core.pauses import Pauses
 from headgate.kafka import wire
 from headgate.kafka.flexible import NO_TAGS, NULL, array
 from support.process.stack import eventually
-from unit.consumer.test_owned_partition import Read
+from unit.consumer.test_partition import Read
 
 
 class EventReceiver:

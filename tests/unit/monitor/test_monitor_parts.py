@@ -13,12 +13,12 @@ from headgate.backends.kafka import commit_stream
 from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
 from headgate.backends.kafka.group_requests import Found
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope
 from headgate.core.groups.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
 from headgate.core.groups.commit_records import CommitRecord, read_record
 from headgate.core.groups.facts import CommittedOffset, Described, Partition, Regression
 from headgate.core.groups.log_ends import LogEnds
 from headgate.core.groups.probation import Probation
+from headgate.core.pauses import ALL, Intent, Kept, PauseScope
 from headgate.monitor.broker_metrics import ScrapeError, scrape
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.figures import snapshot

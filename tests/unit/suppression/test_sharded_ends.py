@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Reservation, Scope
-from headgate.redis.script import StoreError
 from headgate.suppression.rules import (
     Agreement,
     LayoutReply,

@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Mapping
 
-from headgate.core.consuming.commit_note import read_note
 from headgate.core.groups.facts import (
     Assignee,
     CommittedOffset,
@@ -14,6 +13,7 @@ from headgate.core.groups.facts import (
     Regression,
     SeenCommit,
     named,
+    read_note,
 )
 from headgate.core.groups.lag_rules import LagRules, LagWindow, Sample
 from headgate.core.groups.probation import Probation

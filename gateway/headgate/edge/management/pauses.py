@@ -9,8 +9,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
-from headgate.core.consuming.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 from headgate.core.outcome import Failure, Reason
+from headgate.core.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.edge.management.views import iso
 

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headgate.core.consuming.commit_note import CommitNote, Committer, read_note
 from headgate.core.groups.commit_records import (
     CommitRecord,
     OffsetsRecord,
     before_and_after,
     read_record,
 )
-from headgate.core.groups.facts import CommittedOffset, Partition
+from headgate.core.groups.facts import CommitNote, CommittedOffset, Committer, Partition, read_note
 
 
 def text(value: str) -> bytes:

@@ -1,0 +1,96 @@
+"""Pause intent that operators write and consumers read, in Redis.
+
+One hash for each group, a field for each scope and reason, whose value says who and when. So two
+operators never overwrite each other, and resuming takes exactly one reason away.
+"""
+
+import json
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any, Protocol
+
+from headgate.backends.redis.sentinel import pool_of
+from headgate.core.pauses import Intent, Kept, PauseScope
+
+KEY_PREFIX = "hg:pauses:"
+
+
+class PauseStore(Protocol):
+    """Raises OSError where it cannot be read."""
+
+    async def intents(self, group: str) -> Iterable[Intent]:
+        """Every reason why this group, or a part of it, is paused."""
+        ...
+
+
+class _NothingStored:
+    async def intents(self, group: str) -> Iterable[Intent]:
+        return ()
+
+
+NOTHING_STORED: PauseStore = _NothingStored()
+
+
+class RedisPauses:
+    """url: of Redis. prefix: of its keys, where several installations share one Redis.
+
+    The first call loads redis, 6 MiB: not everybody who consumes keeps intent there, and the parent
+    of a gateway has a store that most installations never ask.
+    """
+
+    def __init__(self, url: str, timeout_s: float = 1.0, prefix: str = KEY_PREFIX) -> None:
+        self._url = url
+        self._timeout_s = timeout_s
+        self._prefix = prefix
+
+    @cached_property
+    def _redis(self) -> Any:
+        from redis.asyncio import Redis
+
+        options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
+        return Redis.from_pool(pool_of(self._url, options))  # which closes the pool, too
+
+    async def intents(self, group: str) -> Iterable[Intent]:
+        """See `PauseStore`."""
+        found = await self._call(self._redis.hkeys(self._prefix + group))
+        return [field_intent(field.decode()) for field in found]
+
+    async def kept(self, group: str) -> Iterable[Kept]:
+        """The same with who and when. Raises OSError."""
+        found = await self._call(self._redis.hgetall(self._prefix + group))
+        said = ((field_intent(field.decode()), json.loads(value)) for field, value in found.items())
+        return [Kept(intent, str(one["by"]), int(one["at_ms"])) for intent, one in said]
+
+    async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
+        """Add a reason. Raises OSError."""
+        said = json.dumps({"by": by, "at_ms": at_ms})
+        await self._call(self._redis.hset(self._prefix + group, intent_field(intent), said))
+
+    async def resume(self, group: str, intent: Intent) -> bool:
+        """Take one reason away; False: it was not there. Raises OSError."""
+        return bool(await self._call(self._redis.hdel(self._prefix + group, intent_field(intent))))
+
+    async def close(self) -> None:
+        if "_redis" in self.__dict__:
+            await self._redis.aclose()
+
+    @staticmethod
+    async def _call(call: Any) -> Any:
+        from redis.exceptions import RedisError
+
+        try:
+            return await call
+        except RedisError as error:
+            raise OSError(f"Redis does not answer: {error!r}") from error
+
+
+def intent_field(intent: Intent) -> str:
+    """The field of the hash: JSON, for topics may contain any separator."""
+    topic, partition = intent.scope
+    return json.dumps([topic, partition, intent.reason])
+
+
+def field_intent(field: str) -> Intent:
+    """Inverse of `intent_field`. Raises ValueError."""
+    topic, partition, reason = json.loads(field)
+    return Intent(PauseScope(topic, partition), reason)

@@ -1,1 +1,0 @@
-"""What a consumer commits, owns and pauses."""

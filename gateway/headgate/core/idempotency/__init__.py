@@ -1,0 +1,1 @@
+"""Idempotency-Keys and event ids: the protocol's rules."""

@@ -1,0 +1,199 @@
+"""`Consumer.run` ends: also when handlers hang, do not hear, or are cancelled from within."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import fields
+from typing import cast
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from headgate.consumer import Consumer, Counts
+from headgate.consumer.assignment import Assignment
+from headgate.consumer.metrics import ConsumerMetrics
+from headgate.consumer.options import ConsumerOptions
+from headgate.consumer.partition import Received
+from support.process.stack import eventually
+
+FAR_S = 60.0
+
+
+class Events:
+    """As much of an assignment as a consumer asks for events."""
+
+    def __init__(self, count: int) -> None:
+        self.ends: list[str] = []
+        self._left = [Received(self, Event(number), ()) for number in range(count)]
+
+    def next(self) -> Received | None:
+        if not self._left:
+            return None
+        received = self._left.pop(0)
+        received.hand_out()
+        return received
+
+    def done(self, received: Received) -> None:
+        self.ends.append(f"{received.offset} done")
+
+    def failed(self, received: Received, error: BaseException | str) -> None:
+        self.ends.append(f"{received.offset} failed")
+
+
+class Event:
+    topic, partition, key, value, timestamp = "orders", 0, None, b"{}", 0
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+def consumer_of(events: Events, drain_s: float) -> Consumer:
+    options = ConsumerOptions(drain_s=drain_s)
+    consumer = Consumer("orders", group="g", bootstrap="127.0.0.1:1", options=options)
+    consumer._assignment = cast(Assignment, events)
+    return consumer
+
+
+async def test_a_handler_that_hangs_does_not_hold_up_the_end() -> None:
+    events = Events(3)
+    consumer = consumer_of(events, drain_s=0.05)
+    begun: list[int] = []
+
+    async def handle(received: Received) -> None:
+        begun.append(received.offset)
+        if received.offset != 1:
+            await asyncio.sleep(10 * FAR_S)
+
+    async with asyncio.timeout(FAR_S):
+        working = asyncio.create_task(consumer.run(handle))
+        await eventually(lambda: len(begun) == 3)
+        consumer.stop()
+        await working
+    assert events.ends == ["1 done"], "what hung is neither done nor failed"
+
+
+async def test_what_is_under_way_may_end() -> None:
+    events, may_end = Events(3), asyncio.Event()
+    consumer = consumer_of(events, drain_s=FAR_S)
+    begun: list[int] = []
+
+    async def handle(received: Received) -> None:
+        begun.append(received.offset)
+        await may_end.wait()
+
+    async with asyncio.timeout(FAR_S):
+        working = asyncio.create_task(consumer.run(handle, tasks=2))
+        await eventually(lambda: len(begun) == 2)
+        consumer.stop()
+        await asyncio.sleep(0)
+        assert not working.done()
+        may_end.set()
+        await working
+    assert sorted(events.ends) == ["0 done", "1 done"]
+
+
+async def test_a_handler_that_does_not_hear_its_cancellation_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headgate.consumer.consumer._CANCEL_S", 0.05)
+    events, over = Events(1), asyncio.Event()
+    consumer = consumer_of(events, drain_s=0.05)
+
+    async def handle(received: Received) -> None:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with asyncio.timeout(FAR_S):
+        working = asyncio.create_task(consumer.run(handle, tasks=1))
+        await asyncio.sleep(0.05)
+        consumer.stop()
+        await working
+    over.set()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+async def test_an_error_is_heard_while_all_handlers_hang() -> None:
+    events = Events(2)
+    consumer = consumer_of(events, drain_s=FAR_S)
+    begun: list[int] = []
+
+    async def handle(received: Received) -> None:
+        begun.append(received.offset)
+        await asyncio.sleep(10 * FAR_S)
+
+    async with asyncio.timeout(FAR_S / 2):
+        working = asyncio.create_task(consumer.run(handle, tasks=2))
+        await eventually(lambda: len(begun) == 2)
+        consumer.give_up(ValueError("no such table"))
+        with pytest.raises(ExceptionGroup) as caught:
+            await working
+    (error,) = caught.value.exceptions
+    assert isinstance(error, ValueError)
+    assert not events.ends
+
+
+@pytest.mark.parametrize("error", [ValueError, asyncio.CancelledError])
+async def test_what_a_handler_raises_is_its_event_s(error: Callable[[], BaseException]) -> None:
+    """Also a cancellation that came from something within: no task is lost by it."""
+    events = Events(3)
+    consumer = consumer_of(events, drain_s=FAR_S)
+
+    async def handle(received: Received) -> None:
+        if received.offset == 2:
+            consumer.stop()
+        raise error()
+
+    async with asyncio.timeout(FAR_S):
+        await consumer.run(handle, tasks=1)
+    assert events.ends == ["0 failed", "1 failed", "2 failed"]
+
+
+async def test_whoever_cancels_the_run_cancels_the_handlers() -> None:
+    events, begun = Events(1), asyncio.Event()
+    consumer = consumer_of(events, drain_s=FAR_S)
+    cancelled = False
+
+    async def handle(received: Received) -> None:
+        nonlocal cancelled
+        begun.set()
+        try:
+            await asyncio.sleep(10 * FAR_S)
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+
+    async with asyncio.timeout(FAR_S):
+        working = asyncio.create_task(consumer.run(handle))
+        await begun.wait()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+    assert cancelled
+    assert not events.ends
+
+
+# Consumers' counts as Prometheus sees them.
+
+
+async def test_every_count_is_exposed() -> None:
+    consumer = Consumer("orders", group="billing", bootstrap="127.0.0.1:1")
+    for number, field in enumerate(fields(Counts), 1):
+        setattr(consumer.counts, field.name, number)
+    registry = CollectorRegistry()
+    registry.register(ConsumerMetrics(consumer))
+    labels = {"group": "billing", "client_id": "headgate-consumer"}
+    found = [
+        registry.get_sample_value(f"headgate_consumer_{name}_total", labels)
+        for name in (
+            "delivered", "processed", "committed", "failed", "skipped", "dead_letters",
+            "stale_done", "stale_commits", "regressions_prevented", "commit_errors", "revokes",
+            "drain_seconds",
+        )
+    ]  # fmt: skip
+    assert found == list(range(1, len(fields(Counts)) + 1))
+    assert b"# HELP headgate_consumer_stale_commits_total" in generate_latest(registry)
