@@ -27,10 +27,14 @@ if __name__ == "__main__":
 
 import headgate.cli  # noqa: E402
 import headgate_spark.cli  # noqa: E402
+from headgate.commands.completion import (  # noqa: E402
+    Argument,
+    Command,
+    command_of,
+    man_page,
+)
 from headgate.config.reference import reference_markdown, reference_toml  # noqa: E402
 from headgate.config.settings import HttpSettings  # noqa: E402
-from headgate.core.command_tree.man import man_page  # noqa: E402
-from headgate.core.command_tree.tree import Argument, Command, command_of  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
 from headgate.edge.openapi.document import document  # noqa: E402
 from headgate.metrics.catalogue import METRICS, MetricKind  # noqa: E402
@@ -43,7 +47,7 @@ REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
 DASHBOARDS = ROOT / "deploy" / "grafana" / "dashboards"
 ALERTS = ROOT / "deploy" / "prometheus" / "alerts.yml"
 CHART = ROOT / "deploy" / "helm" / "headgate"
-PROGRAMS = tuple(command_of(cli.parser(), Path) for cli in (headgate.cli, headgate_spark.cli))
+PROGRAMS = tuple(command_of(cli.parser()) for cli in (headgate.cli, headgate_spark.cli))
 _GAUGES = {
     MetricKind.SUM: "gauge, sum of the workers",
     MetricKind.MAX: "gauge, largest of the workers",

@@ -106,7 +106,8 @@ ALLOWED = {
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {
-    "__version__", "charts", "commands.config_file", "commands.progress", "core", "errors_in_words",
+    "__version__", "charts", "commands.completion", "commands.config_file", "commands.output",
+    "core", "errors_in_words",
     "kafka", "devstack.jars", "devstack.java", "replays.offset_map",
     "replays.packed", "replays.plan", "replays.registry", "replays.segments", "replays.spec",
 }  # fmt: skip

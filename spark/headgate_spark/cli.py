@@ -5,9 +5,9 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from headgate import __version__
+from headgate.commands.completion import EXAMPLES, PURPOSE, SHELLS, command_of
 from headgate.commands.config_file import NoConfigFileError, find_config
 from headgate.core.command_line import (
     HelpfulParser,
@@ -16,8 +16,6 @@ from headgate.core.command_line import (
     with_help_last,
     with_times_joined,
 )
-from headgate.core.command_tree.completion import EXAMPLES, PURPOSE, SHELLS
-from headgate.core.command_tree.tree import command_of
 from headgate.core.terminal.text import indented
 from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
@@ -103,7 +101,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _complete(chosen: argparse.Namespace) -> int:
-    sys.stdout.write(SHELLS[chosen.shell](command_of(parser(), Path)))
+    sys.stdout.write(SHELLS[chosen.shell](command_of(parser())))
     return OK
 
 

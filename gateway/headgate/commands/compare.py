@@ -1,17 +1,31 @@
-"""`headgate compare`: whether two topics say the same, for who runs two producers side by side."""
+"""`headgate compare`: compare two topics, to run two producers side by side."""
 
 import argparse
 import asyncio
 import logging
 import os
 import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.output import add_json
-from headgate.commands.progress import add_quiet
+from headgate.commands.output import (
+    add_json,
+    add_quiet,
+    painted,
+    progress,
+    say,
+    show_json,
+    show_table,
+    write,
+)
+from headgate.core.terminal.figures import short
+from headgate.core.terminal.style import Ink
+from headgate.core.terminal.table import Cell, Column
+from headgate.core.times import shown_time
 from headgate.errors_in_words import connection_error
 
 if TYPE_CHECKING:
@@ -19,8 +33,10 @@ if TYPE_CHECKING:
     from headgate.backends.kafka.options import ClusterOptions
     from headgate.commands import Subparsers
     from headgate.core.side_by_side.contents import ContentRule
+    from headgate.core.side_by_side.findings import Finding, Found
     from headgate.core.side_by_side.history import Side, Window
     from headgate.core.terminal.progress import ProgressLine
+
 
 _EXAMPLES = """  headgate compare orders-old orders --config headgate.toml
   headgate compare orders-old orders --config headgate.toml --from 2h --ignore /sent_at
@@ -37,16 +53,19 @@ about 0.7 GB: --share 0.1 takes a tenth of the keys.
 exit codes: 0 no differences, 1 differences, or a topic cannot be read, 2 usage or configuration"""
 
 
+_APART_MS = 60_000  # beginnings that are further apart may explain missing keys
+
+
 class _Topic(NamedTuple):
-    """Where one topic is."""
+    """A topic, and the options of its cluster."""
 
     name: str
     cluster: str
     options: "ClusterOptions"
 
 
-class _Given(NamedTuple):
-    """What both topics are read by. share: of the keys, 0 to 1."""
+class _Selection(NamedTuple):
+    """The parts of both topics that are compared; `share` of the keys is 0 to 1."""
 
     window: "Window"
     rule: "ContentRule"
@@ -105,30 +124,27 @@ def register(subparsers: "Subparsers") -> None:
 def run(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.kafka.log_scan import CutShortError
-    from headgate.commands.compare_report import compared, show
-    from headgate.commands.output import show_json
-    from headgate.commands.progress import progress
 
     # what aiokafka would write to standard error ends the command with a sentence already
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-    given = _given(args)
+    selection = _selection(args)
     topics = _topics(args)
     line = progress(is_quiet=args.quiet)
     try:
-        sides, has_before = asyncio.run(_read(topics, given, line))
+        sides, has_before = asyncio.run(_read(topics, selection, line))
     except CutShortError as error:
         raise CommandError(str(error)) from error
     finally:
         line.end()
-    found = compared((args.first, args.second), sides, has_before=has_before)
+    comparison = compared((args.first, args.second), sides, has_before=has_before)
     if args.json:
-        show_json(found.as_json())
+        show_json(comparison.as_json())
     else:
-        show(found)
-    return FAILED if found.differs else OK
+        show(comparison)
+    return FAILED if comparison.differs else OK
 
 
-def _given(args: argparse.Namespace) -> _Given:
+def _selection(args: argparse.Namespace) -> _Selection:
     from headgate.core.keys import BadPointer
     from headgate.core.side_by_side.contents import ContentRule
     from headgate.core.side_by_side.history import Window
@@ -152,7 +168,7 @@ def _given(args: argparse.Namespace) -> _Given:
         raise CommandError(f"--key or --ignore: {error}", USAGE) from error
     if args.bytes and args.ignore:
         raise CommandError("--ignore leaves out parts of JSON values: not with --bytes", USAGE)
-    return _Given(Window(begin_ms, end_ms, int(args.margin * 1000)), rule, args.share)
+    return _Selection(Window(begin_ms, end_ms, int(args.margin * 1000)), rule, args.share)
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:
@@ -164,22 +180,22 @@ def _topics(args: argparse.Namespace) -> list[_Topic]:
         options = ClusterOptions(args.bootstrap_servers)
         return [_Topic(name, "the cluster", options) for name in (args.first, args.second)]
     clusters = load(args.config, os.environ).clusters
-    ingest = next(name for name, one in clusters.items() if one.tier == "ingest")
-    found: list[_Topic] = []
+    ingest = next(name for name, each in clusters.items() if each.tier == "ingest")
+    topics: list[_Topic] = []
     for text in (args.first, args.second):
         cluster, slash, name = text.rpartition("/")
         cluster = cluster if slash else ingest
         if cluster not in clusters:
-            known = ", ".join(sorted(clusters))
-            raise CommandError(f"{text}: no cluster {cluster} in {args.config}: {known}", USAGE)
-        found.append(_Topic(name, cluster, cluster_options(clusters[cluster])))
-    return found
+            names = ", ".join(sorted(clusters))
+            raise CommandError(f"{text}: no cluster {cluster} in {args.config}: {names}", USAGE)
+        topics.append(_Topic(name, cluster, cluster_options(clusters[cluster])))
+    return topics
 
 
 async def _read(
-    topics: list[_Topic], given: _Given, line: "ProgressLine"
+    topics: list[_Topic], selection: _Selection, line: "ProgressLine"
 ) -> tuple[list["Side"], bool]:
-    """Both, and whether one has records before the window."""
+    """Read both topics; return also whether one has records before the window."""
     from headgate.backends.kafka.log_scan import LogScan
     from headgate.core.side_by_side.history import Side
     from headgate.core.terminal.progress import Step
@@ -187,22 +203,22 @@ async def _read(
     scans = [
         LogScan(
             topic.options, topic.name, await _partitions(topic), "headgate-compare",
-            begin_ms=given.window.begin_ms, committed=True,
+            begin_ms=selection.window.begin_ms, committed=True,
         )
         for topic in topics
     ]  # fmt: skip
-    sides = [Side(given.window) for _ in topics]
+    sides = [Side(selection.window) for _ in topics]
 
     def report(topic: _Topic, reach: "Reach") -> None:
         line.show(Step(f"reading {topic.name}", reach.offsets, reach.total, "records"))
 
     for topic, scan, side in zip(topics, scans, sides, strict=True):
-        await scan.run(partial(_see, side, given), partial(report, topic))
+        await scan.run(partial(_see, side, selection), partial(report, topic))
     return sides, any(scan.has_before for scan in scans)
 
 
 async def _partitions(topic: _Topic) -> int:
-    """How many it has. Raises CommandError."""
+    """Return the number of a topic's partitions. Raises CommandError."""
     from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 
     reader = TopicReader(topic.cluster, topic.options)
@@ -220,14 +236,135 @@ async def _partitions(topic: _Topic) -> int:
     return states[topic.name].partitions
 
 
-def _see(side: "Side", given: _Given, record: "LogRecord") -> None:
+def _see(side: "Side", selection: _Selection, record: "LogRecord") -> None:
     from headgate.core.side_by_side.history import part_of
 
-    if not given.window.has(record.timestamp):
+    if not selection.window.has(record.timestamp):
         return
-    seen = given.rule.see(record.key, record.value, record.headers)
-    if given.share < 1 and part_of(seen.key if seen.key is not None else b"") >= given.share:
+    seen = selection.rule.see(record.key, record.value, record.headers)
+    key = b"" if seen.key is None else seen.key
+    if selection.share < 1 and part_of(key) >= selection.share:
         return
     side.see(seen.key, seen.content, len(record.value or b""), record.partition, record.timestamp)
     if seen.is_reference:
         side.refers(seen.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The comparison; `keyless` counts records without a key that only one of the topics has."""
+
+    names: tuple[str, str]
+    sides: "Sequence[Side]"
+    findings: "Mapping[Finding, Found]"
+    keyless: tuple[int, int]
+
+    @property
+    def differs(self) -> bool:
+        """Return whether consumers would receive different contents."""
+        return any(self.keyless) or any(finding.is_difference for finding in self.findings)
+
+    @property
+    def later(self) -> int | None:
+        """Return the later beginning of the two, in ms, if they are a minute or more apart."""
+        firsts = [side.first_ms for side in self.sides if side.first_ms is not None]
+        apart = len(firsts) == 2 and max(firsts) - min(firsts) >= _APART_MS
+        return max(firsts) if apart else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the comparison for scripts; bytes of keys that are not UTF-8 become \\xNN."""
+        return {
+            "topics": [
+                {"topic": name, **{field: value for field, _, value in _figures(side)}}
+                for name, side in zip(self.names, self.sides, strict=True)
+            ],
+            "keys": [
+                {
+                    "finding": finding.value,
+                    "count": keys.keys,
+                    "difference": finding.is_difference,
+                    "judged": finding.is_judged,
+                    "examples": [*map(_shown, keys.examples)],
+                }
+                for finding, keys in self.findings.items()
+            ],
+            "keyless_in_one_alone": [*self.keyless],
+            "differs": self.differs,
+        }
+
+
+def compared(names: tuple[str, str], sides: "Sequence[Side]", *, has_before: bool) -> Compared:
+    """Compare two topics.
+
+    Args:
+        names: The names of the topics.
+        sides: Their records.
+        has_before: Whether a topic has records before the ones that were read.
+    """
+    from headgate.core.side_by_side.findings import findings, keyless_only
+
+    first, second = sides
+    by_kind = findings(first, second, has_before=has_before)
+    return Compared(names, sides, by_kind, keyless_only(first, second))
+
+
+def show(comparison: Compared) -> None:
+    """Print a comparison for people."""
+    first, second = (_figures(side) for side in comparison.sides)
+    columns = [Column(""), *(Column(name, right=True) for name in comparison.names)]
+    rows = zip(first, second, strict=True)
+    show_table(columns, ([title, _text(a), _text(b)] for (_, title, a), (_, _, b) in rows))
+    say("")
+    titles = (Column("keys"), Column("count", right=True), Column("for example"))
+    show_table(titles, _finding_rows(comparison.findings.items()))
+    if any(comparison.keyless):
+        first_only, second_only = comparison.keyless
+        say("")
+        say(f"without a key: {first_only} only in the first, {second_only} only in the second")
+    if comparison.later is not None and comparison.differs:
+        say("")
+        say(f"One topic begins later: --from {_time(comparison.later)} compares from there on.")
+    write(f"\n{_verdict(comparison)}")
+
+
+def _figures(side: "Side") -> Iterator[tuple[str, str, int | str | None]]:
+    """Yield field, title and value of each figure."""
+    yield "records", "records", side.records
+    yield "value_bytes", "value bytes", side.value_bytes
+    yield "keys", "keys", len(side.keys)
+    yield "repeats", "repeats of a content", side.repeats
+    yield "tombstones", "tombstones", side.tombstones
+    yield "keyless", "without a key", side.keyless.total()
+    yield "first", "first record", _time(side.first_ms)
+    yield "last", "last record", _time(side.last_ms)
+
+
+def _finding_rows(findings: "Iterable[tuple[Finding, Found]]") -> Iterator[list[str | Cell]]:
+    for finding, (keys, examples) in findings:
+        ink = Ink.BAD if finding.is_difference else Ink.GOOD if finding.is_judged else Ink.WARNING
+        mark = "" if finding.is_judged else " (not judged)"
+        named = ", ".join(map(_shown, examples)) if ink is not Ink.GOOD else ""
+        yield [Cell(f"{finding.value}{mark}", ink), short(keys), named]
+
+
+def _verdict(comparison: Compared) -> str:
+    if comparison.differs:
+        return painted("They differ.", Ink.BAD)
+    records = [side.records for side in comparison.sides]
+    saved = f", with {records[1]} records instead of {records[0]}" if records[0] else ""
+    is_judged = any(finding.is_judged for finding in comparison.findings)
+    if not is_judged and not any(side.keyless for side in comparison.sides):
+        return painted("Nothing could be judged.", Ink.WARNING)
+    return painted(f"No differences: a consumer learns the same{saved}.", Ink.GOOD)
+
+
+def _text(value: int | str | None) -> str:
+    return "-" if value is None else f"{value:,}" if isinstance(value, int) else value
+
+
+def _shown(key: bytes) -> str:
+    return key.decode("utf-8", "backslashreplace")
+
+
+def _time(ms: int | None) -> str | None:
+    return None if ms is None else shown_time(ms)

@@ -1,26 +1,32 @@
-"""What commands print: tables and lines for people, JSON for machines."""
+"""Output of commands: tables and lines for people, JSON for scripts, progress on standard error."""
 
 import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from threading import Lock
 from typing import Any
 
+from headgate.core.terminal.progress import ProgressLine
 from headgate.core.terminal.style import Ink, Style, style_of
 from headgate.core.terminal.table import Column, Row, facts, table
 from headgate.core.terminal.text import escaped, one_line
 
+_COLUMNS = 80  # if the terminal does not say
+
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """For commands that print lines for people."""
+    """Add `--json` to a command that prints lines for people."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object instead of lines"
     )
 
 
 def add_formats(parser: argparse.ArgumentParser) -> None:
-    """For commands that show the control plane's answers: scripts read them as they came."""
+    """Add `--json` and `--table` to a command that shows answers of the control plane."""
     formats = parser.add_mutually_exclusive_group()
     formats.add_argument("--json", action="store_true", help="print JSON even on a terminal")
     formats.add_argument(
@@ -29,7 +35,7 @@ def add_formats(parser: argparse.ArgumentParser) -> None:
 
 
 def is_table(args: argparse.Namespace) -> bool:
-    """What is asked for with the options of `add_formats`."""
+    """Return whether the options of `add_formats` ask for a table."""
     return bool(args.table or (not args.json and sys.stdout.isatty()))
 
 
@@ -51,23 +57,47 @@ def show_json(page: Any) -> None:
 
 
 def painted(text: str, ink: Ink) -> str:
-    """The text in this ink, where standard output has colours."""
+    """Return the text in this ink if standard output has colours."""
     return style().paint(text, ink)
 
 
 def say(line: str, ink: Ink = Ink.PLAIN, mark: str = "") -> None:
-    """Print one line at once, without control characters and line ends. ink: of the mark before
-    it."""
+    """Print one line at once, without control characters and line ends.
+
+    Args:
+        line: The line.
+        ink: The ink of the mark.
+        mark: A word before the line.
+    """
     start = f"{painted(mark, ink)} " if mark else ""
     write(f"{start}{one_line(line)}")
 
 
 def write(line: str) -> None:
-    """Print one line that holds no control characters but ours."""
+    """Print one line whose control characters are all our own."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
 def style() -> Style:
-    """Of standard output."""
+    """Return the style of standard output."""
     return style_of(os.environ, is_terminal=sys.stdout.isatty())
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add `--quiet` to a command that shows progress."""
+    parser.add_argument(
+        "--quiet", action="store_true", help="print only errors and warnings, no progress"
+    )
+
+
+def progress(prefix: str = "", *, is_quiet: bool = False) -> ProgressLine:
+    """Return a progress line on standard error: rewritten on a terminal, else repeated at times."""
+    style = style_of(os.environ, is_terminal=sys.stderr.isatty())
+    return ProgressLine(sys.stderr, style, time.monotonic, _room, Lock(), prefix, is_quiet=is_quiet)
+
+
+def _room() -> int:
+    with suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+    return _COLUMNS

@@ -49,8 +49,7 @@ _UNFINISHED = ("pending", "planned", "copying")
 def register(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
     from headgate.commands.asking import add_gateway
-    from headgate.commands.output import add_formats
-    from headgate.commands.progress import add_quiet
+    from headgate.commands.output import add_formats, add_quiet
 
     parser = add_command(
         subparsers, "replay", "create and manage replays from the backfill tier", _EXAMPLES
@@ -157,7 +156,7 @@ def _create(args: argparse.Namespace) -> int:
 
 def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
     from headgate.commands.asking import ask
-    from headgate.commands.progress import progress
+    from headgate.commands.output import progress
 
     line = progress(is_quiet=args.quiet)
     try:

@@ -1,4 +1,4 @@
-"""`headgate spool`: what lies in a spool, for people."""
+"""`headgate spool`: list, export, publish or drop the events of a spool."""
 
 import argparse
 import asyncio
@@ -6,18 +6,24 @@ import base64
 import logging
 import os
 import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.config_file import add_config
-from headgate.commands.output import add_json, say
+from headgate.commands.output import add_json, say, show_json, show_table
 from headgate.core.terminal.figures import counted
+from headgate.core.terminal.table import Column
 from headgate.core.terminal.text import escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
     from headgate.core.spool.chunk import Packed
+    from headgate.spool.reading import Aside, Gap, LaneFigures
+
 
 _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
   headgate spool export /var/lib/headgate/spool --topic orders > orders.ndjson
@@ -35,6 +41,10 @@ exit codes: 0 done, 1 failed (of drain: something is left or set aside), 2 usage
 _WAY_OUT = """The start of its gateway, or `headgate spool drain`, publishes what can be read of it
 and keeps the file in a folder damaged-TIME; `export` shows what can be read. If nothing of it is
 wanted, delete the folder."""
+_COLUMNS = (
+    Column("topic"), Column("partition", right=True), Column("events", right=True),
+    Column("bytes", right=True), Column("oldest", right=True),
+)  # fmt: skip
 
 
 def register(subparsers: "Subparsers") -> None:
@@ -48,10 +58,10 @@ def register(subparsers: "Subparsers") -> None:
     export = add_command(actions, "export", "write all events as NDJSON", _EXAMPLES)
     drain = add_command(actions, "drain", "publish all events and exit", _EXAMPLES)
     drop = add_command(actions, "drop", "delete events for good", _EXAMPLES)
-    for one in (listing, export, drain, drop):
-        one.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
-    for one in (export, drop):
-        one.add_argument("--topic", metavar="T", help="only events of this topic")
+    for action in (listing, export, drain, drop):
+        action.add_argument("folder", type=Path, metavar="DIR", help="a gateway's spool.path")
+    for action in (export, drop):
+        action.add_argument("--topic", metavar="T", help="only events of this topic")
     add_json(listing)
     add_config(drain)
     drain.add_argument(
@@ -66,7 +76,7 @@ def register(subparsers: "Subparsers") -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; return the exit code. Raises ConfigError, CommandError."""
+    """Run the action; return the exit code. Raises ConfigError, CommandError."""
     from headgate.spool.database import FILE, JournalDamagedError, JournalError
 
     if not (args.folder / FILE).is_file():
@@ -81,21 +91,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from headgate.commands.output import show_json
-    from headgate.commands.spool_contents import as_json, read_listed, show_listed
-
-    found = read_listed(args.folder)
+    contents = _read(args.folder)
     if args.json:
-        show_json(as_json(found))
+        show_json(_as_json(contents))
     else:
-        show_listed(found)
-    return FAILED if found.gaps else OK
+        _show(contents)
+    return FAILED if contents.gaps else OK
 
 
 def _export(args: argparse.Namespace) -> int:
     import orjson
 
-    from headgate.commands.spool_contents import tell_damage
     from headgate.spool.reading import Reader
 
     reader, damaged = Reader(args.folder), 0
@@ -111,7 +117,7 @@ def _export(args: argparse.Namespace) -> int:
     sys.stdout.flush()
     if damaged:
         _warn(f"damaged and left out: {counted(damaged, 'chunk')}")
-    tell_damage(reader.gaps, reader.missing, _warn)
+    _report_damage(reader.gaps, reader.missing, _warn)
     return FAILED if damaged or reader.gaps else OK
 
 
@@ -136,16 +142,16 @@ def _drain(args: argparse.Namespace) -> int:
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
-    left = asyncio.run(drain(settings, args.folder, args.timeout, say))
+    unpublished = asyncio.run(drain(settings, args.folder, args.timeout, say))
     aside, kept = _aside(args.folder), kept_in(args.folder)
-    if left:
-        say(f"failed  not published: {counted(left, 'event')}")
+    if unpublished:
+        say(f"failed  not published: {counted(unpublished, 'event')}")
     if aside:
         count = counted(aside, "event")
         say(f"aside   cannot be published: {count} (`headgate spool list` says why)")
     for name in kept:
         say(f"kept    {args.folder / name}: a damaged file, and not all of it may be published")
-    if left or aside or kept:
+    if unpublished or aside or kept:
         return FAILED
     say("done    the spool is empty")
     return OK
@@ -156,19 +162,17 @@ def _aside(folder: Path) -> int:
 
     reader = Reader(folder)
     try:
-        return sum(one.events for one in reader.aside())
+        return sum(lane.events for lane in reader.aside())
     finally:
         reader.close()
 
 
 def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:
-    from headgate.commands.spool_contents import moment
-
     key, value, headers, timestamp_ms = event
     return {
         "topic": topic,
         "partition": partition,
-        "spooled_at": moment(at_ms),
+        "spooled_at": _moment(at_ms),
         "timestamp": timestamp_ms,
         **_text("key", key),
         **_text("value", value),
@@ -187,3 +191,103 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
 
 def _warn(line: str) -> None:
     sys.stderr.write(f"headgate: {one_line(line)}\n")
+
+
+class _Contents(NamedTuple):
+    """The readable contents of a spool; `missing` are lost chunks, by topic and partition."""
+
+    lanes: "Sequence[LaneFigures]"
+    aside: "Sequence[Aside]"
+    gaps: "Sequence[Gap]"
+    missing: Sequence[tuple[str, int]]
+    kept: Sequence[Path]
+
+
+def _read(folder: Path) -> _Contents:
+    """Read the contents of a spool. Raises JournalError."""
+    from headgate.spool.place import kept_in
+    from headgate.spool.reading import Reader
+
+    reader, kept = Reader(folder), [folder / name for name in kept_in(folder)]
+    try:
+        return _Contents(reader.lanes(), reader.aside(), reader.gaps, reader.missing, kept)
+    finally:
+        reader.close()
+
+
+def _show(contents: _Contents) -> None:
+    """Print the contents for people."""
+    if contents.lanes:
+        _show_lanes(contents.lanes)
+    elif not contents.aside and not contents.gaps:
+        say("empty: nothing waits, and nothing was set aside")
+    for each in contents.aside:
+        where = f"{each.topic}-{each.partition}"
+        since = _moment(each.oldest_ms)
+        say(f"aside   {each.events} of {where}, from {since} on: {each.reason}")
+    _report_damage(contents.gaps, contents.missing, say)
+    for path in contents.kept:
+        say(f"kept    {path}: a damaged file; `headgate spool export` shows what can be read of it")
+
+
+def _as_json(contents: _Contents) -> dict[str, Any]:
+    """Return the contents for scripts."""
+    return {
+        "waiting": [
+            {
+                "topic": lane.topic,
+                "partition": lane.partition,
+                "events": lane.events,
+                "bytes": lane.bytes,
+                "oldest": _moment(lane.oldest_ms),
+            }
+            for lane in contents.lanes
+        ],
+        "aside": [
+            {
+                "topic": lane.topic,
+                "partition": lane.partition,
+                "events": lane.events,
+                "oldest": _moment(lane.oldest_ms),
+                "reason": lane.reason,
+            }
+            for lane in contents.aside
+        ],
+        "damaged": [gap._asdict() for gap in contents.gaps],
+        "lost": [
+            {"topic": topic, "partition": partition, "chunks": chunks}
+            for (topic, partition), chunks in sorted(Counter(contents.missing).items())
+        ],
+        "kept": [str(path) for path in contents.kept],
+    }
+
+
+def _report_damage(
+    gaps: "Sequence[Gap]", missing: Sequence[tuple[str, int]], write: Callable[[str], None]
+) -> None:
+    """Write a line for each part that cannot be read."""
+    for gap in gaps:
+        last = "the end" if gap.last is None else f"{gap.last}"
+        write(f"damaged {gap.table}: numbers {gap.first} to {last} cannot be read")
+    for (topic, partition), chunks in sorted(Counter(missing).items()):
+        write(f"lost    {counted(chunks, 'chunk')} (of 1 to 500 events) of {topic}-{partition}")
+
+
+def _moment(ms: int) -> str:
+    """Return a time in RFC 3339, in UTC, with seconds."""
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _show_lanes(lanes: "Sequence[LaneFigures]") -> None:
+    rows = [
+        (
+            lane.topic,
+            str(lane.partition),
+            f"{lane.events:,}",
+            f"{lane.bytes:,}",
+            _moment(lane.oldest_ms),
+        )
+        for lane in lanes
+    ]
+    events, size = sum(lane.events for lane in lanes), sum(lane.bytes for lane in lanes)
+    show_table(_COLUMNS, [*rows, ("all", "", f"{events:,}", f"{size:,}", "")])

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands.config_file import add_config
-from headgate.commands.progress import add_quiet
+from headgate.commands.output import add_quiet
 from headgate.core.terminal.text import one_line
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught

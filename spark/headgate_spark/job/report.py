@@ -1,6 +1,6 @@
 """What a job says to whoever started it."""
 
-from headgate.commands.progress import progress
+from headgate.commands.output import progress
 from headgate.core.terminal.progress import ProgressLine
 
 

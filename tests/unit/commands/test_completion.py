@@ -14,14 +14,12 @@ import pytest
 import headgate.cli
 import headgate_spark.cli
 from headgate import __version__
-from headgate.core.command_tree.completion import SHELLS
-from headgate.core.command_tree.man import man_page
-from headgate.core.command_tree.tree import Command, command_of
+from headgate.commands.completion import SHELLS, Command, command_of, man_page
 from support.root import ROOT
 from support.terminal.terminal import Terminal
 
-HEADGATE = command_of(headgate.cli.parser(), Path)
-SPARK = command_of(headgate_spark.cli.parser(), Path)
+HEADGATE = command_of(headgate.cli.parser())
+SPARK = command_of(headgate_spark.cli.parser())
 PROGRAMS = [pytest.param(HEADGATE, id="headgate"), pytest.param(SPARK, id="headgate-spark")]
 
 

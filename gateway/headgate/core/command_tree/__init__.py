@@ -1,1 +1,0 @@
-"""A program's commands as argparse has them, and what is made from them: completion and man."""
