@@ -22,7 +22,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 if __name__ == "__main__":
     sys.path[:0] = [
-        str(ROOT / folder) for folder in ("gateway", "spark", "tests", "deploy/grafana")
+        str(ROOT / folder)
+        for folder in ("gateway", "spark", "tests", "deploy/grafana", "clients/python/src")
     ]
 
 import headgate.cli  # noqa: E402
@@ -41,6 +42,7 @@ from headgate.metrics.catalogue import METRICS, MetricKind  # noqa: E402
 from headgate.metrics.logs import LOG_FIELDS  # noqa: E402
 from headgate_dashboards import BOARDS  # noqa: E402
 from headgate_dashboards.render import rendered  # noqa: E402
+from support.clients import client_tables  # noqa: E402
 from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 
 REFERENCE = ROOT / "deploy" / "config" / "reference.toml"
@@ -277,6 +279,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reference/commands.md": commands,
     "reference/http.md": http,
     "publish/peers-produce-cases.md": peers_produce,
+    **client_tables.BLOCKS,
     "operate/logs.md": log_fields,
     "operate/monitor.md": dashboards,
     "operate/runbooks/index.md": runbooks,

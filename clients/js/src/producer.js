@@ -24,12 +24,11 @@ import { Line, after, follow } from "./waiting.js";
  * @typedef {object} ProducerOptions
  * @property {Partial<Buffering>} [buffering] Size of the buffer and of its requests.
  * @property {(topic: string, value: any) => OrderingKey} [orderingKey] Function of topic and value
- *   (the data of a CloudEvent) that returns the key of an event without `key`: the value at the
- *   topic's key pointer, which is a string, bytes, a whole number or a boolean, or null without one.
+ *   (the data of a CloudEvent) that returns the key of an event without `key`. That is the value at
+ *   the topic's key pointer: a string, bytes, a whole number or a boolean, or null without one.
  *   Events with equal ordering keys are sent in their order. Without the function, all events of a
  *   topic that have no `key` are sent one request after another.
  * @property {boolean} [flushWhenHidden] In a page: send the waiting events when the page is hidden.
- *   The default is true.
  */
 
 const WAITS = ["timeoutMs", "signal"];
@@ -73,7 +72,8 @@ export class BufferedProducer {
     this.#outbox = new Outbox(client.rules, buffering);
     this.#inFlight = buffering.inFlight;
     this.#orderingKey = options.orderingKey;
-    this.#page = options.flushWhenHidden === false ? undefined : globalThis.document;
+    const { flushWhenHidden = true } = options;
+    this.#page = flushWhenHidden ? globalThis.document : undefined;
     this.#page?.addEventListener("visibilitychange", this.#onVisibility);
     this.#forgetClient = follow(client.wire.ending, () => this.#end("the client was closed"));
   }

@@ -21,11 +21,11 @@ import { linked } from "./waiting.js";
  * @property {string | (() => string | Promise<string>)} [token] Bearer token, or a function that
  *   returns the current one.
  * @property {Readonly<Record<string, string>>} [requestHeaders] HTTP headers of every request.
- * @property {"gzip"} [compression] Compression of request bodies.
+ * @property {"gzip"} [compression] Compression of request bodies: "gzip".
  * @property {number} [timeoutMs] Time limit for a response. Keep it above the gateway's
  *   `http.request_timeout_ms`.
  * @property {Observer} [observer] Receives requests and outcomes, for metrics.
- * @property {Log | null} [log] Receives failures; the default is the console. Null logs nothing.
+ * @property {Log | null} [log] Receives failures. Null logs nothing.
  * @property {typeof fetch} [fetch] Another `fetch`, such as that of `headgate-client/testing`.
  */
 

@@ -64,7 +64,8 @@ export class Rejected extends Failed {
  * The event may or may not be written, now or later.
  *
  * `reason` is `unknown` if the gateway returned that, `no_answer` if the last response was lost, and
- * `out_of_order` if the event is written and an older one of its key may be behind it.
+ * `out_of_order` if the event is written and an older one of its key may be behind it. It is the
+ * reason of a refusal if an attempt before that may have written the event.
  */
 export class Unknown extends Failed {
     /** @readonly */
@@ -91,20 +92,34 @@ export type Outcome = Success | Failure;
  * Fields of a successful outcome.
  */
 export type Place = {
+    /**
+     * Kafka topic.
+     */
     topic: string;
+    /**
+     * Record key as text, or as bytes if it is not UTF-8. Null if there is none, or
+     * if only the gateway knows it.
+     */
     key?: Key | undefined;
+    /**
+     * Id of the event, null without one.
+     */
     eventId?: string | null | undefined;
     /**
-     * Null if there is no record yet.
+     * Partition of the record, null if it has none yet.
      */
     partition?: number | null | undefined;
+    /**
+     * Offset of the record, null if it has none yet.
+     */
     offset?: number | null | undefined;
     /**
      * Number of records that were written for this event.
      */
     records?: number | undefined;
     /**
-     * Form of an event that was too large.
+     * Form of an event that was too large (`claim-check`, `split`,
+     * ...).
      */
     oversize?: string | null | undefined;
 };
@@ -113,7 +128,14 @@ export type Place = {
  */
 export type Why = {
     topic: string;
+    /**
+     * A reason of the gateway, or one of this library: `not_sent`,
+     * `unreachable`, `overtaken`, `bad_answer`, `no_answer` or `out_of_order`.
+     */
     reason: string;
+    /**
+     * Text that explains the reason.
+     */
     detail: string;
     /**
      * HTTP status of the response, null without one.
@@ -168,13 +190,15 @@ export type Figures = {
  */
 /**
  * @typedef {object} Place Fields of a successful outcome.
- * @property {string} topic
- * @property {Key} [key]
- * @property {string | null} [eventId]
- * @property {number | null} [partition] Null if there is no record yet.
- * @property {number | null} [offset]
+ * @property {string} topic Kafka topic.
+ * @property {Key} [key] Record key as text, or as bytes if it is not UTF-8. Null if there is none, or
+ *   if only the gateway knows it.
+ * @property {string | null} [eventId] Id of the event, null without one.
+ * @property {number | null} [partition] Partition of the record, null if it has none yet.
+ * @property {number | null} [offset] Offset of the record, null if it has none yet.
  * @property {number} [records] Number of records that were written for this event.
- * @property {string | null} [oversize] Form of an event that was too large.
+ * @property {string | null} [oversize] Form of an event that was too large (`claim-check`, `split`,
+ *   ...).
  */
 /** Base class of successful outcomes. */
 declare class Succeeded {
@@ -206,8 +230,9 @@ declare class Succeeded {
 /**
  * @typedef {object} Why Fields of a failure.
  * @property {string} topic
- * @property {string} reason
- * @property {string} detail
+ * @property {string} reason A reason of the gateway, or one of this library: `not_sent`,
+ *   `unreachable`, `overtaken`, `bad_answer`, `no_answer` or `out_of_order`.
+ * @property {string} detail Text that explains the reason.
  * @property {number | null} [status] HTTP status of the response, null without one.
  * @property {Key} [key]
  * @property {string | null} [eventId]

@@ -57,15 +57,14 @@ export type ProducerOptions = {
     buffering?: Partial<Buffering> | undefined;
     /**
      * Function of topic and value
-     * (the data of a CloudEvent) that returns the key of an event without `key`: the value at the
-     * topic's key pointer, which is a string, bytes, a whole number or a boolean, or null without one.
+     * (the data of a CloudEvent) that returns the key of an event without `key`. That is the value at
+     * the topic's key pointer: a string, bytes, a whole number or a boolean, or null without one.
      * Events with equal ordering keys are sent in their order. Without the function, all events of a
      * topic that have no `key` are sent one request after another.
      */
     orderingKey?: ((topic: string, value: any) => OrderingKey) | undefined;
     /**
      * In a page: send the waiting events when the page is hidden.
-     * The default is true.
      */
     flushWhenHidden?: boolean | undefined;
 };

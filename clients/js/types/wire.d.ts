@@ -40,7 +40,7 @@ export type WireOptions = {
      */
     requestHeaders?: Readonly<Record<string, string>> | undefined;
     /**
-     * Compression of request bodies.
+     * Compression of request bodies: "gzip".
      */
     compression?: "gzip" | undefined;
     /**
@@ -53,7 +53,7 @@ export type WireOptions = {
      */
     observer?: Observer | undefined;
     /**
-     * Receives failures; the default is the console. Null logs nothing.
+     * Receives failures. Null logs nothing.
      */
     log?: Log | null | undefined;
     /**

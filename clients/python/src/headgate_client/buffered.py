@@ -22,8 +22,8 @@ class ProducerOptions(TypedDict, total=False):
     Keys:
         buffering: Size of the buffer and of its requests.
         ordering_key: Function of topic and value (the data of a CloudEvent) that returns the key
-            of an event without `key`: the value at the topic's key pointer, which is a str, bytes,
-            an int or a bool, or None without one. Events with equal ordering keys are sent in their
+            of an event without `key`. That is the value at the topic's key pointer: a str, bytes, an
+            int or a bool, or None without one. Events with equal ordering keys are sent in their
             order. Without the function, all events of a topic that have no `key` are sent one
             request after another.
         when_full: "wait" for room in the buffer (the default), or "raise" BufferFullError.
@@ -32,6 +32,9 @@ class ProducerOptions(TypedDict, total=False):
     buffering: Buffering
     ordering_key: OrderingKey
     when_full: WhenFull
+
+
+DEFAULTS: ProducerOptions = {"buffering": Buffering(), "when_full": "wait"}
 
 
 class ProducerConfig(NamedTuple):
@@ -45,9 +48,9 @@ class ProducerConfig(NamedTuple):
     def of(cls, owner: str, options: ProducerOptions) -> "ProducerConfig":
         """Check the options. Raises InvalidOptionError."""
         refuse_unknown(owner, options, tuple(ProducerOptions.__annotations__))
-        buffering = options.get("buffering", Buffering())
+        options = {**DEFAULTS, **options}
+        buffering, when_full = options["buffering"], options["when_full"]
         check_type("buffering", buffering, Buffering)
-        when_full = options.get("when_full", "wait")
         check_choice("when_full", when_full, get_args(WhenFull))
         ordering_key = options.get("ordering_key")
         if ordering_key is not None and not callable(ordering_key):

@@ -20,7 +20,10 @@ class Succeeded:
     """Fields of all successful outcomes.
 
     Attributes:
-        key: Record key as text, or as bytes if it is not UTF-8.
+        topic: Kafka topic.
+        key: Record key as text, or as bytes if it is not UTF-8. None if there is none, or if only
+            the gateway knows it.
+        event_id: Id of the event, None without one.
         partition: Partition of the record, None if it has none yet.
         offset: Offset of the record, None if it has none yet.
         records: Number of records that were written for this event.
@@ -160,7 +163,8 @@ class Unknown:
 
     Attributes:
         reason: `unknown` if the gateway returned that, `no_answer` if the last response was lost,
-            `out_of_order` if the event is written and an older one of its key may be behind it.
+            `out_of_order` if the event is written and an older one of its key may be behind it. It
+            is the reason of a refusal if an attempt before that may have written the event.
         detail: Text that explains the reason.
         status: HTTP status of the response, None without one.
         request_id: Id of the request in the gateway's log, None without a response.

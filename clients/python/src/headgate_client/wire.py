@@ -71,7 +71,7 @@ class ClientOptions(TypedDict, total=False):
         idempotency: False sends no Idempotency-Key. A retry may then write an event twice.
         event_ids: Give each event without an id a new one. A topic with `dedupe_ttl_s` then writes
             each event once, also if it arrives in several requests.
-        compression: "gzip" or "zstd".
+        compression: Compression of request bodies: "gzip" or "zstd".
         tls: Context with your certificate authority or client certificate.
         timeout_s: Time limit for a response, in seconds. Keep it above the gateway's
             `http.request_timeout_ms`.
@@ -94,6 +94,13 @@ class ClientOptions(TypedDict, total=False):
 
 
 OPTIONS = (*ClientOptions.__annotations__, "transport")
+DEFAULTS: ClientOptions = {
+    "retry": Retry(),
+    "limits": Limits(),
+    "idempotency": True,
+    "event_ids": False,
+    "timeout_s": 45.0,
+}
 
 
 class Request(NamedTuple):
@@ -114,14 +121,14 @@ class Wire:
 
     def __init__(self, owner: str, url: Url | Iterable[Url], options: ClientOptions) -> None:
         refuse_unknown(owner, options, OPTIONS)
-        self.retry = options.get("retry", Retry())
-        self.limits = options.get("limits", Limits())
+        options = {**DEFAULTS, **options}
+        self.retry, self.limits = options["retry"], options["limits"]
         check_type("retry", self.retry, Retry)
         check_type("limits", self.limits, Limits)
         self.observer = options.get("observer")
-        self.timeout = httpx.Timeout(options.get("timeout_s", 45.0), connect=CONNECT_TIMEOUT_S)
+        self.timeout = httpx.Timeout(options["timeout_s"], connect=CONNECT_TIMEOUT_S)
         self.tls = options.get("tls", True)
-        new_key = uuid7 if options.get("idempotency", True) else None
+        new_key = uuid7 if options["idempotency"] else None
         self.chances = Chances(random.random, new_key)
         self._urls = _urls(url)
         self._address = 0
@@ -136,7 +143,7 @@ class Wire:
         self._compression = options.get("compression")
         self._compress = compressor(self._compression)
         self._dumps = options.get("dumps", encode.dumps)
-        self._new_id = uuid7 if options.get("event_ids", False) else None
+        self._new_id = uuid7 if options["event_ids"] else None
 
     def part(self, event: object) -> Part:
         """Encode an event as a member of a batch. Raises InvalidEventError."""

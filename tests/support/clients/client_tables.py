@@ -1,0 +1,211 @@
+"""Tables of the pages of both clients: the fields of an outcome, and every option.
+
+They are read from the sources of the clients: dataclasses and docstrings in Python, JSDoc in
+JavaScript.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, fields
+from inspect import cleandoc
+from typing import Any, get_args
+
+from headgate_client.buffered import DEFAULTS as PRODUCER_DEFAULTS
+from headgate_client.buffered import ProducerOptions
+from headgate_client.outcomes import Rejected, Succeeded, Unknown
+from headgate_client.settings import Buffering, Limits, Retry
+from headgate_client.wire import DEFAULTS as CLIENT_DEFAULTS
+from headgate_client.wire import ClientOptions
+from support.root import ROOT
+
+JS = ROOT / "clients" / "js" / "src"
+# Members of each outcome that are the same for all events of its type.
+CONSTANTS = {
+    "name": ("str", "Name of the outcome, such as `published`."),
+    "succeeded": ("bool", "False for `Rejected` and `Unknown`."),
+    "retryable": ("bool", "Whether the same event may succeed later. False for a success."),
+    "is_written": (
+        "bool \\| None",
+        "Whether the event, or an equal one, is in the topic at a known offset. "
+        "None for `Unknown`.",
+    ),
+}
+_JS_TYPES = {"str": "string", "bool": "boolean", "bool \\| None": "boolean \\| null"}
+_UNITS = {
+    "_s": "seconds", "Ms": "milliseconds", "_bytes": "bytes", "Bytes": "bytes",
+    "_events": "events", "Events": "events", "in_flight": "requests", "inFlight": "requests",
+}  # fmt: skip
+
+
+def python() -> str:
+    """Return the tables of the page of the Python client."""
+    groups = [
+        ("`Client`, `AsyncClient`", ClientOptions, CLIENT_DEFAULTS),
+        ("`BufferedProducer`, `AsyncBufferedProducer`", ProducerOptions, PRODUCER_DEFAULTS),
+        *((f"`{kind.__name__}`", kind, _defaults(kind)) for kind in (Retry, Limits, Buffering)),
+    ]
+    options = [
+        (owner, name, _shown(defaults.get(name)), text)
+        for owner, kind, defaults in groups
+        for name, text in _described(kind).items()
+    ]
+    return _tables(_python_fields(), options)
+
+
+def javascript() -> str:
+    """Return the tables of the page of the JavaScript client."""
+    options: list[tuple[str, str, str, str]] = []
+    for owner, file, kind, constant in (
+        ("`Client`", "wire.js", "WireOptions", ""),
+        ("`Client`", "client.js", "OwnOptions", ""),
+        ("`BufferedProducer`", "producer.js", "ProducerOptions", ""),
+        ("`retry`", "settings.js", "Retry", "RETRY"),
+        ("`limits`", "settings.js", "Limits", "LIMITS"),
+        ("`buffering`", "settings.js", "Buffering", "BUFFERING"),
+    ):
+        source = (JS / file).read_text()
+        options += (
+            (owner, name, _js_default(source, name, constant), text)
+            for name, _, text in _properties(source, kind)
+        )
+    return _tables(_js_fields(), options)
+
+
+def _tables(
+    outcome_fields: Iterable[tuple[str, str, str, str]],
+    options: Iterable[tuple[str, str, str, str]],
+) -> str:
+    rows = [
+        (owner, f"`{name}`", default, _unit(name), text) for owner, name, default, text in options
+    ]
+    return (
+        "### Fields of an outcome\n\n"
+        + _table("field|type|outcomes|meaning", outcome_fields)
+        + "\n### Defaults of the options\n\n"
+        + _table("owner|option|default|unit|meaning", rows)
+    )
+
+
+def _table(columns: str, rows: Iterable[Iterable[str]]) -> str:
+    heads = columns.split("|")
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def _unit(name: str) -> str:
+    return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "-")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "-"
+    kind = type(value).__name__
+    if isinstance(value, (Retry, Limits, Buffering)):
+        return f"`{kind}()`"
+    return f"`{value:_}`" if kind == "int" else f"`{value!r}`"
+
+
+def _defaults(kind: type[Any]) -> dict[str, object]:
+    return {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+
+
+def _described(kind: type[Any]) -> dict[str, str]:
+    """Return the names and texts of the sections Attributes and Keys of a docstring."""
+    text = cleandoc(kind.__doc__ or "")
+    section = re.search(r"^(?:Attributes|Keys):\n((?: +.*\n?|\n)+)", text, re.MULTILINE)
+    items: dict[str, str] = {}
+    name = ""
+    for line in section[1].splitlines() if section else ():
+        if item := re.match(r" {4}(\w+): (.*)", line):
+            name = item[1]
+            items[name] = item[2]
+        elif line.strip():
+            items[name] += " " + line.strip()
+    return {name: text.replace("|", "\\|") for name, text in items.items()}
+
+
+def _python_fields() -> Iterator[tuple[str, str, str, str]]:
+    for name, (kind, text) in CONSTANTS.items():
+        yield f"`{name}`", f"`{kind}`", "all", text
+    for name, kind, owners, text in _own_fields():
+        yield f"`{name}`", f"`{kind}`", owners, text
+
+
+def _own_fields() -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, type, outcomes and meaning of each field of the dataclasses."""
+    described = {kind: _described(kind) for kind in (Succeeded, Rejected, Unknown)}
+    kinds = {kind: {one.name: one.type for one in fields(kind)} for kind in described}
+    for name in dict.fromkeys(name for of_kind in kinds.values() for name in of_kind):
+        if name in CONSTANTS:
+            continue
+        owners = [kind for kind in kinds if name in kinds[kind]]
+        texts = {kind: described[kind].get(name, "") for kind in owners}
+        common = next(text for text in texts.values() if text)
+        for text in dict.fromkeys(text or common for text in texts.values()):
+            of_text = [kind for kind in owners if (texts[kind] or common) == text]
+            yield name, _type_text(kinds[of_text[0]][name]), _owners(of_text), text
+
+
+def _owners(kinds: list[type[Any]]) -> str:
+    if len(kinds) == 3:
+        return "all"
+    return ", ".join("successes" if kind is Succeeded else f"`{kind.__name__}`" for kind in kinds)
+
+
+def _type_text(kind: object) -> str:
+    text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
+    return re.sub(r"\w+\.(?=\w)", "", text).replace("|", "\\|")
+
+
+def _js_fields() -> Iterator[tuple[str, str, str, str]]:
+    for name, (kind, text) in CONSTANTS.items():
+        yield f"`{_camel(name)}`", f"`{_JS_TYPES[kind]}`", "all", text.replace("None", "Null")
+    source = (JS / "outcomes.js").read_text()
+    owners: dict[str, list[str]] = {}
+    rows: dict[str, tuple[str, str]] = {}
+    for kind, owner in (
+        ("Place", "successes"), ("Why", "`Rejected`, `Unknown`"), ("Figures", "`Rejected`"),
+    ):  # fmt: skip
+        for name, js_type, text in _properties(source, kind):
+            if not any(owner in one for one in owners.get(name, ())):
+                owners.setdefault(name, []).append(owner)
+            if name not in rows or not rows[name][1]:
+                rows[name] = js_type, text
+    for name, (js_type, text) in rows.items():
+        of_field = "all" if len(owners[name]) == 2 else owners[name][0]
+        yield f"`{name}`", f"`{js_type}`", of_field, text
+
+
+def _properties(source: str, kind: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and text of each property of a typedef."""
+    comment = re.search(
+        rf"/\*\*(?:(?!\*/).)*@typedef {{object}} {kind}\b(.*?)\*/", source, re.DOTALL
+    )
+    assert comment is not None, kind
+    text = re.sub(r"\n \* {3}", " ", comment[1])
+    for js_type, name, meaning in re.findall(r"@property {(.*?)} \[?(\w+)\]? ?(.*)", text):
+        yield name, js_type.replace("|", "\\|"), meaning.strip().replace("|", "\\|")
+
+
+def _js_default(source: str, name: str, constant: str) -> str:
+    """Return the default: a member of the constant, or that of a destructuring."""
+    pattern = rf"[{{,]\s*{name} = ([\w.]+)\s*[,}}]"
+    if constant:
+        members = re.search(rf"const {constant} = {{(.*?)\n?}};", source, re.DOTALL)
+        assert members is not None, constant
+        source = members[1] + ","
+        pattern = rf"\b{name}: ([^,\s]+)\s*,"
+    default = re.search(pattern, source)
+    if default is None:
+        return "`{}`" if name in ("retry", "limits", "buffering") else "-"
+    value = re.search(rf"^const {default[1]} = ([\w.]+);", source, re.MULTILINE)
+    return f"`{value[1] if value else default[1]}`"
+
+
+def _camel(name: str) -> str:
+    return re.sub(r"_(\w)", lambda letter: letter[1].upper(), name)
+
+
+BLOCKS: Mapping[str, Any] = {"publish/python.md": python, "publish/javascript.md": javascript}

@@ -1,0 +1,75 @@
+"""The tables of the pages of both clients name every field of an outcome and every option."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from typing import get_args
+
+import pytest
+
+from headgate_client import Outcome, Rejected, Unknown
+from headgate_client.settings import Buffering, Limits, Retry
+from headgate_client.wire import OPTIONS
+from support.clients import client_tables
+from support.clients.node import NODE, PACKAGE, needs_node
+
+JS = """
+import { Published, Rejected, Unknown } from "PACKAGE/src/index.js";
+import { bufferingOf, limitsOf, retryOf } from "PACKAGE/src/settings.js";
+const fields = (Kind) => [...Object.keys(new Kind({ topic: "t" })), "isWritten"];
+const kinds = { successes: Published, "`Rejected`": Rejected, "`Unknown`": Unknown };
+const found = Object.entries(kinds).map(([name, Kind]) => [name, fields(Kind)]);
+const defaults = { retry: retryOf(), limits: limitsOf(), buffering: bufferingOf() };
+console.log(JSON.stringify({ fields: Object.fromEntries(found), defaults }));
+"""
+
+
+def rows(tables: str, head: str) -> list[list[str]]:
+    """The rows of the table that begins so."""
+    (table,) = re.findall(rf"^\| {head} \|.*\n(?:\|.*\n?)+", tables, re.MULTILINE)
+    cells = [re.split(r"(?<!\\) \| ", line.strip("| ")) for line in table.splitlines()[2:]]
+    return [[cell.strip("`") if at < 3 else cell for at, cell in enumerate(row)] for row in cells]
+
+
+def fields_of(tables: str, owner: str) -> set[str]:
+    found = rows(tables, "field")
+    return {row[0] for row in found if row[2] == "all" or owner in f"`{row[2]}`"}
+
+
+@pytest.mark.parametrize("kind", get_args(Outcome))
+def test_the_table_has_every_field_of_each_outcome_of_python(kind: type[Outcome]) -> None:
+    public = {name for name in dir(kind) if not name.startswith("_")} - {"raise_for_outcome"}
+    owner = f"`{kind.__name__}`" if kind in (Rejected, Unknown) else "successes"
+    assert fields_of(client_tables.python(), owner) == public
+
+
+def test_the_table_has_every_option_of_python() -> None:
+    options = {(row[0], row[1]): row[2] for row in rows(client_tables.python(), "owner")}
+    clients = {name for owner, name in options if owner.startswith("Client")}
+    assert clients == set(OPTIONS) - {"transport"}
+    for group in (Retry(), Limits(), Buffering()):
+        for name in type(group).__dataclass_fields__:
+            shown = options[type(group).__name__, name]
+            assert shown.replace("_", "") == repr(getattr(group, name)).replace("_", "")
+
+
+@needs_node
+def test_the_tables_of_javascript_are_true() -> None:
+    script = JS.replace("PACKAGE", str(PACKAGE))
+    command = [str(NODE), "--input-type=module", "--eval", script]
+    said = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    tables = client_tables.javascript()
+    for owner, names in said["fields"].items():
+        assert fields_of(tables, owner) == set(names)
+    options = {(row[0], row[1]): row[2] for row in rows(tables, "owner")}
+    for group, defaults in said["defaults"].items():
+        for name, value in defaults.items():
+            assert json.loads(re.sub(r"(?<=\d)_", "", options[group, name])) == value
+    source = (PACKAGE / "src" / "client.js").read_text()
+    (listed,) = re.findall(r"^const OPTIONS = \[(.*?)\];", source, re.MULTILINE | re.DOTALL)
+    assert {name for owner, name in options if owner == "Client"} == set(
+        re.findall(r'"(\w+)"', listed)
+    )
+    assert options["Client", "timeoutMs"] == "45_000"
