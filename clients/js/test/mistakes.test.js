@@ -39,7 +39,9 @@ function echo(quote) {
 
 const entities = (text) => text.replace(/\W/g, (char) => `&#${char.charCodeAt(0)};`);
 
-for (const quote of [String, encodeURIComponent, entities]) {
+const jsonText = (text) => JSON.stringify(text).replaceAll("/", "\\/").replaceAll("+", "\\u002b");
+
+for (const quote of [String, encodeURIComponent, entities, jsonText]) {
   test(`a page that shows the request shows no secret: ${quote.name}`, async () => {
     for (const length of ["0", "80", "90", "100", "120", "130", "140"]) {
       const fetch = echo(quote);

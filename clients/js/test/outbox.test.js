@@ -104,7 +104,7 @@ class History {
     assert.deepEqual([this.outbox.events, this.outbox.bytes], [0, 0]);
   }
 
-  /** Whoever gives up has waited to the end, or Retry-After was later than that. */
+  /** An event is given up at the end of the patience, or earlier if Retry-After is later. */
   judgePatience(patienceMs) {
     for (const { key, n, outcome, sentMs, endedMs } of this.taken) {
       const isOver = endedMs - sentMs + LONGEST_RETRY_AFTER_MS >= patienceMs - 10;

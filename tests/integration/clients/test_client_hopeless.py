@@ -6,6 +6,9 @@ The servers are real, and the clients have their usual patience of two minutes.
 from __future__ import annotations
 
 import asyncio
+import html
+import re
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
@@ -49,9 +52,11 @@ class Quiet(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(tls: ssl.SSLContext | None = None) -> Iterator[int]:
+def serving(
+    tls: ssl.SSLContext | None = None, handler: type[BaseHTTPRequestHandler] = Handler
+) -> Iterator[int]:
     """Run a server on a free port."""
-    with Quiet(("127.0.0.1", 0), Handler) as server:
+    with Quiet(("127.0.0.1", 0), handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(
                 server.socket, server_side=True, do_handshake_on_connect=False
@@ -169,6 +174,66 @@ def test_a_client_without_the_certificate_that_the_server_asks_for(
 @SHELLS
 def test_a_host_that_is_unknown_after_a_few_tries(send: Shell) -> None:
     check(send(f"http://{UNKNOWN}:8080", retry=QUICK), 5, "unknown after 5 tries")
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@SHELLS
+def test_a_port_without_a_server_is_unreachable_at_the_end_of_the_patience(
+    send: Shell, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    outcome, requests = send(url, retry=Retry(patience_s=0.5, first_wait_s=0.05))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.retryable) == ("unreachable", True)
+    assert outcome.detail.startswith(f"{url}: ConnectError: ")
+    *retries, end = caplog.messages
+    assert len(retries) == requests
+    for line in retries:
+        assert re.match(rf"orders: 1 event, attempt \d+ failed: unreachable \({url}: ", line), line
+    assert end.startswith(f"orders: 1 event rejected: unreachable ({url}: ")
+
+
+class Echo(Handler):
+    """Answers with a page that shows the headers of the request, as a proxy under test does."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = f"<html><pre>{html.escape(str(self.headers))}</pre></html>".encode()
+        self.send_response(403)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@SHELLS
+def test_a_page_of_a_proxy_shows_no_token(send: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    with serving(handler=Echo) as port:
+        outcome, _ = send(f"http://127.0.0.1:{port}", token="S3cr.et&token", retry=QUICK)
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == "bad_answer"
+    assert "not a response of Headgate: '<html>" in outcome.detail
+    assert "S3cr" not in outcome.detail + caplog.text
+
+
+@needs_node
+def test_a_port_without_a_server_and_a_page_of_a_proxy_from_node() -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    options = {"retry": {"firstWaitMs": 20, "patienceMs": 300}, "token": "S3cr.et&token"}
+    (said,) = run_program("send.mjs", {"url": url, "options": options})
+    assert isinstance(said, dict)
+    assert [said[name] for name in ("reason", "retryable")] == ["unreachable", True]
+    assert said["detail"].startswith(f"{url}: TypeError: fetch failed")
+    with serving(handler=Echo) as port:
+        program = {"url": f"http://127.0.0.1:{port}", "options": options}
+        (said,) = run_program("send.mjs", program)
+    assert isinstance(said, dict)
+    assert said["reason"] == "bad_answer"
+    assert "S3cr" not in said["detail"]
 
 
 @SHELLS

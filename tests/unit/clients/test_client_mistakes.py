@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import urllib.parse
@@ -79,7 +80,11 @@ def entities(text: str) -> str:
     return re.sub(r"\W", lambda found: f"&#{ord(found[0])};", text)
 
 
-QUOTES = [str, urllib.parse.quote, entities]
+def json_text(text: str) -> str:
+    return json.dumps(text).replace("/", "\\/").replace("+", "\\u002b")
+
+
+QUOTES = [str, urllib.parse.quote, entities, json_text]
 
 
 @pytest.mark.parametrize("quote", QUOTES)

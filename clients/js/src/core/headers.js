@@ -75,7 +75,7 @@ export function checkHeaders(headers, Wrong = InvalidOptionError) {
 /**
  * Replace the values of headers in a text, whole and in parts such as the token of a scheme.
  *
- * A page may show them in the forms of a URL or of HTML.
+ * A page may show them in the forms of a URL, of HTML or of JSON.
  *
  * @param {readonly string[]} values
  * @param {string} text
@@ -93,7 +93,7 @@ export function hide(values, text) {
 function anyForm(char) {
   if (/[0-9A-Za-z]/.test(char)) return char;
   const code = char.charCodeAt(0).toString(16).padStart(2, "0");
-  return `(?:\\x${code}|%${code}|%${code.toUpperCase()}|&#?\\w+;)`;
+  return `(?:\\\\?\\x${code}|(?:%|\\\\u00)(?:${code}|${code.toUpperCase()})|&#?\\w+;)`;
 }
 
 /**

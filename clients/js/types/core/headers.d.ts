@@ -26,7 +26,7 @@ export function checkHeaders(headers: unknown, Wrong?: typeof InvalidOptionError
 /**
  * Replace the values of headers in a text, whole and in parts such as the token of a scheme.
  *
- * A page may show them in the forms of a URL or of HTML.
+ * A page may show them in the forms of a URL, of HTML or of JSON.
  *
  * @param {readonly string[]} values
  * @param {string} text

@@ -22,8 +22,8 @@ class ProducerOptions(TypedDict, total=False):
     Keys:
         buffering: Size of the buffer and of its requests.
         ordering_key: Function of topic and value (the data of a CloudEvent) that returns the key
-            of an event without `key`. That is the value at the topic's key pointer: a str, bytes, an
-            int or a bool, or None without one. Events with equal ordering keys are sent in their
+            of an event without `key`. That is the value at the topic's key pointer: a str, bytes,
+            an int or a bool, or None without one. Events with equal ordering keys are sent in their
             order. Without the function, all events of a topic that have no `key` are sent one
             request after another.
         when_full: "wait" for room in the buffer (the default), or "raise" BufferFullError.

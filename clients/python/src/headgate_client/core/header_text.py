@@ -59,7 +59,7 @@ def checked_headers(
 def hide(values: Iterable[str], text: str) -> str:
     """Replace the values of headers in a text, whole and in parts such as the token of a scheme.
 
-    A page may show them in the forms of a URL or of HTML.
+    A page may show them in the forms of a URL, of HTML or of JSON.
     """
     parts = {part for value in values for part in (value, *_SEPARATOR.split(value))}
     secrets = sorted((part for part in parts if len(part) >= _SHORT), key=len, reverse=True)
@@ -71,7 +71,7 @@ def hide(values: Iterable[str], text: str) -> str:
 def _any_form(char: str) -> str:
     if char.isalnum():
         return char
-    return rf"(?:{re.escape(char)}|%{ord(char):02x}|%{ord(char):02X}|&#?\w+;)"
+    return rf"(?:\\?{re.escape(char)}|(?i:(?:%|\\u00){ord(char):02x})|&#?\w+;)"
 
 
 def _is_value(value: object, longest: int | None = None) -> bool:
