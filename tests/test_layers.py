@@ -100,7 +100,14 @@ ALLOWED = {
     },
     "tracing": {"__version__", "tracing", "core", "backends.base"},
     "top": {"core", "monitor.table", "top"},
-    "replays": {"replays", "backends", "config", "core", "native.plain_answers"},
+    "replays": {
+        "replays",
+        "backends",
+        "config",
+        "core",
+        "metrics.fleet",
+        "native.plain_answers",
+    },
     "check": {"check", "backends", "config", "core", "errors_in_words"},
     "devstack": {"devstack", "config", "consumer", "core", "errors_in_words", "kafka"},
 }

@@ -1,4 +1,8 @@
-"""Registries and offset maps of a gateway's backfill clusters; what is asked of the maps."""
+"""Services of the offset map: translate offsets, show coverage, and keep snapshots.
+
+A snapshot is a named vector of source offsets in the registry: the ends of a topic, or a group's
+committed offsets.
+"""
 
 import asyncio
 import time
@@ -40,7 +44,7 @@ class Offsets:
     async def translate(self, request_body: Any) -> dict[str, Any]:
         """Offsets of one tier to those of the other, in the order asked."""
         topic, to, wanted = _wanted(request_body)
-        tiers = self._tiers.table.of(topic)
+        tiers = self._tiers.of(topic)
         async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
             maps = self._tiers.maps(tiers.backfill)
             seen = await read_tiers_ingest_optional(topic, list(wanted), tiers, backfill, maps)
@@ -79,7 +83,7 @@ class Offsets:
 
     async def coverage(self, topic: str) -> dict[str, Any]:
         """What of a topic is mirrored, by partition."""
-        tiers = self._tiers.table.of(topic)
+        tiers = self._tiers.of(topic)
         async with (
             asking(tiers.backfill),
             view_of(tiers.ingest_options) as ingest,
@@ -171,18 +175,18 @@ class Snapshots:
             "by": caller,
             "at_ms": int(time.time() * 1000),
         }
-        backfill = self._tiers.table.backfill_of(ingest)
+        backfill = self._tiers.ingests()[ingest]
         async with asking(backfill):
             return await self._keep(backfill, wanted.name, document)
 
     async def _vector(self, wanted: _Wanted) -> tuple[str, Vector, Mapping[str, str]]:
         """The ingest cluster, the offsets, and Kafka's ids of their topics."""
         if wanted.topic is not None:
-            clusters = [self._tiers.table.of(wanted.topic).ingest]
+            clusters = [self._tiers.of(wanted.topic).ingest]
         else:
-            clusters = self._tiers.table.ingests()
+            clusters = list(self._tiers.ingests())
         for cluster in clusters:
-            async with asking(cluster), view_of(self._tiers.table.options(cluster)) as view:
+            async with asking(cluster), view_of(self._tiers.options(cluster)) as view:
                 vector = await _offsets(view, wanted)
                 ids = await view.topic_ids(vector)
             if vector:

@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from headgate.core.installation import Detail, Happening, Kind
 from headgate.core.topics.internal_topics import InternalTopic
@@ -95,7 +96,7 @@ class Control(StrEnum):
 
 @dataclass(slots=True)
 class Replay:
-    """One replay, folded. spec: None until its record was seen."""
+    """One replay, folded from its records. spec: None before its record was read."""
 
     id: str
     spec: Mapping[str, object] | None = None
@@ -103,17 +104,28 @@ class Replay:
     control: Control = Control.RUN
 
     @property
+    def spec_fields(self) -> Mapping[str, Any]:
+        """The fields of the spec; none before its record was read."""
+        return self.spec or {}
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the runner copies it to a topic of its own."""
+        return self.spec_fields.get("mode") == "topic"
+
+    @property
     def state(self) -> ReplayState:
-        """The state that the newest status record says."""
+        """The state of the newest status record."""
         return ReplayState(str(self.status.get("state", ReplayState.PENDING)))
 
     @property
     def is_finished(self) -> bool:
+        """Whether no other state follows."""
         return self.state in FINISHED
 
     @property
     def topic(self) -> str:
-        """The topic that it is copied to."""
+        """The topic that the runner copies it to."""
         return TOPIC_PREFIX + self.id
 
 

@@ -14,9 +14,9 @@ from headgate.core.refusal import Refused, brief
 from headgate.replays.registry import Control
 
 if TYPE_CHECKING:
+    from headgate.metrics.fleet import Fleet
     from headgate.replays.offsets import Offsets, Snapshots
     from headgate.replays.service import ReplayService
-    from headgate.replays.sweeper import ReplayFigures
 
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
@@ -32,7 +32,7 @@ class SecondTier(NamedTuple):
 
 def second_tier(
     settings: Callable[[], Settings],
-    figures: "ReplayFigures",
+    figures: "Fleet",
     note: Callable[[Happening], None],
 ) -> SecondTier:
     """Compose the second tier.

@@ -1,8 +1,8 @@
-"""What the control plane's pages ask about replays, over real clusters.
+"""The service of replays: create, list, show and control them.
 
 Implements `edge.management.replays.ReplayRequests`. Modes `seek` and `group` are carried out here,
-in the very transaction that registers them: nothing is copied, so there is nothing that a runner
-could do better, and a gateway that dies leaves all of it or nothing. Mode `topic` is the runner's.
+in the transaction that registers them: they copy nothing, so they need no runner, and a gateway
+that dies leaves all of it or nothing. Mode `topic` is the runner's.
 """
 
 import os
@@ -18,7 +18,6 @@ from headgate.core.refusal import Refused, brief, malformed
 from headgate.replays.answers import Author, document_of, dry_page, planned_page, replay_page
 from headgate.replays.planner import PlannedReplay, plan
 from headgate.replays.registry import (
-    FINISHED,
     Control,
     Registry,
     Replay,
@@ -32,7 +31,7 @@ from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, r
 
 
 class RequestedReplay(NamedTuple):
-    """What became of a request. is_new: False for a dry run and for a repeat."""
+    """The result of a request. is_new: False for a dry run and for a repeat."""
 
     page: dict[str, Any]
     is_new: bool
@@ -46,7 +45,7 @@ class ListedReplays(NamedTuple):
 
 
 class ReplayService:
-    """tiers: registries and maps of all backfill clusters."""
+    """Replays of all backfill clusters."""
 
     def __init__(self, tiers: SecondTiers, settings: Callable[[], Settings]) -> None:
         self._tiers = tiers
@@ -55,18 +54,22 @@ class ReplayService:
     async def create(
         self, request_body: Any, caller: str, idempotency_key: str | None
     ) -> RequestedReplay:
-        """Plan a replay and register it, or only say what it would be."""
-        now_ms = int(time.time() * 1000)
+        """Plan a replay and register it, or return its plan if it is a dry run. Raises Refused."""
+        now_ms = _now_ms()
         with reading():
             spec = read_spec(request_body, now_ms)
-        tiers = self._tiers.table.of(spec.topic)
-        author = Author(caller, now_ms, _id(caller, idempotency_key, now_ms))
+        tiers = self._tiers.of(spec.topic)
+        if idempotency_key is None:
+            replay_id = new_id(now_ms, os.urandom(10))
+        else:
+            replay_id = keyed_id(caller, idempotency_key)
+        author = Author(caller, now_ms, replay_id)
         async with asking(tiers.backfill):
             log = self._tiers.log(tiers.backfill)
             registry = await log.read()
-            known = registry.get(author.replay_id)
-            if known is not None:
-                return self._repeated(known, request_body, tiers, registry)
+            existing = registry.get(author.replay_id)
+            if existing is not None:
+                return _repeated(existing, request_body, tiers, registry)
             limits = self._settings().replays
             maps = self._tiers.maps(tiers.backfill)
             planned = await plan(
@@ -74,8 +77,8 @@ class ReplayService:
                 partial(log.want, spec.topic),
             )  # fmt: skip
             document = document_of(request_body, spec, tiers, planned, author, limits)
-            self._check_size(spec, planned)
-            record(author.replay_id, "spec", document)  # a dry run says, too, that it is too large
+            _check_size(spec, planned, limits.records_max)
+            record(author.replay_id, "spec", document)  # a dry run is refused, too, if too large
             if spec.dry_run:
                 return RequestedReplay(
                     dry_page(document, planned_page(document), tiers), is_new=False
@@ -89,112 +92,52 @@ class ReplayService:
 
         async def decide(change: RegistryChange) -> None:
             repeated.clear()
-            known = change.registry.get(author.replay_id)
-            if known is not None:  # another gateway was faster, or our own first attempt did it
-                repeated.append(known)
+            existing = change.registry.get(author.replay_id)
+            if existing is not None:  # of a faster gateway, or of our own first attempt
+                repeated.append(existing)
                 return
-            self._check_quota(spec, change.registry, author.name)
-            await self._write(change, spec, tiers, document, author)
+            active_max = self._settings().replays.active_max
+            _check_quota(spec, change.registry, author.name, active_max)
+            await _write(change, spec, tiers, document, author)
 
         registry = await self._tiers.log(tiers.backfill).change(decide)
-        for known in repeated:
-            answer = self._repeated(known, request_body, tiers, registry)
-            is_own = (known.spec or {}).get("made_by") == document["made_by"]
+        for existing in repeated:
+            answer = _repeated(existing, request_body, tiers, registry)
+            is_own = existing.spec_fields.get("made_by") == document["made_by"]
             return answer._replace(is_new=is_own)
         replay = registry.get(author.replay_id)
         assert replay is not None
         return RequestedReplay(replay_page(replay, tiers.servers, registry.runner), is_new=True)
 
-    async def _write(
-        self,
-        change: RegistryChange,
-        spec: Spec,
-        tiers: Tiers,
-        document: Mapping[str, Any],
-        author: Author,
-    ) -> None:
-        mode, pairs = spec.deliver.mode, [record(author.replay_id, "spec", document)]
-        if mode is ReplayMode.SEEK:
-            ends = {"expires_ms": author.now_ms + document["ttl_s"] * 1000}
-            pairs.append(_status(author, ReplayState.READY, ends))
-        if mode is ReplayMode.GROUP:
-            why = await busy(tiers.backfill_options, spec.deliver.group)
-            if why is not None:
-                raise Refused(Failure(Reason.GROUP_ACTIVE, why))
-            pairs.append(_status(author, ReplayState.COMPLETED, {"group": spec.deliver.group}))
-        await change.put(pairs)
-        if mode is ReplayMode.GROUP:
-            places = {
-                int(partition): int(part["target"]["start"])
-                for partition, part in document["plan"].items()
-            }
-            text = f"headgate replay {author.replay_id}"
-            await change.commit_offsets(spec.deliver.group, spec.topic, places, text)
-
-    def _repeated(
-        self, known: Replay, request_body: Any, tiers: Tiers, registry: Registry
-    ) -> RequestedReplay:
-        if (known.spec or {}).get("asked") != request_body:
-            detail = f"this Idempotency-Key made replay {known.id}, which was asked for otherwise"
-            raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
-        return RequestedReplay(replay_page(known, tiers.servers, registry.runner), is_new=False)
-
-    def _check_size(self, spec: Spec, planned: PlannedReplay) -> None:
-        limit = self._settings().replays.records_max
-        count = sum(one.records + one.cold for one in planned.plans)
-        if spec.deliver.mode is ReplayMode.TOPIC and count > limit:
-            detail = f"{count} records: at most {limit} (replays.records_max); ask for a part"
-            figures = {"limit": "replays.records_max", "records": count}
-            raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, figures))
-
-    def _check_quota(self, spec: Spec, registry: Registry, caller: str) -> None:
-        limit = self._settings().replays.active_max
-        mine = [
-            one
-            for one in registry
-            if (one.spec or {}).get("by") == caller
-            and (one.spec or {}).get("mode") == ReplayMode.TOPIC
-            and one.state not in FINISHED
-        ]
-        if spec.deliver.mode is ReplayMode.TOPIC and len(mine) >= limit:
-            detail = (
-                f"{caller} has {len(mine)} replays that copy or keep a topic, of at most {limit} "
-                "(replays.active_max): cancel one"
-            )
-            figures = {"limit": "replays.active_max"}
-            raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, figures, retry_after_s=60))
-
-    # ---- what is there
-
     async def list(self, topic: str | None, state: str | None) -> ListedReplays:
-        """All replays, oldest first, and the clusters that could not be asked."""
+        """Return replays, oldest first, and the clusters that did not answer."""
         if state is not None and state not in [*ReplayState]:
             raise Refused(malformed(f"state is one of {', '.join(ReplayState)}"))
         registries = await self._tiers.registries()
         rows: list[dict[str, Any]] = []
         for backfill, registry in registries.answered:
-            servers = self._tiers.table.options(backfill).bootstrap_servers
-            rows += [replay_page(one, servers, registry.runner) for one in registry]
-        rows.sort(key=lambda one: (one["created_at"] or "", one["id"]))  # of all registries
-        found = [
+            servers = self._tiers.options(backfill).bootstrap_servers
+            rows += [replay_page(replay, servers, registry.runner) for replay in registry]
+        rows.sort(key=lambda row: (row["created_at"] or "", row["id"]))  # of all registries
+        rows = [
             row for row in rows if topic in (None, row["topic"]) and state in (None, row["state"])
         ]
-        return ListedReplays(found, registries.unavailable())
+        return ListedReplays(rows, registries.unavailable())
 
     async def show(self, replay_id: str) -> dict[str, Any]:
-        """One replay."""
+        """Return one replay. Raises Refused."""
         backfill, registry, replay = await self._find(replay_id)
-        servers = self._tiers.table.options(backfill).bootstrap_servers
+        servers = self._tiers.options(backfill).bootstrap_servers
         return replay_page(replay, servers, registry.runner)
 
     async def control(self, replay_id: str, wanted: Control) -> dict[str, Any]:
-        """Pause, resume or cancel."""
+        """Pause, resume or cancel a replay. Raises Refused."""
         backfill, _, _ = await self._find(replay_id)
 
         async def decide(change: RegistryChange) -> None:
             replay = change.registry.get(replay_id)
             if replay is None:
-                raise Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
+                raise _missing(replay_id)
             await change.put(_controlled(replay, wanted))
 
         async with asking(backfill):
@@ -202,18 +145,18 @@ class ReplayService:
         return await self.show(replay_id)
 
     async def _find(self, replay_id: str) -> tuple[str, Registry, Replay]:
-        missing = Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
+        refused = _missing(replay_id)
         for backfill in self._tiers.likely(replay_id):
             try:
                 async with asking(backfill):
                     registry = await self._tiers.log(backfill).read()
             except Refused as refusal:
-                missing = refusal  # it may be there
+                refused = refusal  # the replay may be in this registry
                 continue
             replay = registry.get(replay_id)
             if replay is not None:
                 return backfill, registry, replay
-        raise missing
+        raise refused
 
 
 def _controlled(replay: Replay, wanted: Control) -> list[tuple[bytes, bytes | None]]:
@@ -223,9 +166,8 @@ def _controlled(replay: Replay, wanted: Control) -> list[tuple[bytes, bytes | No
         detail = f"replay {replay.id} is {replay.state} (control: {replay.control})"
         raise Refused(Failure(Reason.REPLAY_FINISHED, detail))
     pairs = [record(replay.id, "control", {"control": wanted, "at_ms": _now_ms()})]
-    is_ours = (replay.spec or {}).get("mode") != ReplayMode.TOPIC
-    if wanted is Control.CANCEL and (is_ours or replay.state is ReplayState.PENDING):
-        # nobody else has begun anything that would have to be cleaned up
+    if wanted is Control.CANCEL and (not replay.is_copy or replay.state is ReplayState.PENDING):
+        # no runner has begun anything that it would have to clean up
         status = {**replay.status, "state": ReplayState.CANCELLED, "at_ms": _now_ms()}
         pairs.append(record(replay.id, "status", status))
     return pairs
@@ -237,11 +179,66 @@ def _status(
     return record(author.replay_id, "status", {"state": state, "at_ms": author.now_ms, **more})
 
 
-def _id(caller: str, idempotency_key: str | None, now_ms: int) -> str:
-    if idempotency_key is None:
-        return new_id(now_ms, os.urandom(10))
-    return keyed_id(caller, idempotency_key)
+def _missing(replay_id: str) -> Refused:
+    return Refused(Failure(Reason.NOT_FOUND, f"no replay {brief(replay_id)}"))
 
 
 def _now_ms() -> int:
     return int(time.time() * 1000)
+
+
+async def _write(
+    change: RegistryChange,
+    spec: Spec,
+    tiers: Tiers,
+    document: Mapping[str, Any],
+    author: Author,
+) -> None:
+    mode, pairs = spec.deliver.mode, [record(author.replay_id, "spec", document)]
+    if mode is ReplayMode.SEEK:
+        ends = {"expires_ms": author.now_ms + document["ttl_s"] * 1000}
+        pairs.append(_status(author, ReplayState.READY, ends))
+    if mode is ReplayMode.GROUP:
+        why = await busy(tiers.backfill_options, spec.deliver.group)
+        if why is not None:
+            raise Refused(Failure(Reason.GROUP_ACTIVE, why))
+        pairs.append(_status(author, ReplayState.COMPLETED, {"group": spec.deliver.group}))
+    await change.put(pairs)
+    if mode is ReplayMode.GROUP:
+        starts = {
+            int(partition): int(part["target"]["start"])
+            for partition, part in document["plan"].items()
+        }
+        text = f"headgate replay {author.replay_id}"
+        await change.commit_offsets(spec.deliver.group, spec.topic, starts, text)
+
+
+def _repeated(
+    existing: Replay, request_body: Any, tiers: Tiers, registry: Registry
+) -> RequestedReplay:
+    if existing.spec_fields.get("asked") != request_body:
+        detail = f"this Idempotency-Key made replay {existing.id}, which was asked for otherwise"
+        raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
+    return RequestedReplay(replay_page(existing, tiers.servers, registry.runner), is_new=False)
+
+
+def _check_size(spec: Spec, planned: PlannedReplay, limit: int) -> None:
+    count = sum(part.records + part.cold for part in planned.plans)
+    if spec.deliver.mode is ReplayMode.TOPIC and count > limit:
+        detail = f"{count} records: at most {limit} (replays.records_max); ask for a part"
+        figures = {"limit": "replays.records_max", "records": count}
+        raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, figures))
+
+
+def _check_quota(spec: Spec, registry: Registry, caller: str, limit: int) -> None:
+    count = sum(
+        replay.is_copy and not replay.is_finished and replay.spec_fields.get("by") == caller
+        for replay in registry
+    )
+    if spec.deliver.mode is ReplayMode.TOPIC and count >= limit:
+        detail = (
+            f"{caller} has {count} replays that copy or keep a topic, of at most {limit} "
+            "(replays.active_max): cancel one"
+        )
+        figures = {"limit": "replays.active_max"}
+        raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, figures, retry_after_s=60))

@@ -1,15 +1,16 @@
-"""What must be done about replays without a request: count them, and forget old ones."""
+"""Maintenance of replays: count them, note their ends, and expire and forget old ones."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from headgate.backends.kafka.tier_view import view_of
 from headgate.core.installation import Happening, Kind
 from headgate.core.refusal import Refused
+from headgate.metrics.fleet import Fleet
 from headgate.replays.answers import state_of
 from headgate.replays.plan import BACKFILL
 from headgate.replays.registry import (
@@ -21,38 +22,36 @@ from headgate.replays.registry import (
     record,
     tombstones,
 )
-from headgate.replays.spec import ReplayMode
 from headgate.replays.tiers import RegistryChange, SecondTiers, asking
 
 log = logging.getLogger("headgate.replays.sweeper")
 
 _EVERY_S = 10.0
 _FAILED = "headgate_replays_failed_total"
-Note = Callable[[Happening], None]
-
-
-class ReplayFigures(Protocol):
-    """Those of /metrics that are a process' own."""
-
-    def set(self, name: str, labels: tuple[str, ...], value: float) -> None: ...
-
-    def count(self, name: str, labels: tuple[str, ...] = (), by: float = 1) -> None: ...
 
 
 class Sweeper:
-    """note: takes what the installation log says of replays."""
+    """Looks after the replays of all backfill clusters.
 
-    def __init__(self, tiers: SecondTiers, figures: ReplayFigures, note: Note) -> None:
+    Args:
+        tiers: The backfill clusters.
+        figures: This process's figures on /metrics.
+        note: Writes to the installation log.
+    """
+
+    def __init__(
+        self, tiers: SecondTiers, figures: Fleet, note: Callable[[Happening], None]
+    ) -> None:
         self._tiers = tiers
         self._figures = figures
         figures.count(_FAILED, by=0)  # a counter that appears with its first count has no increase
         self._note = note
         self._observer = ReplayObserver(_now_ms())
-        self._said: dict[str, str] = {}
+        self._warned: dict[str, str] = {}
         self._missing: dict[str, set[str]] = {}
 
     async def follow(self) -> None:
-        """Again and again, until cancelled."""
+        """Sweep every 10 s until cancelled."""
         while True:
             try:
                 await self.sweep()
@@ -61,12 +60,12 @@ class Sweeper:
             await asyncio.sleep(_EVERY_S)
 
     async def sweep(self) -> None:
-        """Each cluster by itself: one that does not answer leaves the others alone. Its replays
-        are counted as they were last seen."""
-        backfills = self._tiers.table.backfills()
+        """Sweep each cluster independently: one that does not answer does not stop the others.
+        Its replays are counted as of the last read."""
+        backfills = self._tiers.backfills()
         await asyncio.gather(*map(self._sweep_backfill, backfills))
         counts = dict.fromkeys(map(str, ReplayState), 0)
-        replays = [one for backfill in backfills for one in self._tiers.log(backfill).last]
+        replays = [replay for backfill in backfills for replay in self._tiers.log(backfill).last]
         for replay in replays:
             counts[state_of(replay)] += 1
         for happening in self._observer.see(replays):
@@ -83,19 +82,19 @@ class Sweeper:
                 if gone or _due(await registry.read()):
                     await registry.change(partial(_sweep, gone))
         except Refused as refusal:
-            if self._said.get(backfill) != str(refusal):  # once, however long it lasts
+            if self._warned.get(backfill) != str(refusal):  # once, however long it lasts
                 log.warning("replay maintenance is not possible: %s", refusal)
-            self._said[backfill] = str(refusal)
+            self._warned[backfill] = str(refusal)
         else:
-            self._said.pop(backfill, None)
+            self._warned.pop(backfill, None)
 
     async def _gone(self, backfill: str) -> dict[str, str]:
-        """The topics of replays that can be read, by replay, that are not there in two polls
-        running: one node alone may not have heard of a topic that is new."""
-        waiting = _read_from(await self._tiers.log(backfill).read())
+        """Return the topics of readable replays that two polls in a row lacked, by replay id: a
+        single node may not know a new topic yet."""
+        waiting = _readable_topics(await self._tiers.log(backfill).read())
         now: dict[str, str] = {}
         if waiting:
-            async with view_of(self._tiers.table.options(backfill)) as view:
+            async with view_of(self._tiers.options(backfill)) as view:
                 ids = await view.topic_ids({topic for topic, _ in waiting.values()})
             now = {
                 replay_id: topic
@@ -106,17 +105,17 @@ class Sweeper:
         return {replay_id: now[replay_id] for replay_id in now.keys() & before}
 
 
-def _read_from(registry: Registry) -> dict[str, tuple[str, str | None]]:
-    """Of each replay that can be read now: its topic, and the id that this must have."""
-    found = {}
+def _readable_topics(registry: Registry) -> dict[str, tuple[str, str | None]]:
+    """Return the topic of each replay that can be read now, and the id that the topic must have."""
+    topics = {}
     for replay in registry:
         if state_of(replay) == ReplayState.READY:
-            spec: Mapping[str, Any] = replay.spec or {}
             status: Mapping[str, Any] = replay.status
+            spec = replay.spec_fields
             own = (replay.topic, status.get("topic_id"))
             of_tier = (str(spec.get("topic")), spec.get("topic_ids", {}).get(BACKFILL))
-            found[replay.id] = own if spec.get("mode") == ReplayMode.TOPIC else of_tier
-    return found
+            topics[replay.id] = own if replay.is_copy else of_tier
+    return topics
 
 
 async def _sweep(gone: Mapping[str, str], change: RegistryChange) -> None:
@@ -134,17 +133,17 @@ async def _sweep(gone: Mapping[str, str], change: RegistryChange) -> None:
 
 
 def _due(registry: Registry) -> Sequence[tuple[Replay, bool]]:
-    """What is to be changed: (replay, whether it is to be forgotten). The runner expires
-    its own, since their topic goes with them."""
+    """Return the replays to expire (False) or to forget (True). The runner expires its own, since
+    it deletes their topics."""
     now_ms, due = _now_ms(), []
     for replay in registry:
-        is_runners = (replay.spec or {}).get("mode") == ReplayMode.TOPIC
         status: Mapping[str, Any] = replay.status
-        spec: Mapping[str, Any] = replay.spec or {}
-        at_ms, keep_ms = status.get("at_ms", now_ms), spec.get("keep_s", 0) * 1000
-        if replay.is_finished and at_ms + keep_ms < now_ms:
-            due.append((replay, True))
-        elif not is_runners and not replay.is_finished and state_of(replay) == ReplayState.EXPIRED:
+        at_ms = status.get("at_ms", now_ms)
+        keep_ms = replay.spec_fields.get("keep_s", 0) * 1000
+        if replay.is_finished:
+            if at_ms + keep_ms < now_ms:
+                due.append((replay, True))
+        elif not replay.is_copy and state_of(replay) == ReplayState.EXPIRED:
             due.append((replay, False))
     return due
 

@@ -1,4 +1,10 @@
-"""Which backfill cluster belongs to a topic, as the configuration says now."""
+"""The gateway's backfill clusters: their configuration, their registries and their offset maps.
+
+Both are compacted topics that are read when a request needs them. The registry of replays is read
+by every gateway and changed by one at a time: a change is a transaction whose id all gateways
+share. The gateway that begins one ends those of others, reads the log to its end, decides, and
+writes. So no two gateways decide from the same state, and a change is written wholly or not at all.
+"""
 
 import asyncio
 import logging
@@ -35,7 +41,6 @@ from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable
 from headgate.replays.offset_map import (
     MAP_TOPIC,
-    MapEntry,
     NewerMapError,
     PartitionMap,
     map_partition,
@@ -46,76 +51,28 @@ from headgate.replays.registry import REGISTRY_TOPIC, Registry, TooLargeError, w
 from headgate.replays.segments import MapError
 from headgate.replays.spec import FieldError
 
-
-class Tiers(NamedTuple):
-    """A topic's two clusters, by name and with how to reach them."""
-
-    topic: str
-    ingest: str
-    backfill: str
-    ingest_options: ClusterOptions
-    backfill_options: ClusterOptions
-
-    @property
-    def servers(self) -> str:
-        """The backfill cluster's bootstrap servers, as consumers are told."""
-        return self.backfill_options.bootstrap_servers
-
-
-class TierTable:
-    """settings: those in force, asked each time, since topics change at a reload."""
-
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
-
-    def backfills(self) -> list[str]:
-        """The clusters of tier backfill that an ingest cluster names."""
-        clusters = self._settings().clusters.values()
-        return sorted({cluster.backfill for cluster in clusters if cluster.backfill is not None})
-
-    def ingests(self) -> list[str]:
-        """The clusters that have a backfill tier."""
-        clusters = self._settings().clusters
-        return sorted(name for name, one in clusters.items() if one.backfill is not None)
-
-    def backfill_of(self, ingest: str) -> str:
-        """The backfill cluster of one of `ingests`."""
-        found = self._settings().clusters[ingest].backfill
-        assert found is not None
-        return found
-
-    def options(self, cluster: str) -> ClusterOptions:
-        """How to reach a cluster."""
-        return cluster_options(self._settings().clusters[cluster])
-
-    def of(self, topic: str) -> Tiers:
-        """Raises Refused for a topic that no policy matches or that has no second tier."""
-        settings = self._settings()
-        policy = PolicyTable(settings.topics).match(topic)
-        if policy is None:
-            named = (each.pattern for each in settings.topics if not is_glob(each.pattern))
-            detail = f"no topic {brief(topic)} is served here. {closest(topic, named)}"
-            raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail.removesuffix(". ")))
-        ingest = policy.cluster
-        backfill = settings.clusters[ingest].backfill
-        if backfill is None:
-            detail = f"topic {brief(topic)} has no backfill tier: set clusters.{ingest}.backfill"
-            raise Refused(Failure(Reason.NOT_COVERED, detail))
-        options = (self.options(ingest), self.options(backfill))
-        return Tiers(topic, ingest, backfill, *options)
-
-
-# What cannot be answered becomes a refusal that says why and what to do.
-
-
 log = logging.getLogger("headgate.replays.tiers")
 
+API_ID = "headgate.replays.api"
+MAX_BYTES = 64_000_000  # some 16 million segments
+_EMPTY_BYTES = 1_800  # of a map without segments
 _ANSWER_S = 45.0  # a transaction of a runner that died is aborted after 30 s
+_FRESH_S = 0.5
+_ATTEMPTS = 6
+_START_S = 40.0  # the transaction of a gateway that died is ended first
+_WANT_S = 5.0
+_BATCH_BYTES = 950_000
+
+Pair = tuple[bytes, bytes | None]
 
 
 @asynccontextmanager
 async def asking(cluster: str) -> AsyncIterator[None]:
-    """Bound what is asked of a cluster. Raises Refused."""
+    """Bound the time of requests to a cluster, and turn their errors into refusals.
+
+    Raises:
+        Refused: The cluster does not answer, or the offset map or a record is out of bounds.
+    """
     try:
         async with asyncio.timeout(_ANSWER_S):
             yield
@@ -133,7 +90,7 @@ async def asking(cluster: str) -> AsyncIterator[None]:
 
 @contextmanager
 def reading() -> Iterator[None]:
-    """Around what reads a request's JSON. Raises Refused."""
+    """Turn the errors of a request's fields into refusals. Raises Refused."""
     try:
         yield
     except FieldError as error:
@@ -141,60 +98,8 @@ def reading() -> Iterator[None]:
         raise Refused(Failure(Reason.MALFORMED, str(error), figures)) from error
 
 
-# What the registries of several backfill clusters say, also when some of them do not answer.
-
-
-class Registries(NamedTuple):
-    """answered: registries, by cluster.  refused: why the others could not be asked."""
-
-    answered: Sequence[tuple[str, Registry]]
-    refused: Sequence[tuple[str, Refused]]
-
-    def unavailable(self) -> list[dict[str, Any]]:
-        """The clusters that did not answer, as JSON."""
-        return [{"cluster": name, "why": why.failure.detail} for name, why in self.refused]
-
-
-async def read_all(
-    clusters: Iterable[str], read: Callable[[str], Awaitable[Registry]]
-) -> Registries:
-    """Ask all at once, since one that hangs takes its time. Raises Refused when there are
-    some and none answers."""
-
-    async def ask(name: str) -> tuple[str, Registry | Refused]:
-        try:
-            async with asking(name):
-                return name, await read(name)
-        except Refused as refusal:
-            return name, refusal
-
-    answers = await asyncio.gather(*map(ask, clusters))
-    registries = [(name, one) for name, one in answers if isinstance(one, Registry)]
-    refused = [(name, one) for name, one in answers if isinstance(one, Refused)]
-    if refused and not registries:
-        raise refused[0][1]
-    return Registries(registries, refused)
-
-
-# The registry of one backfill tier: read by every gateway, changed by one at a time.
-#
-# A change is a transaction whose id all gateways share: the gateway that begins one ends those of
-# others, then reads the log to its end, decides, and writes. So no two gateways decide from the
-# same state, and what is decided is there wholly or not at all.
-
-
-API_ID = "headgate.replays.api"
-_FRESH_S = 0.5
-_ATTEMPTS = 6
-_START_S = 40.0  # the transaction of a gateway that died is ended first
-_WANT_S = 5.0
-_BATCH_BYTES = 950_000
-
-Pair = tuple[bytes, bytes | None]
-
-
 class RegistryChange:
-    """A transaction that is open: what is put in it is written together."""
+    """An open transaction on a registry: its records are written together."""
 
     def __init__(self, registry: Registry, producer: TransactionalProducer) -> None:
         self.registry = registry
@@ -211,7 +116,7 @@ class RegistryChange:
     async def commit_offsets(
         self, group: str, topic: str, offsets: dict[int, int], text: str
     ) -> None:
-        """Set a group's offsets."""
+        """Set a group's offsets, with `text` as their metadata."""
         await self._begin()
         for partition, offset in offsets.items():
             await self._producer.send_offset(group, TopicPartition(topic, partition), offset, text)
@@ -222,8 +127,11 @@ class RegistryChange:
             self.is_empty = False
 
 
+Decide = Callable[[RegistryChange], Awaitable[None]]
+
+
 class RegistryLog:
-    """One backfill cluster's registry."""
+    """The registry of one backfill cluster."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
@@ -235,27 +143,41 @@ class RegistryLog:
 
     @property
     def last(self) -> Registry:
-        """As it was when it was last read."""
+        """The registry as of the last read."""
         return self._registry
 
     async def read(self) -> Registry:
-        """The registry, at most half a second old. Raises as `CompactedTopic.read_new`."""
+        """Return the registry, at most half a second old. Raises as `CompactedTopic.read_new`."""
         async with self._reading:
             if time.monotonic() - self._read_at > _FRESH_S:
-                with suppress(NoTopicError):  # nothing was ever asked for
+                with suppress(NoTopicError):  # no replay was ever requested
                     await self._log.read_new([0])
                 self._read_at = time.monotonic()
         return self._registry
 
-    async def change(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> Registry:
-        """Have `decide` look at the registry as it is now and put what follows; again when another
-        gateway changed something meanwhile. What it raises ends the change; nothing is written.
+    async def change(self, decide: Decide) -> Registry:
+        """Change the registry in one transaction.
 
         Changes of this process wait for one another; only those of other gateways are ended.
-        Raises TransactionError when Kafka does not do it, and as `read`.
+
+        Args:
+            decide: Reads the current registry and puts records. It is called again if another
+                gateway changed the registry meanwhile. Its exception ends the change unwritten.
+
+        Raises:
+            TransactionError: Kafka refuses the change; and as `read`.
         """
         async with self._changing:
-            await self._change(decide)
+            for attempt in range(_ATTEMPTS):
+                try:
+                    await self._attempt(decide)
+                    break
+                except TransactionError as error:
+                    # After an error of the commit it may be written: `decide` sees it then.
+                    is_final = error.is_refusal and not error.is_fenced
+                    if is_final or attempt + 1 == _ATTEMPTS:
+                        raise
+                    await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
         return self._registry
 
     async def want(self, topic: str, ends: Mapping[int, int]) -> None:
@@ -264,24 +186,12 @@ class RegistryLog:
         async def decide(change: RegistryChange) -> None:
             await change.put([wanted_record(topic, ends)])
 
-        # It does so at the interval in any case.
+        # The mirror copies at its interval in any case.
         with suppress(TransactionError, NoTopicError, TimeoutError):
             async with asyncio.timeout(_WANT_S):
                 await self.change(decide)
 
-    async def _change(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> None:
-        for attempt in range(_ATTEMPTS):
-            try:
-                await self._attempt(decide)
-            except TransactionError as error:
-                # After an error of the commit it may be written: `decide` sees it then.
-                if attempt + 1 == _ATTEMPTS or not _is_worth_another(error):
-                    raise
-                await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
-            else:
-                return
-
-    async def _attempt(self, decide: Callable[[RegistryChange], Awaitable[None]]) -> None:
+    async def _attempt(self, decide: Decide) -> None:
         producer = TransactionalProducer(self._options, API_ID, _BATCH_BYTES)
         try:
             await producer.start(_START_S)
@@ -306,34 +216,21 @@ class RegistryLog:
         self._registry = Registry()
 
 
-def _is_worth_another(error: TransactionError) -> bool:
-    return error.is_fenced or not error.is_refusal
-
-
-# The offset map of the topics that are asked for, read from `headgate.offsets` when it is.
-#
-# Only maps that were asked for are kept, packed; the least recently used go first, and are read
-# again when they are asked for. Each partition of the map topic is read once, then what is new; for
-# another topic of the same map partition it is read again.
-
-
-MAX_BYTES = 64_000_000  # some 16 million segments
-_EMPTY_BYTES = 1_800  # what a map takes without any
-
-
-class MappedPartition(NamedTuple):
-    """Whose map it is."""
-
-    topic: str
-    partition: int
-
-
 class OffsetMaps:
-    """Maps of one backfill cluster. max_bytes: of memory; the last one asked for stays."""
+    """Offset maps of one backfill cluster, by topic and partition.
+
+    Only requested maps are kept, packed. The least recently used are evicted first, and are read
+    again when a request needs them. Each partition of the map topic is read once, and then only its
+    new records; for another topic of the same map partition it is read again.
+
+    Args:
+        options: Connection of the cluster.
+        max_bytes: Memory of all maps; those of the last request stay.
+    """
 
     def __init__(self, options: ClusterOptions, max_bytes: int = MAX_BYTES) -> None:
         self._log = CompactedTopic(options, MAP_TOPIC, self._see, self._restart)
-        self._maps: OrderedDict[MappedPartition, PartitionMap] = OrderedDict()
+        self._maps: OrderedDict[tuple[str, int], PartitionMap] = OrderedDict()
         self._max_bytes = max_bytes
         self._reading = asyncio.Lock()
         self.unread = 0
@@ -342,48 +239,46 @@ class OffsetMaps:
         return len(self._maps)
 
     def still(self) -> asyncio.Lock:
-        """Held while maps are looked at from another thread: nothing is read into them then."""
+        """Return the lock to hold while another thread uses maps: it keeps them from changing."""
         return self._reading
 
     async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
-        """The newest maps of these partitions. Raises as `CompactedTopic.read_new`, and
-        NewerMapError."""
-        wanted = [MappedPartition(topic, partition) for partition in partitions]
+        """Return the newest maps of these partitions.
+
+        Raises:
+            NewerMapError: A later version wrote a map; and as `CompactedTopic.read_new`.
+        """
+        owners = [(topic, partition) for partition in partitions]
         async with self._reading:
-            for owner in wanted:
+            for owner in owners:
                 if owner not in self._maps:
                     self._maps[owner] = PartitionMap()
                     self._log.forget(map_partition(*owner))
             with suppress(NoTopicError):  # nothing was ever mirrored
-                await self._log.read_new({map_partition(*owner) for owner in wanted})
-            for owner in wanted:
+                await self._log.read_new({map_partition(*owner) for owner in owners})
+            for owner in owners:
                 self._maps.move_to_end(owner)
-            found = {owner.partition: self._maps[owner] for owner in wanted}
-            self._evict(len(wanted))
-        for partition, one in found.items():
-            if one.is_newer:
+            maps = {partition: self._maps[topic, partition] for _, partition in owners}
+            self._evict(len(owners))
+        for partition, partition_map in maps.items():
+            if partition_map.is_newer:
                 raise NewerMapError(topic, partition)
-        return found
+        return maps
 
     def _see(self, _partition: int, key: bytes | None, value: bytes | None) -> None:
         owner = owner_of(key)
-        if owner is not None and owner not in self._maps:
+        partition_map = None if owner is None else self._maps.get(owner)
+        if owner is not None and partition_map is None:
             return
         try:
             entry = read_entry(key, value)
-            if entry is not None:
-                self._apply(entry)
-        except NewerMapError as error:
-            found = self._maps.get(MappedPartition(error.topic, error.partition))
-            if found is not None:
-                found.is_newer = True
+            if entry is not None and partition_map is not None:
+                partition_map.apply(entry)
+        except NewerMapError:
+            if partition_map is not None:
+                partition_map.is_newer = True
         except MapError:
             self.unread += 1
-
-    def _apply(self, entry: MapEntry) -> None:
-        found = self._maps.get(MappedPartition(entry.place.topic, entry.place.partition))
-        if found is not None:
-            found.apply(entry)
 
     def _restart(self, partition: int) -> None:
         for owner in self._maps:
@@ -391,45 +286,123 @@ class OffsetMaps:
                 self._maps[owner] = PartitionMap()
 
     def _evict(self, minimum: int) -> None:
-        kept = sum(_size(one) for one in self._maps.values())
+        kept = sum(map(_size, self._maps.values()))
         while kept > self._max_bytes and len(self._maps) > minimum:
-            _, gone = self._maps.popitem(last=False)
-            kept -= _size(gone)
+            _, evicted = self._maps.popitem(last=False)
+            kept -= _size(evicted)
 
 
-def _size(one: PartitionMap) -> int:
-    return _EMPTY_BYTES + sum(table.memory for _, table in one.tables())
+def _size(partition_map: PartitionMap) -> int:
+    return _EMPTY_BYTES + sum(table.memory for _, table in partition_map.tables())
 
 
-# The gateway's backfill clusters.
+class Tiers(NamedTuple):
+    """A topic's two clusters, by name and with their connections."""
+
+    topic: str
+    ingest: str
+    backfill: str
+    ingest_options: ClusterOptions
+    backfill_options: ClusterOptions
+
+    @property
+    def servers(self) -> str:
+        """The backfill cluster's bootstrap servers, for consumers."""
+        return self.backfill_options.bootstrap_servers
+
+
+class Registries(NamedTuple):
+    """The registries that were read, by cluster, and the clusters that refused."""
+
+    answered: Sequence[tuple[str, Registry]]
+    refused: Sequence[tuple[str, Refused]]
+
+    def unavailable(self) -> list[dict[str, Any]]:
+        """Return the clusters that did not answer, as JSON."""
+        return [{"cluster": name, "why": why.failure.detail} for name, why in self.refused]
 
 
 class SecondTiers:
-    """Registries and maps, each made when first asked for."""
+    """All backfill clusters. Registries and maps are created by their first request.
+
+    Args:
+        settings: Returns the settings in force: topics change at a reload.
+    """
 
     def __init__(self, settings: Callable[[], Settings]) -> None:
-        self.table = TierTable(settings)
+        self._settings = settings
         self._logs: dict[str, RegistryLog] = {}
         self._maps: dict[str, OffsetMaps] = {}
 
+    def backfills(self) -> list[str]:
+        """Return the backfill clusters that ingest clusters name."""
+        clusters = self._settings().clusters.values()
+        return sorted({cluster.backfill for cluster in clusters if cluster.backfill is not None})
+
+    def ingests(self) -> dict[str, str]:
+        """Return the ingest clusters that have a backfill tier, each with its backfill cluster."""
+        clusters = sorted(self._settings().clusters.items())
+        return {name: each.backfill for name, each in clusters if each.backfill is not None}
+
+    def options(self, cluster: str) -> ClusterOptions:
+        """Return the connection of a cluster."""
+        return cluster_options(self._settings().clusters[cluster])
+
+    def of(self, topic: str) -> Tiers:
+        """Return a topic's tiers.
+
+        Raises:
+            Refused: No policy matches the topic, or its cluster has no backfill tier.
+        """
+        settings = self._settings()
+        policy = PolicyTable(settings.topics).match(topic)
+        if policy is None:
+            named = (each.pattern for each in settings.topics if not is_glob(each.pattern))
+            detail = f"no topic {brief(topic)} is served here. {closest(topic, named)}"
+            raise Refused(Failure(Reason.UNKNOWN_TOPIC, detail.removesuffix(". ")))
+        ingest = policy.cluster
+        backfill = settings.clusters[ingest].backfill
+        if backfill is None:
+            detail = f"topic {brief(topic)} has no backfill tier: set clusters.{ingest}.backfill"
+            raise Refused(Failure(Reason.NOT_COVERED, detail))
+        return Tiers(topic, ingest, backfill, self.options(ingest), self.options(backfill))
+
     def log(self, backfill: str) -> RegistryLog:
-        """The registry of a backfill cluster."""
+        """Return the registry of a backfill cluster."""
         if backfill not in self._logs:
-            self._logs[backfill] = RegistryLog(self.table.options(backfill))
+            self._logs[backfill] = RegistryLog(self.options(backfill))
         return self._logs[backfill]
 
-    async def registries(self) -> Registries:
-        """All registries. Raises Refused when no cluster answers."""
-        return await read_all(self.table.backfills(), lambda backfill: self.log(backfill).read())
+    def maps(self, backfill: str) -> OffsetMaps:
+        """Return the offset maps of a backfill cluster."""
+        if backfill not in self._maps:
+            self._maps[backfill] = OffsetMaps(self.options(backfill))
+        return self._maps[backfill]
 
     def likely(self, replay_id: str) -> list[str]:
-        """Backfill clusters, first the one whose registry had this replay when it was last read:
-        whether the others answer does not matter then."""
-        known = self.table.backfills()
-        return sorted(known, key=lambda one: self.log(one).last.get(replay_id) is None)
+        """Return the backfill clusters, first the one whose registry had this replay when it was
+        last read: it need not matter whether the others answer."""
+        return sorted(
+            self.backfills(), key=lambda backfill: self.log(backfill).last.get(replay_id) is None
+        )
 
-    def maps(self, backfill: str) -> OffsetMaps:
-        """The offset maps on it."""
-        if backfill not in self._maps:
-            self._maps[backfill] = OffsetMaps(self.table.options(backfill))
-        return self._maps[backfill]
+    async def registries(self) -> Registries:
+        """Read all registries at once, since a cluster that hangs takes its whole timeout.
+
+        Raises:
+            Refused: There are backfill clusters, and none answers.
+        """
+
+        async def read(backfill: str) -> tuple[str, Registry | Refused]:
+            try:
+                async with asking(backfill):
+                    return backfill, await self.log(backfill).read()
+            except Refused as refusal:
+                return backfill, refusal
+
+        answers = await asyncio.gather(*map(read, self.backfills()))
+        registries = [(name, each) for name, each in answers if isinstance(each, Registry)]
+        refused = [(name, each) for name, each in answers if isinstance(each, Refused)]
+        if refused and not registries:
+            raise refused[0][1]
+        return Registries(registries, refused)

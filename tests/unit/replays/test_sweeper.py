@@ -19,7 +19,6 @@ class OneTier:
     """A second tier with one registry, in memory."""
 
     def __init__(self) -> None:
-        self.table = self
         self.last = Registry()
 
     def backfills(self) -> list[str]:
