@@ -1,4 +1,4 @@
-"""Replays, snapshots, translations and coverage as JSON."""
+"""Replays, snapshots, translations and coverage as JSON: responses and the registry's spec."""
 
 import os
 import time
@@ -16,17 +16,23 @@ from headgate.replays.segments import SegmentTable, Translation
 from headgate.replays.spec import ReplayMode, Spec
 from headgate.replays.tiers import Tiers
 
-REQUIRED = {"isolation.level": "read_committed"}  # of whoever reads the backfill tier
+REQUIRED = {"isolation.level": "read_committed"}  # of readers of the backfill tier
 _MAX_GAPS = 100
 
 
 def moment(ms: Any) -> str | None:
-    """ISO 8601 in UTC. What is beyond its calendar, as records' times may be, is its end."""
+    """Format ms since 1970 as ISO 8601 in UTC. A time beyond the calendar becomes its end."""
     return shown_time(ms) if isinstance(ms, int) else None
 
 
 def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:
-    """One replay. servers: of the backfill tier."""
+    """Return the page of a replay.
+
+    Args:
+        replay: The replay.
+        servers: Bootstrap servers of the backfill tier.
+        runner: The runner's heartbeat; empty: there was never a runner.
+    """
     spec: Mapping[str, Any] = replay.spec or {}
     status, request_body = replay.status, spec.get("asked", {})
     page = {name: value for name, value in request_body.items() if name != "dry_run"}
@@ -53,16 +59,15 @@ def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict
 
 
 def state_of(replay: Replay) -> str:
-    """The state as it is shown: a time that has passed counts, whoever has yet to write it."""
+    """Return the state to show: EXPIRED from its time on, also before that is written."""
     expires_ms = replay.status.get("expires_ms")
     is_over = isinstance(expires_ms, int) and expires_ms < time.time() * 1000
-    return str(
-        ReplayState.EXPIRED if replay.state is ReplayState.READY and is_over else replay.state
-    )
+    is_expired = replay.state is ReplayState.READY and is_over
+    return str(ReplayState.EXPIRED if is_expired else replay.state)
 
 
 def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """What was planned when it was asked for; by an earlier release without the cold records."""
+    """Return the plan in a spec. Earlier releases counted records without the cold ones."""
     names = (
         "records", "bytes", "cold_offsets", "lost_offsets", "seconds", "covered", "topic_ids",
     )  # fmt: skip
@@ -73,7 +78,7 @@ def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
-    """Where the records are to be read; None where there is nothing (yet, or any more)."""
+    """Return where consumers read the records; None before and after that is possible."""
     spec: Mapping[str, Any] = replay.spec or {}
     mode = spec.get("mode")
     if state_of(replay) not in (ReplayState.READY, ReplayState.COMPLETED):
@@ -82,8 +87,8 @@ def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
     if mode == "topic":
         offsets = replay.status.get("offsets", {})
         return {"bootstrap_servers": servers, "topic": replay.topic, "offsets": offsets}
-    found = {partition: dict(part["target"]) for partition, part in plan.items()}
-    page = {"bootstrap_servers": servers, "topic": spec.get("topic"), "offsets": found}
+    targets = {partition: dict(part["target"]) for partition, part in plan.items()}
+    page = {"bootstrap_servers": servers, "topic": spec.get("topic"), "offsets": targets}
     return page | ({"group": spec.get("group")} if mode == "group" else {})
 
 
@@ -98,7 +103,7 @@ def _waiting(replay: Replay, runner: Mapping[str, Any]) -> str | None:
 
 
 def snapshot_page(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
-    """One snapshot."""
+    """Return the page of a snapshot."""
     shown = {key: value for key, value in document.items() if key != "at_ms"}
     return {"name": name, **shown, "at": moment(document.get("at_ms"))}
 
@@ -106,37 +111,42 @@ def snapshot_page(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
 def translated(
     table: SegmentTable, logs: Logs, to: str, offsets: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """In the order asked; `source` is the offset that was given, on whichever tier.
+    """Translate offsets, in their order. `source` of a row is the given offset, on either tier.
 
-    table: with what the backfill tier's retention has taken.  deleted: that there was a record, or
-    a hole, and retention took it. What the ingest tier has no more keeps its offset: it is what
-    replays and coverage are asked about.
+    A row is `deleted` if retention took its record or hole. Offsets that the ingest tier no longer
+    has are translated nevertheless, for requests of replays and of coverage.
+
+    Args:
+        table: All segments, with those that the backfill tier's retention took.
+        logs: The bounds of both logs.
+        to: The tier of the results.
+        offsets: Offsets of the other tier.
     """
-    left, start = table.kept(logs.backfill_start), logs.backfill_start
+    kept, start = table.kept(logs.backfill_start), logs.backfill_start
     if to == BACKFILL:
-        return [_row(left.to_target(offset), table.to_target(offset), start) for offset in offsets]
-    found = [(left.to_source(offset), table.to_source(offset)) for offset in offsets]
+        return [_row(kept.to_target(offset), table.to_target(offset), start) for offset in offsets]
+    pairs = [(kept.to_source(offset), table.to_source(offset)) for offset in offsets]
     return [
         _row(now, before)
         | ({"deleted": True} if now.offset is not None and now.offset < logs.ingest_start else {})
-        for now, before in found
+        for now, before in pairs
     ]
 
 
 def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any]:
-    """start: no place is before the log's, where a reader would be out of range."""
+    """Return one translation. Readers could not read from offsets before `start`."""
     offset = None if now.offset is None else max(now.offset, start)
     row = {"source": now.source, "offset": offset, "result": str(now.result)}
     is_gone = now.offset is None and before.offset is not None
     return row | {"deleted": True} if is_gone else row
 
 
-def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[str, Any]:
-    """What of one partition is mirrored. table: of that what is left on the backfill tier."""
-    times, (source_id, target_id) = table.times(), found.ids
+def coverage_page(table: SegmentTable, whole_map: PartitionMap, logs: Logs) -> dict[str, Any]:
+    """Return the coverage of a partition. table: the segments that the backfill tier still has."""
+    times, (source_id, target_id) = table.times(), whole_map.ids
     begin = table.target_start if table else logs.backfill_start
     return {
-        "layout": found.newest,
+        "layout": whole_map.newest,
         "topic_ids": {INGEST: source_id, BACKFILL: target_id} if source_id else None,
         "source": {"start": table.source_start, "end": table.source_end},
         "target": {"start": begin, "end": max(begin, table.target_end)},
@@ -153,16 +163,13 @@ def coverage_page(table: SegmentTable, found: PartitionMap, logs: Logs) -> dict[
     }
 
 
-# What the registry keeps of a replay that was asked for, and what a dry run says of one.
-
-
-# What a runner copies at least; 29,000 of 648 bytes were measured (docs/operate/replays.md).
+# The least that a runner copies; 29,000 of 648 bytes were measured (docs/operate/replays.md).
 RECORDS_PER_S = 20_000
 _MAX_PLAN_BYTES = 800_000
 
 
 class Author(NamedTuple):
-    """Who asks, when, and under which id."""
+    """The caller of a request, its time, and the replay's id."""
 
     name: str
     now_ms: int
@@ -177,7 +184,7 @@ def document_of(
     author: Author,
     settings: ReplaySettings,
 ) -> dict[str, Any]:
-    """The spec record: all that a runner must know, with the quotas as they were when asked."""
+    """Return the spec record: all that a runner needs, with the quotas in force at the request."""
     sums = totals(planned.plans)
     records = sums.records + planned.cold_records
     rate = {
@@ -198,7 +205,9 @@ def document_of(
         "backfill": tiers.backfill,
         "by": author.name,
         "created_ms": author.now_ms,
-        "made_by": os.urandom(8).hex(),  # tells a repeat from an attempt whose end was not known
+        "made_by": os.urandom(
+            8
+        ).hex(),  # distinguishes a repeat from an attempt with an unknown end
         "partitions": planned.partitions,
         "plan": shown(planned.plans),
         "topic_ids": dict(planned.topic_ids),
@@ -218,7 +227,7 @@ def document_of(
 def dry_page(
     document: Mapping[str, Any], planned: Mapping[str, Any], tiers: Tiers
 ) -> dict[str, Any]:
-    """What a dry run answers: nothing was registered."""
+    """Return the response to a dry run."""
     request_body = {name: value for name, value in document["asked"].items() if name != "dry_run"}
     return {
         "dry_run": True,
@@ -236,7 +245,7 @@ def _smallest(*bounds: int | None) -> int | None:
 def _seconds(
     spec: Spec, rate: Mapping[str, int | None], records: int, total_bytes: int | None
 ) -> float:
-    """An estimate of the copying time, without what waits for a runner."""
+    """Estimate the copying time, without the wait for a runner."""
     if spec.deliver.mode is not ReplayMode.TOPIC:
         return 0.0
     by_records = records / min(rate["records_per_s"] or RECORDS_PER_S, RECORDS_PER_S)

@@ -24,15 +24,18 @@ from headgate.replays.registry import snapshot_record
 from headgate.replays.spec import (
     LONGEST_NAME,
     FieldError,
-    known,
-    number,
     partition_number,
+    read_number,
+    read_object,
+    read_text,
     read_topic,
-    text,
 )
 from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, reading
 
 _MAX_OFFSETS = 10_000  # in one request: a second or two of another thread
+_MAX_SNAPSHOTS = 1_000  # of one backfill cluster
+
+Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
 
 
 class Offsets:
@@ -42,37 +45,37 @@ class Offsets:
         self._tiers = tiers
 
     async def translate(self, request_body: Any) -> dict[str, Any]:
-        """Offsets of one tier to those of the other, in the order asked."""
-        topic, to, wanted = _wanted(request_body)
+        """Translate offsets of one tier to those of the other, in the order of the request."""
+        topic, to, wanted = _read_translation(request_body)
         tiers = self._tiers.of(topic)
         async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
             maps = self._tiers.maps(tiers.backfill)
             seen = await read_tiers_ingest_optional(topic, list(wanted), tiers, backfill, maps)
-            unknown = [one for one in wanted if seen.maps[one].table.position is None]
+            unknown = [part for part in wanted if seen.maps[part].table.position is None]
             if unknown and max(unknown) >= seen.backfill.partitions:
                 await self._must_have(topic, unknown, tiers, backfill)
         seen.check()
 
-        def find() -> dict[str, list[dict[str, Any]]]:
+        def translate() -> dict[str, list[dict[str, Any]]]:
             return {
-                str(one): translated(seen.maps[one].table, _logs(seen, one), to, offsets)
-                for one, offsets in wanted.items()
+                str(part): translated(seen.maps[part].table, _logs(seen, part), to, offsets)
+                for part, offsets in wanted.items()
             }
 
         async with maps.still():  # each may lie in another block, which is unpacked first
-            found = await asyncio.to_thread(find)
+            translations = await asyncio.to_thread(translate)
         return {
             "topic": topic,
             "to": to,
             "topic_ids": seen.topic_ids(),
             "unchecked": [INGEST] if seen.ingest is None else [],
-            "offsets": found,
+            "offsets": translations,
         }
 
     async def _must_have(
         self, topic: str, partitions: Sequence[int], tiers: Tiers, backfill: TierView
     ) -> None:
-        """Raises Refused where the topic has no such partition on either tier."""
+        """Raise Refused if neither tier's topic has these partitions."""
         async with asking(tiers.ingest), view_of(tiers.ingest_options) as ingest:
             count = await partitions_of(topic, ingest, backfill)
         with reading():
@@ -82,7 +85,7 @@ class Offsets:
                     raise FieldError(f"offsets.{partition}", what)
 
     async def coverage(self, topic: str) -> dict[str, Any]:
-        """What of a topic is mirrored, by partition."""
+        """Return what is mirrored of a topic, by partition."""
         tiers = self._tiers.of(topic)
         async with (
             asking(tiers.backfill),
@@ -93,8 +96,8 @@ class Offsets:
             maps = self._tiers.maps(tiers.backfill)
             seen = await read_tiers(topic, range(count), ingest, backfill, maps)
         pages = {
-            str(one): coverage_page(seen.table(one), seen.maps[one], seen.logs(one))
-            for one in range(count)
+            str(part): coverage_page(seen.table(part), seen.maps[part], seen.logs(part))
+            for part in range(count)
         }
         return {
             "topic": topic,
@@ -106,66 +109,62 @@ class Offsets:
 
 
 def _logs(seen: ReplayedTopic, partition: int) -> Logs:
-    """Where the ingest tier does not answer, nothing is said to be gone from it."""
+    """Return a partition's logs. If the ingest tier does not answer, nothing counts as deleted."""
     logs = seen.logs(partition)
     return logs._replace(ingest_start=0) if seen.ingest is None else logs
 
 
-def _wanted(request_body: Any) -> tuple[str, str, dict[int, list[int]]]:
+def _read_translation(request_body: Any) -> tuple[str, str, dict[int, list[int]]]:
     with reading():
-        given = known("", request_body, {"topic", "to", "offsets"}, "topic", "to", "offsets")
+        given = read_object("", request_body, {"topic", "to", "offsets"}, "topic", "to", "offsets")
         if given["to"] not in ("backfill", "ingest"):
             raise FieldError("to", "backfill or ingest")
         if not isinstance(given["offsets"], Mapping):
             raise FieldError("offsets", 'offsets by partition, such as {"0": [5, 9]}')
         wanted = {
-            partition_number("offsets", one): _numbers(f"offsets.{one}", some)
-            for one, some in given["offsets"].items()
+            partition_number("offsets", part): _read_numbers(f"offsets.{part}", offsets)
+            for part, offsets in given["offsets"].items()
         }
-        if sum(max(1, len(some)) for some in wanted.values()) > _MAX_OFFSETS:
+        if sum(max(1, len(offsets)) for offsets in wanted.values()) > _MAX_OFFSETS:
             raise FieldError("offsets", f"at most {_MAX_OFFSETS} in one request")
         return read_topic(given["topic"]), given["to"], wanted
 
 
-def _numbers(field: str, request_body: object) -> list[int]:
-    if not isinstance(request_body, list):
+def _read_numbers(field: str, raw: object) -> list[int]:
+    if not isinstance(raw, list):
         raise FieldError(field, "a list of offsets")
-    return [number(field, one, minimum=0, maximum=2**62) for one in request_body]
+    return [read_number(field, offset, minimum=0, maximum=2**62) for offset in raw]
 
 
-# Named vectors of source offsets, kept in the registry: where a topic ended, or a group stood.
-
-
-_MAX_SNAPSHOTS = 1_000  # of one backfill cluster
-
-Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
-
-
-class _Wanted(NamedTuple):
+class _SnapshotRequest(NamedTuple):
     name: str
     topic: str | None
     group: str | None
 
 
 class Snapshots:
-    """Every call raises Refused."""
+    """Named vectors of offsets. Every call raises Refused."""
 
     def __init__(self, tiers: SecondTiers) -> None:
         self._tiers = tiers
 
     async def all(self) -> tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]:
-        """By name, and the clusters that could not be asked."""
+        """Return the snapshots by name, and the clusters that did not answer."""
         registries = await self._tiers.registries()
         rows = [
-            snapshot_page(*one)
+            snapshot_page(name, document)
             for _, registry in registries.answered
-            for one in sorted(registry.snapshots.items())
+            for name, document in sorted(registry.snapshots.items())
         ]
         return rows, registries.unavailable()
 
     async def take(self, request_body: Any, caller: str) -> tuple[dict[str, Any], bool]:
-        """The page, and whether it is new: a name that is taken for the same is not moved."""
-        wanted = _read(request_body)
+        """Take a snapshot. One that exists for the same topic and group stays as it is.
+
+        Returns:
+            The page of the snapshot, and whether it is new.
+        """
+        wanted = _read_snapshot(request_body)
         ingest, vector, ids = await self._vector(wanted)
         document = {
             "topic": wanted.topic,
@@ -179,8 +178,8 @@ class Snapshots:
         async with asking(backfill):
             return await self._keep(backfill, wanted.name, document)
 
-    async def _vector(self, wanted: _Wanted) -> tuple[str, Vector, Mapping[str, str]]:
-        """The ingest cluster, the offsets, and Kafka's ids of their topics."""
+    async def _vector(self, wanted: _SnapshotRequest) -> tuple[str, Vector, Mapping[str, str]]:
+        """Return the ingest cluster, the offsets, and Kafka's ids of their topics."""
         if wanted.topic is not None:
             clusters = [self._tiers.of(wanted.topic).ingest]
         else:
@@ -205,7 +204,7 @@ class Snapshots:
                     detail = f"there are {_MAX_SNAPSHOTS} snapshots already"
                     raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, retry_after_s=60))
                 await change.put([snapshot_record(name, document)])
-            elif any(taken.get(one) != document[one] for one in ("topic", "group")):
+            elif any(taken.get(field) != document[field] for field in ("topic", "group")):
                 detail = f"snapshot {brief(name)} is of something else: take another name"
                 raise Refused(Failure(Reason.IDEMPOTENCY_MISMATCH, detail))
 
@@ -214,32 +213,32 @@ class Snapshots:
         return snapshot_page(name, kept), dict(kept) == dict(document)
 
 
-async def _offsets(view: TierView, wanted: _Wanted) -> Vector:
+async def _offsets(view: TierView, wanted: _SnapshotRequest) -> Vector:
     if wanted.topic is None:
-        found = await view.committed(wanted.group or "")
+        offsets = await view.committed(wanted.group or "")
     elif wanted.group is None:
         count = await partitions_of(wanted.topic, view)
         extents = await view.extents(wanted.topic, range(count))
-        found = {(wanted.topic, one): extent.end for one, extent in extents.items()}
+        offsets = {(wanted.topic, part): extent.end for part, extent in extents.items()}
     else:
-        every = await view.committed(wanted.group)
-        found = {place: offset for place, offset in every.items() if place[0] == wanted.topic}
+        committed = await view.committed(wanted.group)
+        offsets = {where: at for where, at in committed.items() if where[0] == wanted.topic}
     vector: Vector = {}
-    for (topic, partition), offset in sorted(found.items()):
+    for (topic, partition), offset in sorted(offsets.items()):
         vector.setdefault(topic, {})[str(partition)] = offset
     return vector
 
 
-def _read(request_body: Any) -> _Wanted:
+def _read_snapshot(request_body: Any) -> _SnapshotRequest:
     with reading():
-        given = known("", request_body, {"name", "topic", "group"}, "name")
-        name, topic, group = text("name", given["name"], LONGEST_NAME), None, None
+        given = read_object("", request_body, {"name", "topic", "group"}, "name")
+        name, topic, group = read_text("name", given["name"], LONGEST_NAME), None, None
         if "/" in name:
             raise FieldError("name", "a name without slashes")
         if given.get("topic") is not None:
             topic = read_topic(given["topic"])
         if given.get("group") is not None:
-            group = text("group", given["group"], LONGEST_NAME)
+            group = read_text("group", given["group"], LONGEST_NAME)
         if topic is None and group is None:
             raise FieldError("topic", "a topic, a group, or both are asked for")
-        return _Wanted(name, topic, group)
+        return _SnapshotRequest(name, topic, group)

@@ -1,9 +1,9 @@
-"""What a replay would read: its range in offsets of both tiers, resolved now.
+"""Planning of a replay: resolve its range to offsets of both tiers.
 
-Times are looked up in the offset map, whose segments have them, and inside one segment by reading
-it; on the ingest tier for what is not mirrored. `to` left out means now: what the mirror has yet
-to copy is not covered, and is not left out without a word. The mirror of a topic that is being
-written is always a little behind, so it is given some time to copy as far as was asked.
+Times are looked up in the offset map's segments, and inside a segment by reading it; records that
+are not mirrored are looked up on the ingest tier. A missing `to` means now: a range that the mirror
+has not copied yet is refused, not shortened. The mirror of a topic in use is always a little
+behind, so the planner waits a while for it to copy the end of the range.
 """
 
 import asyncio
@@ -37,9 +37,12 @@ _OPTIONAL_S = 5.0  # for what can be answered without the ingest tier
 
 
 class TierNow(NamedTuple):
-    """A topic on one tier. id: Kafka's, None = it is not there.  partitions: how many it has.
+    """A topic on one tier.
 
-    logs: where those begin and end that were asked about.
+    Args:
+        id: Kafka's id; None: the tier does not have the topic.
+        partitions: Their number.
+        logs: The extents of the requested partitions.
     """
 
     id: str | None
@@ -48,7 +51,11 @@ class TierNow(NamedTuple):
 
 
 class ReplayedTopic:
-    """A topic on both tiers, and the maps of its partitions. ingest: None = it does not answer."""
+    """A topic on both tiers, and the maps of its partitions.
+
+    Args:
+        ingest: None: the ingest tier does not answer.
+    """
 
     def __init__(
         self,
@@ -60,33 +67,34 @@ class ReplayedTopic:
         self.topic = topic
         self.ingest, self.backfill = ingest, backfill
         self.maps = maps
-        self._tables = {one: self._kept(one) for one in maps}
+        self._tables = {partition: self._kept(partition) for partition in maps}
 
     def table(self, partition: int) -> SegmentTable:
-        """What of the newest layout is left on the backfill tier; nothing of another topic's."""
+        """Return the newest layout's segments that the backfill tier still has; none of another
+        topic's."""
         return self._tables[partition]
 
     def _kept(self, partition: int) -> SegmentTable:
-        found = self.maps[partition]
-        if self.other_topic(found) is not None:
+        partition_map = self.maps[partition]
+        if self.other_topic(partition_map) is not None:
             return SegmentTable()
-        return found.table.kept(self._begin(partition))
+        return partition_map.table.kept(self._begin(partition))
 
     def logs(self, partition: int) -> Logs:
-        """A topic that is gone from a tier has nothing there."""
+        """Return the bounds of a partition's logs. A deleted topic's log is empty."""
         end = self.table(partition).source_end
-        known = {} if self.ingest is None else self.ingest.logs
-        return Logs(*known.get(partition, Extent(end, end)), self._begin(partition))
+        extents = {} if self.ingest is None else self.ingest.logs
+        return Logs(*extents.get(partition, Extent(end, end)), self._begin(partition))
 
     def _begin(self, partition: int) -> int:
         return self.backfill.logs.get(partition, Extent(0, 0)).start
 
-    def other_topic(self, found: PartitionMap) -> str | None:
-        """Why a map is of topics that are no more; None: it is of those that are there.
+    def other_topic(self, partition_map: PartitionMap) -> str | None:
+        """Return why a map belongs to deleted topics; None: it belongs to the current ones.
 
-        A topic that is gone from the ingest tier and was not recreated is what a mirror is for.
+        A topic that was deleted on the ingest tier and not recreated counts: a mirror is for that.
         """
-        source_id, target_id = found.ids
+        source_id, target_id = partition_map.ids
         if not source_id:
             return None
         if self.ingest is not None and self.ingest.id not in (None, source_id):
@@ -104,25 +112,25 @@ class ReplayedTopic:
         )
 
     def empty_reason(self) -> str | None:
-        """Why a map counts for nothing, of the first partition whose map does; None: all count."""
-        found = (self.other_topic(one) for one in self.maps.values())
-        return next(filter(None, found), None)
+        """Return why a partition's map belongs to deleted topics; None: all maps are current."""
+        return next(filter(None, map(self.other_topic, self.maps.values())), None)
 
     def older_topic(self, snapshot: Mapping[str, Any]) -> str | None:
-        """Why a snapshot's offsets are of a topic that is no more; None: they are of this one.
+        """Return why a snapshot's offsets belong to a deleted topic; None: they belong to this one.
 
-        Those of earlier releases have no ids. Where the mirror opened a map of this topic before
-        the snapshot was taken, it is of this topic; else nobody knows.
+        Snapshots of earlier releases have no ids. If the mirror opened a map of this topic before
+        the snapshot, the snapshot is of this topic; otherwise it is unknown.
         """
-        known = snapshot.get("topic_ids", {}).get(self.topic)
+        topic_id = snapshot.get("topic_ids", {}).get(self.topic)
         now = self.topic_ids().get(INGEST)
-        if known is not None:
-            same = now in (None, known)
-            return None if same else f"is of the topic {brief(self.topic)} that was deleted since"
+        if topic_id is not None:
+            if now in (None, topic_id):
+                return None
+            return f"is of the topic {brief(self.topic)} that was deleted since"
         opened = [
             layout.at_ms
-            for one in self.maps.values()
-            for layout in one.layouts.values()
+            for partition_map in self.maps.values()
+            for layout in partition_map.layouts.values()
             if layout.source_id == now
         ]
         if opened and min(opened) <= int(snapshot.get("at_ms", 0)):
@@ -132,60 +140,61 @@ class ReplayedTopic:
         )
 
     def check(self) -> None:
-        """Raises Refused where a map is of topics that are no more."""
+        """Raise Refused if a map belongs to deleted topics."""
         why = self.empty_reason()
         if why is not None:
             raise Refused(Failure(Reason.NOT_COVERED, why))
 
     def topic_ids(self) -> Mapping[str, str]:
-        """By tier, Kafka's ids of the topics that offsets are of, as far as they are known."""
-        pairs = {one.ids for one in self.maps.values()} - {("", "")}
+        """Return Kafka's ids of the topics that offsets belong to, by tier, if they are known."""
+        pairs = {partition_map.ids for partition_map in self.maps.values()} - {("", "")}
         if len(pairs) == 1:
             return dict(zip((INGEST, BACKFILL), pairs.pop(), strict=True))
         return self.ids_now()
 
     def ids_now(self) -> Mapping[str, str]:
-        """The same of the topics that are there."""
+        """Return Kafka's ids of the current topics, by tier."""
         now = {INGEST: self.ingest and self.ingest.id, BACKFILL: self.backfill.id}
-        return {tier: one for tier, one in now.items() if one is not None}
+        return {tier: topic_id for tier, topic_id in now.items() if topic_id is not None}
 
 
 async def read_tiers(
     topic: str, chosen: Sequence[int], ingest: TierView, backfill: TierView, maps: OffsetMaps
 ) -> ReplayedTopic:
-    """Both tiers and the maps."""
-    there, here = [await tier_now(view, topic, chosen) for view in (ingest, backfill)]
-    return ReplayedTopic(topic, there, here, await maps.of(topic, chosen))
+    """Read both tiers and the maps."""
+    ingest_now = await tier_now(ingest, topic, chosen)
+    backfill_now = await tier_now(backfill, topic, chosen)
+    return ReplayedTopic(topic, ingest_now, backfill_now, await maps.of(topic, chosen))
 
 
 async def read_tiers_ingest_optional(
     topic: str, chosen: Sequence[int], tiers: Tiers, backfill: TierView, maps: OffsetMaps
 ) -> ReplayedTopic:
-    """The same where the ingest tier may be away: that is when places are translated."""
-    there: TierNow | None = None
+    """Read both tiers and the maps; the ingest tier may be unavailable."""
+    ingest_now: TierNow | None = None
     try:
         async with (
             asyncio.timeout(_OPTIONAL_S),
             asking(tiers.ingest),
             view_of(tiers.ingest_options) as ingest,
         ):
-            there = await tier_now(ingest, topic, chosen)
+            ingest_now = await tier_now(ingest, topic, chosen)
     except (Refused, TimeoutError):
-        pass  # the answer says that it was not asked
-    here = await tier_now(backfill, topic, chosen)
-    return ReplayedTopic(topic, there, here, await maps.of(topic, chosen))
+        pass  # the response lists it as unchecked
+    backfill_now = await tier_now(backfill, topic, chosen)
+    return ReplayedTopic(topic, ingest_now, backfill_now, await maps.of(topic, chosen))
 
 
 async def tier_now(view: TierView, topic: str, chosen: Sequence[int]) -> TierNow:
-    """One tier."""
+    """Read a topic on one tier."""
     count = await view.partitions(topic) or 0
-    inside = [one for one in chosen if one < count]
+    inside = [partition for partition in chosen if partition < count]
     logs = await view.extents(topic, inside) if inside else {}
     return TierNow(await view.topic_id(topic), count, logs)
 
 
 async def partitions_of(topic: str, *views: TierView) -> int:
-    """Of the first tier that has the topic. Raises Refused."""
+    """Return the number of partitions on the first tier that has the topic. Raises Refused."""
     for view in views:
         count = await view.partitions(topic)
         if count is not None:
@@ -197,15 +206,19 @@ _MAX_LISTED = 100  # partitions in a refusal
 _LOOK_AGAIN_S = 0.3
 
 
-# Asks the mirror to copy partitions up to these source offsets now.
+# Asks the mirror to copy partitions up to these source offsets at once.
 Want = Callable[[Mapping[int, int]], Awaitable[None]]
 
 
 class PlannedReplay(NamedTuple):
-    """partitions: of the topic.  cold_records: of what is not mirrored, an estimate unless it is
-    little.  bytes: of all records, an estimate; None where no record could be read.
+    """The plan of a replay.
 
-    topic_ids: by tier, Kafka's ids of the topics whose offsets these are.
+    Args:
+        plans: One for each partition of the replay.
+        partitions: Number of the topic's partitions.
+        cold_records: Records that are not mirrored; an estimate unless they are few.
+        bytes: An estimate of all records; None: no record could be read.
+        topic_ids: Kafka's ids of the topics that the offsets belong to, by tier.
     """
 
     plans: Sequence[PartitionPlan]
@@ -218,9 +231,19 @@ class PlannedReplay(NamedTuple):
 async def plan(
     spec: Spec, tiers: Tiers, maps: OffsetMaps, registry: Registry, wait_s: float, want: Want
 ) -> PlannedReplay:
-    """wait_s: how long the mirror may take to copy the end of it.  want: asks it to.
+    """Resolve and plan a replay.
 
-    Raises Refused; KafkaError, OSError or TimeoutError when a tier does not answer.
+    Args:
+        spec: The requested replay.
+        tiers: The topic's clusters.
+        maps: The offset maps of the backfill cluster.
+        registry: The registry, for snapshots.
+        wait_s: Longest wait for the mirror to copy the end of the range.
+        want: Asks the mirror to copy.
+
+    Raises:
+        Refused: The range is not covered, or makes no sense.
+        KafkaError, OSError, TimeoutError: A tier does not answer.
     """
     until = time.monotonic() + wait_s
     async with view_of(tiers.ingest_options) as ingest, view_of(tiers.backfill_options) as backfill:
@@ -230,19 +253,20 @@ async def plan(
         seen.check()
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
-        ends = {one: seen.table(one).source_end for one in chosen}  # of mode group
+        ends = {part: seen.table(part).source_end for part in chosen}  # of mode group
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
         plans = await _plans(starts, ends, seen, maps)
         if wait_s and _is_behind(spec, plans, seen):
-            await want({one.partition: one.end for one in _lacking(spec, plans, seen)})
+            await want({plan.partition: plan.end for plan in _lacking(spec, plans, seen)})
         while _is_behind(spec, plans, seen) and time.monotonic() < until:
             await asyncio.sleep(_LOOK_AGAIN_S)
             ids = seen.topic_ids()
             seen = await read_tiers(spec.topic, chosen, ingest, backfill, maps)
             seen.check()
             if seen.topic_ids() != ids:  # the offsets that were looked up are of another topic
-                raise Refused(Failure(Reason.NOT_COVERED, _recreated(spec)))
+                detail = f"topic {brief(spec.topic)} was deleted and recreated just now: ask again"
+                raise Refused(Failure(Reason.NOT_COVERED, detail))
             plans = await _plans(starts, ends, seen, maps)
         _check(spec, plans, seen)
         sizes = await _sizes(spec.topic, plans, ingest, backfill)
@@ -252,13 +276,15 @@ async def plan(
 async def _sizes(
     topic: str, plans: Sequence[PartitionPlan], ingest: TierView, backfill: TierView
 ) -> tuple[int, int | None]:
-    """The records that are not mirrored, and the bytes of all: from some records of each tier."""
+    """Estimate the records that are not mirrored, and all bytes, from samples of each tier."""
     sums = totals(plans)
-    mirrored = {one.partition: (one.target_start, one.target_end) for one in plans if one.records}
+    mirrored = {
+        each.partition: (each.target_start, each.target_end) for each in plans if each.records
+    }
     cold = {
-        one.partition: (piece.start, piece.end)
-        for one in plans
-        for piece in one.pieces
+        each.partition: (piece.start, piece.end)
+        for each in plans
+        for piece in each.pieces
         if piece.tier == INGEST
     }
     samples = [
@@ -285,8 +311,8 @@ async def _plans(
 ) -> Sequence[PartitionPlan]:
     def planned() -> Sequence[PartitionPlan]:
         return [
-            plan_partition(one, start, max(start, ends[one]), seen.table(one), seen.logs(one))
-            for one, start in sorted(starts.items())
+            plan_partition(part, start, max(start, ends[part]), seen.table(part), seen.logs(part))
+            for part, start in sorted(starts.items())
         ]
 
     async with maps.still():
@@ -294,29 +320,25 @@ async def _plans(
 
 
 def _is_behind(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> bool:
-    """Whether all that lacks is what a mirror that runs copies next."""
+    """Return whether a running mirror copies all missing records next."""
     lacking = _lacking(spec, plans, seen)
-    tables = {one.partition: seen.table(one.partition) for one in plans}
+    tables = {each.partition: seen.table(each.partition) for each in plans}
     if not lacking or not any(table.source_end for table in tables.values()):
         return False
     return all(
-        not one.lost and gap["start"] >= tables[one.partition].source_end
-        for one in lacking
-        for gap in missing(one, tables[one.partition])
+        not each.lost and gap["start"] >= tables[each.partition].source_end
+        for each in lacking
+        for gap in missing(each, tables[each.partition])
     )
-
-
-def _recreated(spec: Spec) -> str:
-    return f"topic {brief(spec.topic)} was deleted and recreated just now: ask again"
 
 
 def _chosen(spec: Spec, count: int) -> Sequence[int]:
     wanted = list(range(count)) if spec.partitions is None else list(spec.partitions)
     if spec.partitions is None and spec.start.kind == "offsets":
         wanted = sorted(spec.start.offsets)
-    for one in wanted:
-        if one >= count:
-            detail = f"topic {brief(spec.topic)} has {count} partitions, from 0: there is no {one}"
+    for part in wanted:
+        if part >= count:
+            detail = f"topic {brief(spec.topic)} has {count} partitions, from 0: there is no {part}"
             raise Refused(malformed(detail))
     return wanted
 
@@ -324,18 +346,18 @@ def _chosen(spec: Spec, count: int) -> Sequence[int]:
 def _lacking(
     spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic
 ) -> Sequence[PartitionPlan]:
-    """What is not covered, unless the rest may be read from elsewhere."""
+    """Return the plans that are not covered; none if the ingest tier may be read."""
     if spec.deliver.mode is ReplayMode.TOPIC and spec.allow_cold:
         return ()
     return [
-        one
-        for one in plans
-        if one.cold or one.lost or one.start > seen.table(one.partition).source_end
+        each
+        for each in plans
+        if each.cold or each.lost or each.start > seen.table(each.partition).source_end
     ]
 
 
 def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> None:
-    """Refuse what is not covered, with figures."""
+    """Raise Refused, with figures, if the range is not covered."""
     lacking = _lacking(spec, plans, seen)
     if lacking:
         raise Refused(
@@ -344,8 +366,8 @@ def _check(spec: Spec, plans: Sequence[PartitionPlan], seen: ReplayedTopic) -> N
 
 
 def _detail(spec: Spec, lacking: Sequence[PartitionPlan]) -> str:
-    sums, one = totals(lacking), lacking[0]
-    begins = f"partition {one.partition} begins at offset {one.start}, which is not mirrored: "
+    sums, first = totals(lacking), lacking[0]
+    begins = f"partition {first.partition} begins at offset {first.start}, which is not mirrored: "
     what = "" if sums.cold or sums.lost else begins
     cold = (
         "allow_cold reads what is left of it from the ingest tier"
@@ -364,18 +386,18 @@ def _figures(
     plans: Sequence[PartitionPlan], lacking: Sequence[PartitionPlan], seen: ReplayedTopic
 ) -> dict[str, Any]:
     sums = totals(lacking)
-    ends = {str(one.partition): seen.table(one.partition).source_end for one in plans}
+    ends = {str(each.partition): seen.table(each.partition).source_end for each in plans}
     return {
         "cold_offsets": sums.cold,
         "lost_offsets": sums.lost,
         "partitions": {
-            str(one.partition): {
-                "asked": {"start": one.start, "end": one.end},
-                "not_mirrored": missing(one, seen.table(one.partition)),
-                "cold_offsets": one.cold,
-                "lost_offsets": one.lost,
+            str(each.partition): {
+                "asked": {"start": each.start, "end": each.end},
+                "not_mirrored": missing(each, seen.table(each.partition)),
+                "cold_offsets": each.cold,
+                "lost_offsets": each.lost,
             }
-            for one in lacking[:_MAX_LISTED]
+            for each in lacking[:_MAX_LISTED]
         },
         "mirrored_to": {"offsets": ends} if len(ends) <= _MAX_LISTED else None,
     }
@@ -398,24 +420,23 @@ class _Resolver:
         self._registry = registry
 
     async def resolve(self, field: str, bound: Bound, chosen: Sequence[int]) -> dict[int, int]:
-        """Source offsets by partition."""
+        """Return source offsets by partition."""
         if bound.kind == "now":
-            return {one: self._end(one) for one in chosen}
+            return {part: self._end(part) for part in chosen}
         if bound.kind == "timestamp":
             return await self._at(bound.time_ms, chosen)
         offsets = await self._offsets(field, bound)
         return {
-            one: self._checked(f"{field}.{bound.kind}", one, offsets.get(one)) for one in chosen
+            part: self._checked(f"{field}.{bound.kind}", part, offsets.get(part)) for part in chosen
         }
 
     def _end(self, partition: int) -> int:
-        ends = self._seen.logs(partition).ingest_end, self._seen.table(partition).source_end
-        return max(ends)
+        return max(self._seen.logs(partition).ingest_end, self._seen.table(partition).source_end)
 
     def _checked(self, field: str, partition: int, offset: int | None) -> int:
         logs = self._seen.logs(partition)
         if offset is None and logs.ingest_start == logs.ingest_end:
-            offset = logs.ingest_end  # nothing is there that could have been committed
+            offset = logs.ingest_end  # there is no record to commit
         if offset is None:
             raise Refused(malformed(f"{field}: partition {partition} has no offset"))
         limit = self._end(partition)
@@ -428,13 +449,13 @@ class _Resolver:
         if bound.kind == "offsets":
             return bound.offsets
         if bound.kind == "group":
-            every = await self._ingest.committed(bound.name)
-            found = {one: at for (topic, one), at in every.items() if topic == self._topic}
-            if not found:
+            committed = await self._ingest.committed(bound.name)
+            offsets = {part: at for (topic, part), at in committed.items() if topic == self._topic}
+            if not offsets:
                 group = f"group {brief(bound.name)}"
                 detail = f"{field}: {group} has committed nothing of {brief(self._topic)}"
                 raise Refused(malformed(detail))
-            return found
+            return offsets
         snapshot: Mapping[str, Any] = self._registry.snapshots.get(bound.name, {})
         vector = snapshot.get("topics", {}).get(self._topic)
         if vector is None:
@@ -445,28 +466,28 @@ class _Resolver:
         why = self._seen.older_topic(snapshot)
         if why is not None:
             raise Refused(malformed(f"{field}: snapshot {brief(bound.name)} {why}"))
-        return {int(one): int(offset) for one, offset in vector.items()}
+        return {int(part): int(offset) for part, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
         async with self._maps.still():
             segments = await asyncio.to_thread(self._segments, time_ms, chosen)
         starts = {}
-        for one, source in segments.items():
-            place = self._seen.table(one).to_target(source).offset
-            if place is not None:
-                starts[one] = place
+        for part, source in segments.items():
+            target = self._seen.table(part).to_target(source).offset
+            if target is not None:
+                starts[part] = target
         kept = await self._backfill.first_since(self._topic, starts, time_ms) if starts else {}
-        unread = [one for one in chosen if self._is_unread(one, kept)]
+        unread = [part for part in chosen if self._is_unread(part, kept)]
         hot = await self._ingest.at(self._topic, unread, time_ms) if unread else {}
-        return {one: self._first(one, hot.get(one), kept.get(one)) for one in chosen}
+        return {part: self._first(part, hot.get(part), kept.get(part)) for part in chosen}
 
     def _segments(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
-        """Where the segment begins that has the first such record; linear in the map."""
-        found = {one: self._seen.table(one).since(time_ms) for one in chosen}
-        return {one: source for one, source in found.items() if source is not None}
+        """Return the starts of the segments that have the first such record; linear in the map."""
+        starts = {part: self._seen.table(part).since(time_ms) for part in chosen}
+        return {part: source for part, source in starts.items() if source is not None}
 
     def _is_unread(self, partition: int, kept: Mapping[int, int]) -> bool:
-        """Whether the ingest tier may have an earlier one, or the only one."""
+        """Return whether the ingest tier may have an earlier record, or the only one."""
         if self._seen.ingest is None or partition not in self._seen.ingest.logs:
             return False
         table, logs = self._seen.table(partition), self._seen.logs(partition)

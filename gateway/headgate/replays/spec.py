@@ -1,7 +1,7 @@
-"""What a replay is asked for: read from JSON, with every mistake named by its field.
+"""Replay requests: read from JSON, with every mistake named by its field.
 
-The asked JSON itself is what is kept and shown (`replays.registry`), so that fields which a
-newer release knows survive an older one; this is what an API and a runner conclude from it.
+The registry keeps and shows the requested JSON itself, so that fields of a newer release survive an
+older one. The API and the runner work with the `Spec` and the `RecordFilter` that are read from it.
 """
 
 import base64
@@ -19,178 +19,11 @@ from headgate.core.record import PRODUCER
 from headgate.core.refusal import brief
 from headgate.native.plain_answers import shortened
 
-# Reading JSON that people wrote: every mistake is named by its field.
-
-
-class FieldError(ValueError):
-    """A field is missing, unknown or wrong. field: dotted; empty for the whole document. It may be
-    the client's own text, so a long one is cut."""
-
-    def __init__(self, field: str, what: str) -> None:
-        shown = shortened(field)
-        super().__init__(f"{shown}: {what}" if field else what)
-        self.field = shown
-
-
-def known(field: str, value: object, names: Collection[str], *needed: str) -> Mapping[str, object]:
-    """An object with these fields alone, the needed ones among them. Raises FieldError."""
-    if not isinstance(value, Mapping):
-        raise FieldError(field, "a JSON object is asked for")
-    prefix = f"{field}." if field else ""
-    for name in value:
-        if name not in names:
-            raise FieldError(prefix + str(name), f"not known; there are {', '.join(sorted(names))}")
-    for name in needed:
-        if name not in value:
-            raise FieldError(prefix + name, "missing")
-    return value
-
-
-def text(field: str, value: object, limit: int) -> str:
-    """A name of 1 to `limit` printable characters. Raises FieldError."""
-    if not isinstance(value, str) or not 0 < len(value) <= limit or not value.isprintable():
-        raise FieldError(field, f"a text of 1 to {limit} printable characters")
-    return value
-
-
-def number(field: str, value: object, minimum: int, maximum: int) -> int:
-    """A whole number. Raises FieldError."""
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or not minimum <= value <= maximum:  # type: ignore[operator]
-        raise FieldError(field, f"a whole number from {minimum} to {maximum}")
-    return value  # type: ignore[return-value]
-
-
-# Which records of a range a replay takes.
-#
-# All conditions must hold; of the values of one condition any. The same code runs in the API (which
-# refuses what makes no sense) and in the runner (which decides for each record).
-
-
-_MAX_VALUES = 10_000
-_LONGEST = 10_000
-_ABSENT = object()
-
-Headers = Sequence[tuple[str, bytes | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class RecordFilter:
-    """keys: of which any.  headers: name -> values of which any, the producer's among them.
-
-    equals: (JSON Pointer's tokens, JSON text in canonical form); a value that is no JSON has none.
-    """
-
-    keys: frozenset[bytes] = frozenset()
-    headers: tuple[tuple[str, frozenset[bytes]], ...] = ()
-    equals: tuple[tuple[tuple[str, ...], str | None], ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether every record is taken."""
-        return not (self.keys or self.headers or self.equals)
-
-    def takes(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
-        """Whether this record is wanted. Of a header that comes several times any may match."""
-        if self.keys and key not in self.keys:
-            return False
-        for name, wanted in self.headers:
-            if not any(found in wanted for header, found in headers if header == name):
-                return False
-        return not self.equals or self._equal(value)
-
-    def _equal(self, value: bytes | None) -> bool:
-        if value is None:
-            return False
-        try:
-            document = json.loads(value)
-        except (ValueError, RecursionError):
-            return False
-        return all(_canonical(_at(document, path)) == wanted for path, wanted in self.equals)
-
-
-def read_filter(raw: object) -> RecordFilter:
-    """The filter that a request's JSON means. Raises FieldError."""
-    if raw is None:
-        return RecordFilter()
-    names = {"keys", "keys_base64", "producers", "headers", "equals"}
-    given = known("filter", raw, names)
-    keys = {one.encode() for one in _texts("filter.keys", given.get("keys", ()))}
-    keys |= {_decoded(one) for one in _texts("filter.keys_base64", given.get("keys_base64", ()))}
-    headers = _headers(given.get("headers", {}))
-    producers = _texts("filter.producers", given.get("producers", ()))
-    if producers:
-        headers.append((PRODUCER, frozenset(producer.encode() for producer in producers)))
-    return RecordFilter(frozenset(keys), tuple(headers), _equals(given.get("equals", {})))
-
-
-def _texts(field: str, raw: object) -> Sequence[str]:
-    is_list = isinstance(raw, Sequence) and not isinstance(raw, str | bytes)
-    if not is_list or len(raw) > _MAX_VALUES:  # type: ignore[arg-type]
-        raise FieldError(field, f"a list of at most {_MAX_VALUES} texts")
-    return [text(field, one, limit=_LONGEST) for one in raw]  # type: ignore[attr-defined]
-
-
-def _decoded(one: str) -> bytes:
-    try:
-        return base64.b64decode(one, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise FieldError("filter.keys_base64", f"{brief(one)} is not base64") from error
-
-
-def _headers(raw: object) -> list[tuple[str, frozenset[bytes]]]:
-    if not isinstance(raw, Mapping):
-        raise FieldError("filter.headers", 'values by name, such as {"content-type": "text/plain"}')
-    found = []
-    for name, given in raw.items():
-        values = _texts(f"filter.headers.{name}", [given] if isinstance(given, str) else given)
-        found.append((str(name), frozenset(value.encode() for value in values)))
-    return found
-
-
-def _equals(raw: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
-    if not isinstance(raw, Mapping) or len(raw) > _MAX_VALUES:
-        raise FieldError("filter.equals", 'values by JSON Pointer, such as {"/status": "paid"}')
-    found = []
-    for pointer, value in raw.items():
-        try:
-            found.append((parse_pointer(str(pointer)), _canonical(value)))
-        except BadPointer as error:  # it quotes the pointer, which may be long
-            detail = f"{brief(str(pointer))} is no JSON Pointer, such as /status"
-            raise FieldError("filter.equals", detail) from error
-    return tuple(found)
-
-
-def _canonical(value: object) -> str | None:
-    """Text that is equal for equal JSON: 1 and 1.0 are the same number, 1 and true are not."""
-    if value is _ABSENT:
-        return None
-    return json.dumps(_plain(value), sort_keys=True)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
-
-
-def _at(document: object, path: tuple[str, ...]) -> object:
-    for token in path:
-        if isinstance(document, dict):
-            document = document.get(token, _ABSENT)
-        elif isinstance(document, list) and token.isascii() and token.isdigit():
-            at = int(token) if len(token) < 10 else len(document)
-            is_there = at < len(document) and str(at) == token
-            document = document[at] if is_there else _ABSENT
-        else:
-            return _ABSENT
-    return document
-
-
 MAX_PARTITIONS = 10_000
 LONGEST_NAME = 200
+_MAX_VALUES = 10_000  # of one condition of a filter
+_LONGEST = 10_000
+_ABSENT = object()
 _TOPIC = r"[\w.\-]{1,249}"  # org.apache.kafka.common.internals.Topic
 _GROUP_BYTES = 255
 _RELATIVE = re.compile(r"-(\d{1,9})(ms|s|m|h|d)")
@@ -205,6 +38,175 @@ _BOUND = (
     '{"snapshot": "release"} and {"group": "billing"}'
 )
 
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+class FieldError(ValueError):
+    """A field is missing, unknown or wrong.
+
+    Args:
+        field: Dotted; empty for the whole document. A long one is cut: it may be the client's text.
+        what: The mistake, or the expected value.
+    """
+
+    def __init__(self, field: str, what: str) -> None:
+        shown = shortened(field)
+        super().__init__(f"{shown}: {what}" if field else what)
+        self.field = shown
+
+
+def read_object(
+    field: str, value: object, names: Collection[str], *needed: str
+) -> Mapping[str, object]:
+    """Return an object that has only these fields, and all needed ones. Raises FieldError."""
+    if not isinstance(value, Mapping):
+        raise FieldError(field, "a JSON object is asked for")
+    prefix = f"{field}." if field else ""
+    for name in value:
+        if name not in names:
+            raise FieldError(prefix + str(name), f"not known; there are {', '.join(sorted(names))}")
+    for name in needed:
+        if name not in value:
+            raise FieldError(prefix + name, "missing")
+    return value
+
+
+def read_text(field: str, value: object, limit: int) -> str:
+    """Return a text of 1 to `limit` printable characters. Raises FieldError."""
+    if not isinstance(value, str) or not 0 < len(value) <= limit or not value.isprintable():
+        raise FieldError(field, f"a text of 1 to {limit} printable characters")
+    return value
+
+
+def read_number(field: str, value: object, minimum: int, maximum: int) -> int:
+    """Return a whole number within bounds. Raises FieldError."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or not minimum <= value <= maximum:  # type: ignore[operator]
+        raise FieldError(field, f"a whole number from {minimum} to {maximum}")
+    return value  # type: ignore[return-value]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """The records of a range that a replay takes. All conditions must hold.
+
+    The API refuses a filter that makes no sense; the runner decides for each record.
+
+    Args:
+        keys: The record has one of these keys.
+        headers: Name and values; the record has a header with one of the values. The producer is
+            such a header.
+        equals: Tokens of a JSON Pointer, and JSON text in canonical form. A record whose value is
+            not JSON does not match.
+    """
+
+    keys: frozenset[bytes] = frozenset()
+    headers: tuple[tuple[str, frozenset[bytes]], ...] = ()
+    equals: tuple[tuple[tuple[str, ...], str | None], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the filter takes every record."""
+        return not (self.keys or self.headers or self.equals)
+
+    def takes(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
+        """Return whether the filter takes a record. Any of several headers of a name may match."""
+        if self.keys and key not in self.keys:
+            return False
+        for name, wanted in self.headers:
+            if not any(given in wanted for header, given in headers if header == name):
+                return False
+        return not self.equals or self._equal(value)
+
+    def _equal(self, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        try:
+            document = json.loads(value)
+        except (ValueError, RecursionError):
+            return False
+        return all(_canonical(_at(document, path)) == wanted for path, wanted in self.equals)
+
+
+def read_filter(raw: object) -> RecordFilter:
+    """Read the filter of a request. Raises FieldError."""
+    if raw is None:
+        return RecordFilter()
+    names = {"keys", "keys_base64", "producers", "headers", "equals"}
+    given = read_object("filter", raw, names)
+    keys = {key.encode() for key in _texts("filter.keys", given.get("keys", ()))}
+    keys |= set(map(_decoded, _texts("filter.keys_base64", given.get("keys_base64", ()))))
+    headers = _headers(given.get("headers", {}))
+    producers = _texts("filter.producers", given.get("producers", ()))
+    if producers:
+        headers.append((PRODUCER, frozenset(producer.encode() for producer in producers)))
+    return RecordFilter(frozenset(keys), tuple(headers), _equals(given.get("equals", {})))
+
+
+def _texts(field: str, raw: object) -> Sequence[str]:
+    is_list = isinstance(raw, Sequence) and not isinstance(raw, str | bytes)
+    if not is_list or len(raw) > _MAX_VALUES:  # type: ignore[arg-type]
+        raise FieldError(field, f"a list of at most {_MAX_VALUES} texts")
+    return [read_text(field, each, limit=_LONGEST) for each in raw]  # type: ignore[attr-defined]
+
+
+def _decoded(key: str) -> bytes:
+    try:
+        return base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise FieldError("filter.keys_base64", f"{brief(key)} is not base64") from error
+
+
+def _headers(raw: object) -> list[tuple[str, frozenset[bytes]]]:
+    if not isinstance(raw, Mapping):
+        raise FieldError("filter.headers", 'values by name, such as {"content-type": "text/plain"}')
+    headers = []
+    for name, given in raw.items():
+        values = _texts(f"filter.headers.{name}", [given] if isinstance(given, str) else given)
+        headers.append((str(name), frozenset(value.encode() for value in values)))
+    return headers
+
+
+def _equals(raw: object) -> tuple[tuple[tuple[str, ...], str | None], ...]:
+    if not isinstance(raw, Mapping) or len(raw) > _MAX_VALUES:
+        raise FieldError("filter.equals", 'values by JSON Pointer, such as {"/status": "paid"}')
+    conditions = []
+    for pointer, value in raw.items():
+        try:
+            conditions.append((parse_pointer(str(pointer)), _canonical(value)))
+        except BadPointer as error:  # it quotes the pointer, which may be long
+            detail = f"{brief(str(pointer))} is no JSON Pointer, such as /status"
+            raise FieldError("filter.equals", detail) from error
+    return tuple(conditions)
+
+
+def _canonical(value: object) -> str | None:
+    """Return text that is equal for equal JSON: 1 and 1.0 are equal, 1 and true are not."""
+    if value is _ABSENT:
+        return None
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+def _at(document: object, path: tuple[str, ...]) -> object:
+    for token in path:
+        if isinstance(document, dict):
+            document = document.get(token, _ABSENT)
+        elif isinstance(document, list) and token.isascii() and token.isdigit():
+            at = int(token) if len(token) < 10 else len(document)
+            is_element = at < len(document) and str(at) == token
+            document = document[at] if is_element else _ABSENT
+        else:
+            return _ABSENT
+    return document
+
 
 class ReplayMode(StrEnum):
     """How a replay is delivered."""
@@ -217,8 +219,10 @@ class ReplayMode(StrEnum):
 class Bound(NamedTuple):
     """One end of a range.
 
-    kind: offsets, timestamp (ms since 1970; relative ones are told the time), snapshot, group, now
-    (where the source ends when it is asked).  value: partition -> source offset, ms, or a name.
+    Args:
+        kind: offsets, timestamp, snapshot, group, or now (the source's end at the time of the
+            request). A relative time is a timestamp.
+        value: Source offsets by partition, ms since 1970, or a name.
     """
 
     kind: str
@@ -226,32 +230,32 @@ class Bound(NamedTuple):
 
     @property
     def offsets(self) -> Mapping[int, int]:
-        """Of kind offsets."""
+        """The value of kind offsets."""
         assert isinstance(self.value, Mapping)
         return self.value
 
     @property
     def time_ms(self) -> int:
-        """Of kind timestamp."""
+        """The value of kind timestamp."""
         assert isinstance(self.value, int)
         return self.value
 
     @property
     def name(self) -> str:
-        """Of kind snapshot or group."""
+        """The value of kinds snapshot and group."""
         assert isinstance(self.value, str)
         return self.value
 
 
 class Rate(NamedTuple):
-    """The most that is copied a second; None = as the runner is told."""
+    """The most that is copied per second. None: the runner's own limit."""
 
     records_per_s: int | None = None
     bytes_per_s: int | None = None
 
 
 class Deliver(NamedTuple):
-    """How. group: of mode group.  ttl_s: how long the result is kept; None = as configured."""
+    """The delivery. group: of mode group.  ttl_s: lifetime of the result; None: as configured."""
 
     mode: ReplayMode
     group: str = ""
@@ -260,11 +264,13 @@ class Deliver(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A replay as it was asked for.
+    """A requested replay.
 
-    partitions: None = all.  start: the first that is wanted.  end: the first that is not; None, of
-    mode group alone: there is none.  allow_cold: what is not mirrored may be read from the ingest
-    tier.
+    Args:
+        partitions: None: all.
+        start: The first record to replay.
+        end: The first record behind the range; None, in mode group alone: there is none.
+        allow_cold: Records that are not mirrored may be read from the ingest tier.
     """
 
     name: str
@@ -280,13 +286,13 @@ class Spec:
 
 
 def read_spec(raw: object, now_ms: int) -> Spec:
-    """The spec that a request's JSON means. Raises FieldError."""
-    given = known("", raw, _FIELDS, "name", "topic", "from", "deliver")
+    """Read the spec of a request. Raises FieldError."""
+    given = read_object("", raw, _FIELDS, "name", "topic", "from", "deliver")
     deliver, end = _deliver(given["deliver"]), given.get("to")
     if end is None and deliver.mode is not ReplayMode.GROUP:
         end = {"relative": "now"}
     spec = Spec(
-        name=text("name", given["name"], limit=LONGEST_NAME),
+        name=read_text("name", given["name"], limit=LONGEST_NAME),
         topic=read_topic(given["topic"]),
         partitions=_partitions(given.get("partitions")),
         start=_bound("from", given["from"], now_ms),
@@ -334,7 +340,7 @@ def _check_offsets(spec: Spec) -> None:
 
 
 def read_topic(raw: object) -> str:
-    """A topic's name. Raises FieldError."""
+    """Read a topic's name. Raises FieldError."""
     if not isinstance(raw, str) or not re.fullmatch(_TOPIC, raw, re.ASCII):
         raise FieldError("topic", "the name of a topic")
     return raw
@@ -345,8 +351,8 @@ def _partitions(raw: object) -> tuple[int, ...] | None:
         return None
     if not isinstance(raw, Sequence) or isinstance(raw, str | bytes) or not raw:
         raise FieldError("partitions", "a list of partition numbers, or leave it out for all")
-    found = {number("partitions", one, minimum=0, maximum=MAX_PARTITIONS) for one in raw}
-    return tuple(sorted(found))
+    numbers = {read_number("partitions", each, minimum=0, maximum=MAX_PARTITIONS) for each in raw}
+    return tuple(sorted(numbers))
 
 
 def _bound(field: str, raw: object, now_ms: int) -> Bound:
@@ -362,18 +368,18 @@ def _bound(field: str, raw: object, now_ms: int) -> Bound:
     if kind == "relative":
         return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
     if kind == "snapshot":
-        return Bound(kind, text(f"{field}.snapshot", value, limit=LONGEST_NAME))
+        return Bound(kind, read_text(f"{field}.snapshot", value, limit=LONGEST_NAME))
     if kind == "group":
-        return Bound(kind, text(f"{field}.group", value, limit=_GROUP_BYTES))
+        return Bound(kind, read_text(f"{field}.group", value, limit=_GROUP_BYTES))
     raise FieldError(field, _BOUND)
 
 
 def read_offsets(field: str, raw: object) -> dict[int, int]:
-    """`{"0": 5}`: an offset for each partition. Raises FieldError."""
+    """Read `{"0": 5}`, an offset for each partition. Raises FieldError."""
     if not isinstance(raw, Mapping) or not raw or len(raw) > MAX_PARTITIONS:
         raise FieldError(field, 'an offset for each partition, such as {"0": 5, "1": 0}')
     return {
-        partition_number(field, partition): number(
+        partition_number(field, partition): read_number(
             f"{field}.{partition}", offset, minimum=0, maximum=2**62
         )
         for partition, offset in raw.items()
@@ -381,16 +387,16 @@ def read_offsets(field: str, raw: object) -> dict[int, int]:
 
 
 def partition_number(field: str, raw: object) -> int:
-    """A partition as JSON has it for a name: digits. Raises FieldError."""
+    """Read a partition number from a field's name. Raises FieldError."""
     if not re.fullmatch(r"0|[1-9]\d{0,4}", str(raw), re.ASCII):
         raise FieldError(field, f"{brief(str(raw))} is no partition number")
     return int(str(raw))
 
 
 def read_time(field: str, raw: object) -> int:
-    """ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
+    """Read ms since 1970, or ISO 8601 with a zone. Raises FieldError."""
     if not isinstance(raw, str):
-        return number(field, raw, minimum=0, maximum=10**15)
+        return read_number(field, raw, minimum=0, maximum=10**15)
     try:
         moment = datetime.fromisoformat(raw)
         ms = int(moment.timestamp() * 1000) if moment.tzinfo is not None else -1
@@ -402,37 +408,37 @@ def read_time(field: str, raw: object) -> int:
 
 
 def _relative(field: str, raw: object) -> int:
-    found = _RELATIVE.fullmatch(raw) if isinstance(raw, str) else None
-    if found is None:
+    match = _RELATIVE.fullmatch(raw) if isinstance(raw, str) else None
+    if match is None:
         raise FieldError(field, "a time before now: -90s, -30m, -2h or -7d; or now")
-    return int(found[1]) * _UNIT_MS[found[2]]
+    return int(match[1]) * _UNIT_MS[match[2]]
 
 
 def _deliver(raw: object) -> Deliver:
-    given = known("deliver", raw, {"mode", "group", "ttl_s"}, "mode")
+    given = read_object("deliver", raw, {"mode", "group", "ttl_s"}, "mode")
     if given["mode"] not in [*ReplayMode]:
         raise FieldError("deliver.mode", "seek, topic or group")
     mode, ttl_s = ReplayMode(str(given["mode"])), given.get("ttl_s")
     if ttl_s is not None:
-        ttl_s = number("deliver.ttl_s", ttl_s, minimum=1, maximum=_MAX_TTL_S)
+        ttl_s = read_number("deliver.ttl_s", ttl_s, minimum=1, maximum=_MAX_TTL_S)
     if mode is not ReplayMode.GROUP:
         if "group" in given:
             raise FieldError("deliver.group", f"mode {mode} commits nothing: leave it out")
         return Deliver(mode, "", ttl_s)
     if "group" not in given:
         raise FieldError("deliver.group", "the group whose offsets are committed is missing")
-    return Deliver(mode, text("deliver.group", given["group"], limit=_GROUP_BYTES), ttl_s)
+    return Deliver(mode, read_text("deliver.group", given["group"], limit=_GROUP_BYTES), ttl_s)
 
 
 def _rate(raw: object) -> Rate:
     if raw is None:
         return Rate()
-    given = known("rate", raw, {"records_per_s", "bytes_per_s"})
-    found = {
-        name: number(f"rate.{name}", value, minimum=1, maximum=2**53)
+    given = read_object("rate", raw, {"records_per_s", "bytes_per_s"})
+    limits = {
+        name: read_number(f"rate.{name}", value, minimum=1, maximum=2**53)
         for name, value in given.items()
     }
-    return Rate(found.get("records_per_s"), found.get("bytes_per_s"))
+    return Rate(**limits)
 
 
 def _flag(name: str, given: Mapping[str, object]) -> bool:
