@@ -127,6 +127,13 @@ class Child:
         """Return None while it runs, the exit code, or minus the number of the signal."""
         return self._process.poll()
 
+    @property
+    def end(self) -> str:
+        """The name, the pid and the exit code or the signal of a process that has ended."""
+        code = self.exit_code or 0
+        how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+        return f"{self.name} ended by itself (pid {self.pid}, {how})"
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the process alone; nothing happens if it has ended."""
         self._process.send_signal(number)
@@ -172,7 +179,7 @@ class Child:
         while not ready():
             now = time.monotonic()
             if self.exit_code is not None:
-                raise StartError(f"{self.name} ended with {self.exit_code}\n{self.log_tail()}")
+                raise StartError(f"{self.end}\n{self.log_tail()}")
             if now > start + deadline_s:
                 raise StartError(f"{self.name} not ready in {deadline_s} s\n{self.log_tail()}")
             if now > looked + _LOOK_S:

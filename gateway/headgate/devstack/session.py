@@ -97,6 +97,7 @@ def run_session(
 def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
     for number in _STOP_SIGNALS:
         signal.signal(number, signal.default_int_handler)
+    ended: Child | None = None
     try:
         say("starting")
         stack.start_backends(say)
@@ -114,17 +115,20 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
                 f"demo: {POSTS_PER_S:g} sample requests a second; the consumer groups {KEEPS_UP}, "
                 f"and {IS_STUCK}, which is stuck"
             )
-        return asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
+        ended = asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
+        return 1 if ended else 0
     except KeyboardInterrupt:
         return 0
     finally:
         say("stopping")
         stack.stop()
         say("stopped; nothing is left running")
+        if ended:  # the last line, because the end of its log may fill the screen
+            say(f"the cause: {ended.end}; its log is {ended.log}")
 
 
-async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
-    """Wait for a signal (0) or for a child that ends by itself (1)."""
+async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> Child | None:
+    """Wait for a signal, and return None, or for a child that ends by itself."""
     stop = asyncio.Event()
     for number in _STOP_SIGNALS:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -138,8 +142,8 @@ async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> int:
         for task in tasks:
             task.cancel()
     if ended:
-        say(f"{ended.name} ended by itself with {ended.exit_code}\n{ended.log_tail()}")
-    return 1 if ended else 0
+        say(f"{ended.end}\n{ended.log_tail()}")
+    return ended
 
 
 async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | None:
@@ -157,15 +161,15 @@ async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | 
             stack.children.pop(name).kill()  # and what it started
             if name in BACKENDS and len(ends[name]) < _TOO_OFTEN:
                 say(
-                    f"{child.name} ended by itself with {child.exit_code}; it is started again in "
-                    f"{_RESTART_PAUSE_S:g} s"
+                    f"{child.end}; it is started again in {_RESTART_PAUSE_S:g} s; its log is "
+                    f"{child.log}"
                 )
                 if await _is_set_within(stop, _RESTART_PAUSE_S):
                     return None
                 stack.start_backend(name)
                 say(f"{child.name} is started again")
             elif name in OPERATIONS:
-                say(f"{child.name} ended by itself with {child.exit_code}\n{child.log_tail(5)}")
+                say(f"{child.end}\n{child.log_tail(5)}")
             else:
                 return child
         await _is_set_within(stop, _WATCH_INTERVAL_S)

@@ -144,7 +144,10 @@ def second_run_is_refused(start_dev: Callable[..., Dev]) -> None:
 def end_of_the_gateway_ends_everything(dev: Dev, ready: dict[str, Any]) -> None:
     psutil.Process(ready["pids"]["gateway"][0]).kill()
     assert dev.process.wait(120) == 1
-    assert "gateway ended by itself" in dev.progress.read_text()
+    pid = ready["pids"]["gateway"][0]
+    *_, last = dev.progress.read_text().splitlines()
+    assert f"the cause: gateway ended by itself (pid {pid}, killed by SIGKILL)" in last
+    assert last.endswith("gateway.log")
     assert not alive(ready)
 
 
