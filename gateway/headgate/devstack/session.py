@@ -37,6 +37,16 @@ _LOGS = ("gateway.log", *(f"{name}.log" for name in OPERATIONS))
 _DATA = ("ingest", "backfill", "redis", "headgate.toml", "show-topic", *_LOGS)
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CONSOLE_CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+_TOPIC_COMMAND = "org.apache.kafka.tools.TopicCommand"
+_UNKNOWN_TOPIC = r"""topic="${1:?usage: show-topic TOPIC [option of the console consumer ...]}"
+case " @CONFIGURED@ " in
+  *" $topic "*) ;;  # only other names wait for the list
+  *) if topics=$(@LIST@) && ! grep -Fxq -- "$topic" <<< "$topics"; then
+       echo "show-topic: there is no topic \"$topic\". Topics:" $topics >&2
+       exit 1
+     fi ;;
+esac
+"""
 _SHOWN_OF_A_RECORD = ("partition", "offset", "timestamp", "key", "headers")
 _EVENT = '{"id": "2342565", "title": "City break", "price": 199}'
 _WATCH_INTERVAL_S = 0.5
@@ -230,14 +240,20 @@ See it in Kafka, with partition, offset, key and headers (Ctrl-C ends it):
 
 
 def write_topic_viewer(stack: DevStack) -> Path:
-    """Write the script that prints a topic's records with the Java console consumer."""
+    """Write the script that prints a topic's records with the Java console consumer.
+
+    The consumer would wait for an unknown topic without an end, so the script looks for it first.
+    """
     script = stack.state / "show-topic"
+    server = f"--bootstrap-server {stack.ingest.bootstrap}"
+    listing = f"{shlex.join(stack.installation.command(_TOPIC_COMMAND))} {server} --list"
+    configured = " ".join(name for name in stack.config["topics"] if "*" not in name)
+    check = _UNKNOWN_TOPIC.replace("@CONFIGURED@", configured).replace("@LIST@", listing)
     words = [shlex.join(stack.installation.command(_CONSOLE_CONSUMER))]
-    words += [f"--bootstrap-server {stack.ingest.bootstrap} --from-beginning"]
+    words += [f"{server} --from-beginning"]
     words += [f"--formatter-property print.{part}=true" for part in _SHOWN_OF_A_RECORD]
-    words += ['--topic "${1:?usage: show-topic TOPIC [option of the console consumer ...]}"']
-    words += ['"${@:2}"']
-    script.write_text("#!/usr/bin/env bash\nexec " + " \\\n  ".join(words) + "\n")
+    words += ['--topic "$topic"', '"${@:2}"']
+    script.write_text(f"#!/usr/bin/env bash\n{check}exec " + " \\\n  ".join(words) + "\n")
     script.chmod(0o755)
     return script
 
