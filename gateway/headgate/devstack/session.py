@@ -126,7 +126,6 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
                 f"and {IS_STUCK}, which is stuck"
             )
         ended = asyncio.run(_attend(stack, is_demo=options.is_demo, say=say))
-        return 1 if ended else 0
     except KeyboardInterrupt:
         return 0
     finally:
@@ -135,6 +134,7 @@ def _run(stack: DevStack, options: Options, out: TextIO, say: Say) -> int:
         say("stopped; nothing is left running")
         if ended:  # the last line, because the end of its log may fill the screen
             say(f"the cause: {ended.end}; its log is {ended.log}")
+    return 1 if ended else 0
 
 
 async def _attend(stack: DevStack, *, is_demo: bool, say: Say) -> Child | None:
