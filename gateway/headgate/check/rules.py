@@ -244,17 +244,20 @@ def judge_topic(state: TopicState, policy: TopicPolicy, settings: Settings) -> I
     yield from _suppression(state, policy, settings.redis.max_suppress_age_ms)
 
 
-def judge_unmatched(names: Iterable[str], table: PolicyTable) -> Iterator[Finding]:
-    """Yield one finding for all topics of Kafka that no policy matches."""
+def judge_unmatched(existing: Iterable[str], table: PolicyTable) -> Iterator[Finding]:
+    """Yield one finding for all topics of Kafka that no policy matches.
+
+    It is no warning: a cluster has topics of other programs.
+    """
     unmatched = [
         name
-        for name in sorted(names)
+        for name in sorted(existing)
         if not name.startswith(INTERNAL_PREFIXES) and table.match(name) is None
     ]
     if unmatched:
         more = f" and {len(unmatched) - _SHOWN_TOPICS} more" * (len(unmatched) > _SHOWN_TOPICS)
-        text = f"no pattern matches {', '.join(unmatched[:_SHOWN_TOPICS])}{more}"
-        yield warn("topics", text, "Posts to them are answered 404; add [topics.NAME] if wanted.")
+        names = f"{', '.join(unmatched[:_SHOWN_TOPICS])}{more}"
+        yield ok("topics", f"no pattern matches {names}: posts to them are answered 404")
 
 
 def judge_missing(settings: Settings, existing: set[str]) -> Iterator[Finding]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from aiohttp import web
 
-from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.refusal import Refused, brief
+from headgate.core.outcome import TRAITS, Name, Reason
+from headgate.core.refusal import Refused
 from headgate.edge.auth import Identity
 from headgate.edge.console import wording
 from headgate.edge.console.figures import Plot, Plots, by_pair, grouped, named, tail
@@ -127,8 +127,7 @@ class ProducerPages:
         name = request.match_info["name"]
         seen = self._admin.seen(lambda pair: pair.producer == name)
         if not seen.figures.details and name not in self._admin.instance.settings.producers:
-            detail = f"no producer {brief(name)} is configured or was seen"
-            raise Refused(Failure(Reason.NOT_FOUND, detail))
+            raise Refused(self._admin.unknown_producer(name, seen))
         found = views.producer(name, seen)
         rejects = [
             {"topic": topic["topic"], **one, "advice": _advice(one["reason"])}

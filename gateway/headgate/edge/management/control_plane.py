@@ -32,6 +32,7 @@ from headgate.edge.management.requests import Bodies, asking
 from headgate.edge.management.views import iso
 from headgate.edge.pages import json_page, listed, metrics_page, names_of, paging
 from headgate.edge.request_log import REPORTED
+from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Pair
 
 log = logging.getLogger("headgate.changes")
@@ -117,9 +118,7 @@ class Admin:
             *(detail.producer for detail in seen.figures.details),
         }
         if name not in known:
-            raise Refused(
-                Failure(Reason.NOT_FOUND, f"no producer {brief(name)} is configured or was seen")
-            )
+            raise Refused(self.unknown_producer(name, seen))
         return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
@@ -238,6 +237,18 @@ class Admin:
         if self._table is None or self._table.policies is not topics:
             self._table = PolicyTable(topics)
         return self._table
+
+    def unknown_producer(self, name: str, seen: views.ViewInput) -> Failure:
+        """Return why a producer has no page."""
+        detail = f"no producer {brief(name)} is configured"
+        if name in seen.figures.strangers:
+            detail += (
+                f'. It has sent events: they are counted with those of "{OTHER}"; '
+                "add its section to [producers] to count them apart"
+            )
+        else:
+            detail += ", and none with this name is among the known senders of events"
+        return Failure(Reason.NOT_FOUND, detail)
 
     def unknown_topic(self, name: str) -> Failure:
         """Return why a name is refused, with the topic that it may mean.

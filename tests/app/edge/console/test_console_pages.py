@@ -275,3 +275,16 @@ async def test_live_pages_send_what_has_changed() -> None:
         assert second.startswith(b"event: live\n")
         assert b"/console/producers/shop" in second
         assert b"/console/producers/quiet" not in second
+
+
+async def test_an_unconfigured_producer_that_has_sent_events_is_explained() -> None:
+    instance = await world.small()
+    outcome = Outcome(Name.PUBLISHED, 0, 0, b"1")
+    await instance.pass_time(
+        1, lambda step: instance.meter.account("cart", "orders", [outcome], [9])
+    )
+    async with opened(instance) as client:
+        sent = await text_of(client, "/producers/cart", 404)
+        never = await text_of(client, "/producers/nobody", 404)
+    assert "It has sent events" in sent
+    assert "none with this name is among the known senders" in never
