@@ -40,7 +40,7 @@ ROOT = "gateway/headgate"
 HOT = """
     core/admission core/fair_turns core/formats/decode core/idempotency/attempt
     core/idempotency/protocol core/idempotency/remembered core/content core/event
-    core/audit_events core/ids core/formats/jsontext core/keys core/outcome core/publish
+    audits/facts core/ids core/formats/jsontext core/keys core/outcome core/publish
     core/reasons core/record core/refusal core/http/reply core/http/request core/topics/route
     core/scanning suppression/rules core/suppression core/redis_servers idempotency/events
     idempotency/identity_client idempotency/pending idempotency/requests idempotency/waiting

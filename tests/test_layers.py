@@ -44,6 +44,7 @@ ALLOWED = {
     "offload": {"core", "offload"},
     "kafka": {"core", "errors_in_words", "kafka"},
     "backends": {"backends", "config", "core", "errors_in_words", "kafka", "native"},
+    "audits": {"audits", "backends", "config", "core", "kafka"},
     "suppression": {
         "suppression",
         "core",
@@ -64,6 +65,7 @@ ALLOWED = {
     },
     "consumer": {"consumer", "core", "backends", "kafka"},
     "coalescer": {
+        "audits.facts",
         "coalescer",
         "consumer",
         "core",
@@ -77,6 +79,7 @@ ALLOWED = {
     "monitor": {"backends", "core", "errors_in_words", "metrics", "monitor"},
     "pipeline": {
         "pipeline",
+        "audits.facts",
         "core",
         "backends.base",
         "config.settings",
@@ -87,6 +90,7 @@ ALLOWED = {
     "spool": {"spool", "core", "backends.base", "backends.owned", "metrics.health"},
     "edge": {
         "__version__",
+        "audits.results",
         "charts",
         "coalescer.bursts",
         "edge",
@@ -108,18 +112,19 @@ ALLOWED = {
         "metrics.fleet",
         "native.plain_answers",
     },
-    "check": {"check", "backends", "config", "core", "errors_in_words"},
+    "check": {"check", "audits.facts_topic", "backends", "config", "core", "errors_in_words"},
     "devstack": {"devstack", "config", "consumer", "core", "errors_in_words", "kafka"},
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {
-    "__version__", "charts", "commands.completion", "commands.config_file", "commands.output",
-    "core", "errors_in_words",
-    "kafka", "devstack.jars", "devstack.java", "replays.offset_map",
-    "replays.packed", "replays.plan", "replays.registry", "replays.segments", "replays.spec",
+    "__version__", "audits.facts_topic", "audits.results", "charts", "commands.completion",
+    "commands.config_file", "commands.output", "core", "devstack.jars", "devstack.java",
+    "errors_in_words", "kafka", "replays.offset_map", "replays.packed", "replays.plan",
+    "replays.registry", "replays.segments", "replays.spec",
 }  # fmt: skip
 # Where a foreign package may be imported; any other room of the table knows nothing of it.
 FOREIGN = {
+    "audits": {"aiokafka", "orjson"},
     "backends": {"aiokafka", "redis", "hiredis", "fsspec", "botocore", "backports", "compression"},
     "consumer": {"aiokafka", "fsspec", "prometheus_client", "redis", "sqlalchemy"},
     "core": {"jsonschema_rs", "msgspec", "orjson"},
@@ -146,7 +151,7 @@ FOREIGN = {
 }
 # Inside core: who reads and writes JSON, and what Spark's executors import without a dependency.
 JSON_MODULES = {
-    "core.audit_events",
+    "audits.facts",
     "core.formats.canonical",
     "core.formats.cloudevents",
     "core.formats.confluent",
@@ -165,10 +170,13 @@ JSON_MODULES = {
 }
 # What Spark executors import: nothing of ours, but for what is chosen between C and its twin.
 TWINS = {"native.chosen.murmur2", "native.chosen.is_too_deep"}
-ALONE = {"core.audit_columns", "core.keys", "core.record", "replays.packed"}
+ALONE = {"core.keys", "core.record", "replays.packed"}
 # Modules of other rooms that are as pure as the core.
-PURE = {"consumer.ownership", "replays.offset_map", "replays.packed", "replays.plan",
-        "replays.registry", "replays.segments", "replays.spec"}  # fmt: skip
+PURE = {
+    "audits.facts", "audits.facts_topic", "audits.results", "consumer.ownership",
+    "replays.offset_map", "replays.packed", "replays.plan", "replays.registry",
+    "replays.segments", "replays.spec",
+}  # fmt: skip
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip

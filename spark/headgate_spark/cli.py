@@ -17,7 +17,7 @@ from headgate.core.command_line import (
     with_times_joined,
 )
 from headgate.core.terminal.text import indented
-from headgate_spark.commands.audit_command import AUDIT_EXAMPLES, add_audit
+from headgate_spark.audit.command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
 from headgate_spark.commands.replay_command import add_replay
 from headgate_spark.job.errors import OK, USAGE, JobError

@@ -14,7 +14,7 @@ from headgate.core.outcome import Name, Reason
 from headgate.core.suppression import STATES
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.replays.registry import ReplayState
-from headgate_spark.audit.report import textfile as audit_textfile
+from headgate_spark.audit import result as audit_textfile
 from headgate_spark.mirror import mirror_lag
 from headgate_spark.replay import progress as replay_metrics
 from support.promql import grouped_by, selectors

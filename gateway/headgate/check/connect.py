@@ -9,6 +9,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
+from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
@@ -26,7 +27,6 @@ from headgate.check.rules import (
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
-from headgate.core.audit_columns import FACTS_TOPIC, facts_cluster
 from headgate.core.terminal.figures import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState

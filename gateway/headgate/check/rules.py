@@ -10,13 +10,12 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
+from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.checks import is_loopback
 from headgate.config.settings import ProducerSettings, Settings, dotted
-from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.topics.globs import Globs, is_glob, overlap
-from headgate.core.topics.internal_topics import facts_faults
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 

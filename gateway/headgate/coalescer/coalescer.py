@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 
+from headgate.audits.facts import Facts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
@@ -17,7 +18,6 @@ from headgate.coalescer.owner import Count, OwnerContext, PartitionOwner
 from headgate.coalescer.turns import Turns
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
-from headgate.core.audit_events import Facts
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import held_topic, topic_of
 from headgate.core.coalescing.holding import held_topics_of, is_there

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from headgate.core.audit_events import Facts
+from headgate.audits.facts import Facts
 from headgate.core.coalescing.window import Window
 from headgate.core.outcome import Name
 from headgate.core.topics.policy import TopicPolicy

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from headgate.audits.facts import Facts
 from headgate.backends.base import Identities
 from headgate.core.admission import Admission
-from headgate.core.audit_events import Facts
 from headgate.core.coalescing.held import HELD_PREFIX
 from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Publish, Stage, Ticket

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
+from headgate.audits.facts_log import FactsLog
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
@@ -19,7 +20,6 @@ from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess
 from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.sharded import states_now
-from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
@@ -48,11 +48,11 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
         HelperProcess(),
         PolicyTable(settings.topics),
     )
-    audit_events = AuditEvents(settings, clusters, topics, meter, _now_ms)
+    facts_log = FactsLog(settings, clusters, topics, meter, _now_ms)
     tracing = tracing_of(settings.tracing, meter)
     held = HeldTopics(
         settings, clusters, topics, meter, _now_ms, helper,
-        coalesces=True, facts=audit_events.facts, spans=tracing.later,
+        coalesces=True, facts=facts_log.facts, spans=tracing.later,
     )  # fmt: skip
     meter.watch_held(held.rows)
     meter.watch_suppression(lambda: state_rows(states_now([held.suppression()], policies, topics)))
@@ -72,11 +72,9 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
             await pages.start(settings.http.host, settings.coalescer.port)
         exit_stack.callback(helper.close)
         exit_stack.push_async_callback(topics.close)
-        await topics.start(
-            lambda topic: audit_events.cluster_of(topic) or cluster_of(topic, policies)
-        )
-        audit_events.start()
-        exit_stack.push_async_callback(audit_events.close)
+        await topics.start(lambda topic: facts_log.cluster_of(topic) or cluster_of(topic, policies))
+        facts_log.start()
+        exit_stack.push_async_callback(facts_log.close)
         exit_stack.push_async_callback(held.close)
         await held.start()
         spare_the_collector()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from headgate.audits.latest import LatestAudits
 from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
@@ -19,7 +20,6 @@ from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.health import Dependency
 from headgate.metrics.history import Recorder
-from headgate.supervisor.audits import LatestAudits
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState
 from headgate.supervisor.installation_log import InstallationLog

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
 
+from headgate.audits.facts_log import FactsLog
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.blobs.blobs import Blobs
 from headgate.backends.kafka.configured import cluster_options, lane_limits
@@ -46,7 +47,6 @@ from headgate.suppression.sharded import (
     redis_dependencies,
     states_now,
 )
-from headgate.wiring.audit_events import AuditEvents
 from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.front import data_plane, listen, request_log, starting, streams
@@ -97,13 +97,13 @@ class Worker:
         http = settings.http
         self._compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
         self.routes = Routes(self.policies, self.topics, self._compiler)
-        self.audit_events = AuditEvents(settings, options, self.topics, self.meter, now_ms)
+        self.facts_log = FactsLog(settings, options, self.topics, self.meter, now_ms)
         self.held = HeldTopics(
             settings,
             options,
             *(self.topics, self.meter, now_ms, self._helper),
             coalesces=settings.coalescer.in_gateway,
-            facts=self.audit_events.facts,
+            facts=self.facts_log.facts,
             spans=self._tracing.later,
         )
         known = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
@@ -146,7 +146,7 @@ class Worker:
             helper=self._helper,
             tools=Tools(self._ids, self.blobs, self._helper, LoneBatch, BATCH_BYTES),
             meter=self.meter,
-            facts=self.audit_events.facts,
+            facts=self.facts_log.facts,
             spool=self.spool,
         )
 
@@ -198,9 +198,9 @@ class Worker:
             self._exit.push_async_callback(self.service.close)
             starts.append(self.service.start())
         self._exit.callback(self._helper.close)
-        self.audit_events.start()
+        self.facts_log.start()
         # after the last ends of held events
-        self._exit.push_async_callback(self.audit_events.close)
+        self._exit.push_async_callback(self.facts_log.close)
         self._exit.push_async_callback(self.held.close)
         await asyncio.gather(*starts)  # each waits for Redis
         if self.blobs is not None:
@@ -270,7 +270,7 @@ class Worker:
         self._limits.replace(self.settings.producers)
         self.routes.replace(self.policies)
         self.held.replace(self.policies)
-        self.audit_events.replace(self.settings)
+        self.facts_log.replace(self.settings)
         if self._helper.is_running:
             self._helper.ask(forget_received)
         self.topics.refresh_soon()
@@ -301,7 +301,7 @@ class Worker:
         return states_now((own, self.held.suppression()), self.policies, self.topics)
 
     def _cluster_of(self, name: str) -> str | None:
-        return self.audit_events.cluster_of(name) or cluster_of(name, self.policies)
+        return self.facts_log.cluster_of(name) or cluster_of(name, self.policies)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         state = after or before
@@ -315,4 +315,4 @@ class Worker:
             self._preparing.ask(after.name)
 
     def _depths(self) -> Iterator[tuple[str, int, int, int]]:
-        return chain(self.lanes.depths(), self.audit_events.depths())
+        return chain(self.lanes.depths(), self.facts_log.depths())

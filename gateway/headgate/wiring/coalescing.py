@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
+from headgate.audits.facts import Facts
 from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
@@ -19,7 +20,6 @@ from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.turns import Turns
 from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
-from headgate.core.audit_events import Facts
 from headgate.core.coalescing.coalesce import Figures
 from headgate.core.coalescing.held import topic_of
 from headgate.core.coalescing.holding import Oddity, leftover

@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headgate.audits.facts_log import cluster_of_facts
+from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
 from headgate.backends.kafka.configured import cluster_options
 from headgate.backends.kafka.topic_creator import create_on
 from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.config import Settings
-from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import topic_of
 from headgate.core.topics.internal_topics import (
     InternalTopic,
-    facts_faults,
-    facts_topic,
     faults,
     held_topics,
     on_cluster,
@@ -24,7 +23,6 @@ from headgate.core.topics.topic import TopicState
 from headgate.errors_in_words import connection_error
 from headgate.replays.offset_map import map_topic, map_topic_faults
 from headgate.replays.registry import registry_faults, registry_topic
-from headgate.wiring.audit_events import cluster_of_facts
 
 _ANSWER_S = 30.0
 

@@ -22,9 +22,9 @@ Where topics spool, `spool.spool` stands between stages and lanes, and is both t
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
 from headgate.core.admission import Admission
-from headgate.core.audit_events import Facts
 from headgate.core.formats.canonical import Fallback
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Outcome

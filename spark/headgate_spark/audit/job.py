@@ -1,27 +1,29 @@
 """`headgate-spark audit`: from a running cluster to a diagnosis of its topics."""
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
+from headgate.audits.results import with_earlier
 from headgate.core.groups.facts import Partition
 from headgate.core.terminal.progress import ProgressLine
-from headgate_spark.audit.judgement.figures import TopicFigures
-from headgate_spark.audit.judgement.senders import with_unpublished
-from headgate_spark.audit.judgement.what_if import candidates
-from headgate_spark.audit.passes.assemble import figures_of
-from headgate_spark.audit.passes.count_all import STEPS, count_all
-from headgate_spark.audit.passes.facts_topic import read_unpublished
-from headgate_spark.audit.publication import SKEW_TOPIC, publish
-from headgate_spark.audit.report.files import write_files
-from headgate_spark.audit.report.result import Document, document, worst_first
+from headgate.core.terminal.text import escaped
+from headgate_spark.audit.collect import KEYS, LOAD, STEPS, count_all, figures_of
+from headgate_spark.audit.diagnosis import with_unpublished
+from headgate_spark.audit.facts import read_unpublished
+from headgate_spark.audit.figures import TopicFigures
+from headgate_spark.audit.page import page
+from headgate_spark.audit.predictions import candidates
+from headgate_spark.audit.result import Document, document, textfile, worst_first
 from headgate_spark.audit.scratch import scratch
 from headgate_spark.job.errors import USAGE, JobError, reason_of
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
@@ -30,7 +32,90 @@ from headgate_spark.job.times import now_ms
 from headgate_spark.session.kafka_view import KafkaView
 from headgate_spark.session.ranges import Range, by_offsets, lost, parse_offsets, since
 from headgate_spark.session.schema import FACTS
-from headgate_spark.session.source import facts_of, within
+from headgate_spark.session.source import facts_of, read, within
+
+# Each topic's result as the newest record of its name, for the gateway and its console.
+
+
+SKEW_TOPIC = "headgate.skew"
+# A document is a quarter of its size then, and gateways read all of the topic.
+_COMPRESSED = {"compression.type": "gzip"}
+
+
+def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
+    """A record has what is kept of those that it takes the place of. Raises JobError."""
+    names = [one["topic"] for one in result["topics"]]
+    client = {**cluster.client, **cluster.waiting}
+    options = {f"kafka.{name}": value for name, value in {**_COMPRESSED, **client}.items()}
+    try:
+        view.ensure_compacted(SKEW_TOPIC)
+        rows = list(_rows(result, _published(spark, view, cluster, names)))
+        frame = spark.createDataFrame(rows, "key string, value string")
+        frame.write.format("kafka").options(**options).option("topic", SKEW_TOPIC).save()
+    except (PySparkException, Py4JJavaError, JobError) as error:
+        raise JobError(
+            f"the files are written, but not {SKEW_TOPIC}: {reason_of(error)}. With --no-publish "
+            "nothing is written there"
+        ) from error
+
+
+def _rows(result: Document, published: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
+    for one in result["topics"]:
+        document = {"generated_at": result["generated_at"], **one}
+        yield one["topic"], json.dumps(with_earlier(document, published.get(one["topic"])))
+
+
+def _published(
+    spark: SparkSession, view: KafkaView, cluster: Cluster, names: Iterable[str]
+) -> dict[str, Any]:
+    """What is there of these topics. A record that nobody can read is as good as none."""
+    ranges = [one for one in since(view, [Partition(SKEW_TOPIC, 0)], None) if one.end > one.start]
+    if not ranges:
+        return {}
+    records = read(spark, cluster, ranges, headers=False)
+    named = records.select(F.col("key").cast("string").alias("topic"), "value", "offset")
+    chosen = named.where(F.col("topic").isin(*names))
+    newest = chosen.groupBy("topic").agg(F.max_by("value", "offset").alias("value")).collect()
+    found = {row["topic"]: _document(bytes(row["value"] or b"")) for row in newest}
+    return {topic: document for topic, document in found.items() if document is not None}
+
+
+def _document(value: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+# The result as files: tables, JSON, the page and metrics, all of them or none.
+
+
+def write_files(
+    result: Document, figures: Sequence[TopicFigures], folder: Path, out: Path, at_ms: int
+) -> None:
+    """Put the tables that are in `folder`, and the rest of the result, in the place of an earlier.
+
+    Written beside it first, then renamed: Prometheus and browsers never see half a file, and a
+    disk that is full leaves the earlier result as it was. Raises JobError.
+    """
+    texts = {
+        "audit.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
+        "index.html": page(result, figures),
+        "headgate-skew.prom": textfile(result, at_ms),
+    }
+    try:
+        for name, text in texts.items():
+            (folder / name).write_text(escaped(text), encoding="utf-8")
+        for name in texts:
+            (folder / name).replace(out / name)
+        for name in (LOAD, KEYS):
+            if (out / name).exists():
+                (out / name).rename(folder / f"earlier-{name}")
+            (folder / name).rename(out / name)
+    except OSError as error:
+        raise JobError(f"--out {out} cannot take the result: {error}") from error
+
 
 # A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
 PATIENCE_S = 45.0

@@ -44,9 +44,9 @@ from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.logs import JsonLine, TextLine
 from headgate.metrics.snapshot import Snapshot
 from headgate.supervisor.installation_log import InstallationLog, LogFile
-from headgate_spark.audit.passes.count_all import KEYS, LOAD
-from headgate_spark.audit.report.files import write_files
-from headgate_spark.audit.report.result import document
+from headgate_spark.audit.collect import KEYS, LOAD
+from headgate_spark.audit.job import write_files
+from headgate_spark.audit.result import document
 from headgate_spark.job.exposition import Metric, exposed
 from headgate_spark.job.task_log import format_task_log
 from support.console import world
@@ -384,7 +384,7 @@ WRITERS = {
             edge/console/replays edge/console/wizard
         """,
         _KEPT: """
-            backends/redis/pause_store commands/asking config/problems core/audit_events
+            backends/redis/pause_store commands/asking config/problems audits/facts
             core/formats/canonical core/groups/facts core/oversize/split
             devstack/child edge/management/bodies edge/management/remote
             monitor/kept_probation replays/registry replays/spec tracing/otlp
@@ -396,10 +396,9 @@ WRITERS = {
     }.items()
     for name in names.split()
 } | {
-    "spark/headgate_spark/audit/publication.py": _KEPT,
-    "spark/headgate_spark/audit/report/files.py": _TESTED,
+    "spark/headgate_spark/audit/command.py": _TESTED,
+    "spark/headgate_spark/audit/job.py": "writes without control characters, or for programs",
     "spark/headgate_spark/cli.py": _TESTED,
-    "spark/headgate_spark/commands/audit_command.py": _TESTED,
     "spark/headgate_spark/mirror/verify.py": "its texts are escaped where they are written",
     "spark/headgate_spark/session/source.py": _KEPT,
 }

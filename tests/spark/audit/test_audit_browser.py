@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate_spark.audit.report.page import page
-from headgate_spark.audit.report.result import document
+from headgate_spark.audit.page import page
+from headgate_spark.audit.result import document
 from support.scenarios import skew_world
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

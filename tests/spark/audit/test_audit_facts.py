@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.core.audit_events import Facts, written
+from headgate.audits.facts import Facts, encode_records
 from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate_spark.audit.diagnosis import sent, wasteful, with_unpublished
+from headgate_spark.audit.facts import fact_rows, summed
+from headgate_spark.audit.figures import (
+    ProducerFigures,
+    Unpublished,
+    UnpublishedKey,
+    UnpublishedRow,
+)
 from headgate_spark.audit.job import AuditRequest, audit
-from headgate_spark.audit.judgement.figures import ProducerFigures
-from headgate_spark.audit.judgement.senders import sent, wasteful, with_unpublished
-from headgate_spark.audit.judgement.unpublished import Unpublished, UnpublishedKey, UnpublishedRow
-from headgate_spark.audit.passes.facts_topic import fact_rows, summed
-from headgate_spark.audit.report.result import topic_result
-from headgate_spark.audit.report.senders_table import senders_table
+from headgate_spark.audit.page import senders_table
+from headgate_spark.audit.result import topic_result
 from headgate_spark.job.options import read_config
 from headgate_spark.job.report import report_to_people
 from support.gateway.coalescing_gateway import run_init
@@ -135,7 +139,7 @@ def test_facts_are_weighed_and_foreign_records_counted(spark: SparkSession) -> N
     facts.take("late", "a", 1, [same], [1])
     facts.take("late", "b", 1, [same], [1])
     for columns in facts.collect(everything=True):
-        for one in written(columns, 9000):
+        for one in encode_records(columns, 9000):
             values.append((one.topic.encode(), one.value))
     junk = [b"", b"{", b"[1]", b'{"topic": "b", "one_in": 1, "outcome": ["unchanged"]}', b"\xff"]
     values += [(b"a", one) for one in junk]

@@ -15,8 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headgate.core.groups.facts import Partition
-from headgate_spark.audit.job import AuditRequest, audit, read_facts
-from headgate_spark.audit.publication import SKEW_TOPIC, publish
+from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress

@@ -14,12 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate_spark.audit.judgement.figures import Heat, Keyless, ProducerFigures, TopicFigures
-from headgate_spark.audit.report.files import write_files
-from headgate_spark.audit.report.heat_map import heat_map, minute
-from headgate_spark.audit.report.page import page
-from headgate_spark.audit.report.result import document, topic_result, worst_first
-from headgate_spark.audit.report.textfile import textfile
+from headgate_spark.audit.figures import Heat, Keyless, ProducerFigures, TopicFigures
+from headgate_spark.audit.job import write_files
+from headgate_spark.audit.page import heat_map, minute, page
+from headgate_spark.audit.result import document, textfile, topic_result, worst_first
 from headgate_spark.job.errors import JobError
 from support.scenarios import skew_world
 

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from headgate_spark.audit.judgement.advice import fetch_advice, recommend
-from headgate_spark.audit.judgement.diagnosis import (
+from headgate_spark.audit.advice import fetch_advice, recommend
+from headgate_spark.audit.collect import keyless_of
+from headgate_spark.audit.diagnosis import (
     Diagnosis,
     cause_of,
     diagnose,
     earlier_partitions,
+    notes,
 )
-from headgate_spark.audit.judgement.figures import Keyless, Sizes, TopicFigures
-from headgate_spark.audit.judgement.keyless import notes
-from headgate_spark.audit.judgement.measures import (
+from headgate_spark.audit.figures import Keyless, Sizes, TopicFigures
+from headgate_spark.audit.measures import (
     balance,
     floor_of,
     gini,
@@ -28,8 +29,7 @@ from headgate_spark.audit.judgement.measures import (
     max_over_mean,
     max_useful_partitions,
 )
-from headgate_spark.audit.judgement.what_if import candidates, pinned, salted, what_if
-from headgate_spark.audit.passes.assemble import keyless_of
+from headgate_spark.audit.predictions import candidates, pinned, salted, what_if
 from support.scenarios import skew_world
 
 

@@ -17,10 +17,9 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headgate_spark.audit.judgement.diagnosis import diagnose
-from headgate_spark.audit.passes import counting
-from headgate_spark.audit.passes.assemble import figures_of
-from headgate_spark.audit.passes.count_all import STEPS, count_all
+from headgate_spark.audit import counting
+from headgate_spark.audit.collect import STEPS, count_all, figures_of
+from headgate_spark.audit.diagnosis import diagnose
 from headgate_spark.job.progress import Progress
 from headgate_spark.job.report import report_to_people
 from headgate_spark.session.schema import FACTS

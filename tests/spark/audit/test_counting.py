@@ -12,11 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headgate_spark.audit.judgement.diagnosis import earlier_count
-from headgate_spark.audit.judgement.figures import TopicFigures
-from headgate_spark.audit.passes import counting
-from headgate_spark.audit.passes.assemble import Counted, figures_of
-from headgate_spark.audit.passes.count_all import STEPS, count_all
+from headgate_spark.audit import counting
+from headgate_spark.audit.collect import STEPS, Counted, count_all, figures_of
+from headgate_spark.audit.diagnosis import earlier_count
+from headgate_spark.audit.figures import TopicFigures
 from headgate_spark.job.progress import Progress
 from headgate_spark.job.report import report_to_people
 from support.scenarios import skew_world

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.keys import murmur2, partition_for
-from headgate_spark.audit.judgement.hashing import (
+from headgate_spark.audit.predictions import (
     crc32_partitions,
     hashes,
     hashes_of,

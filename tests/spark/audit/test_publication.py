@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from headgate.core.skew_audits.summary import MAX_EARLIER, summaries
-from headgate_spark.audit.publication import SKEW_TOPIC, publish
+from headgate.audits.results import MAX_EARLIER, summaries
+from headgate_spark.audit.job import SKEW_TOPIC, publish
 from headgate_spark.job.options import read_config
 from headgate_spark.session.kafka_view import KafkaView
 from support.kafka import kafka_log

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from headgate_spark.audit.judgement.what_if import MAX_BARS, candidates, shape, what_if
+from headgate_spark.audit.predictions import MAX_BARS, candidates, shape, what_if
 from support.scenarios import skew_world
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from headgate.core.skew_audits.summary import MAX_EARLIER, with_earlier
-from headgate_spark.audit.judgement.what_if import candidates
-from headgate_spark.audit.report.result import document
+from headgate.audits.results import MAX_EARLIER, with_earlier
+from headgate_spark.audit.predictions import candidates
+from headgate_spark.audit.result import document
 from support.scenarios import skew_world
 
 Fault = Callable[[], skew_world.Dataset]

@@ -230,7 +230,7 @@ def _cluster() -> dict[str, Any]:
 
 def audit(topic: str, producer: str = "deal-admin") -> bytes:
     """A result of `headgate-spark audit`, of a topic with incident A. producer: who is named."""
-    from headgate_spark.audit.report.result import document
+    from headgate_spark.audit.result import document
     from support.scenarios import skew_world
 
     found = document([skew_world.figures_of(skew_world.data_bomb())], 1_769_860_800_000)

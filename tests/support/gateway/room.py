@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 
+from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.kafka.producing.lone_batch import LoneBatch
 from headgate.core.admission import Admission
-from headgate.core.audit_events import Facts
 from headgate.core.http.reply import answer
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason

@@ -15,10 +15,9 @@ from aiokafka.partitioner import murmur2
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headgate_spark.audit.passes.assemble import figures_of
-from headgate_spark.audit.passes.count_all import LOAD, STEPS, count_all
-from headgate_spark.audit.report.page import page
-from headgate_spark.audit.report.result import document
+from headgate_spark.audit.collect import LOAD, STEPS, count_all, figures_of
+from headgate_spark.audit.page import page
+from headgate_spark.audit.result import document
 from headgate_spark.job.progress import Progress
 from headgate_spark.job.report import report_to_people
 from headgate_spark.session.session import open_session

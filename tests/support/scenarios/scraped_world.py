@@ -17,8 +17,8 @@ from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionM
 from headgate.replays.plan import BACKFILL
 from headgate.replays.registry import Replay, ReplayState
 from headgate.replays.segments import FOREIGN, RETENTION, Gap, Segment
-from headgate_spark.audit.report.files import write_files
-from headgate_spark.audit.report.result import document
+from headgate_spark.audit.job import write_files
+from headgate_spark.audit.result import document
 from headgate_spark.copying.copy_plan import Copied
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.mirror.mirror_lag import LagWatch, Totals, textfile

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as some
 
-from headgate.core.skew_audits.summary import MAX_ROWS, AuditSummary, Load
+from headgate.audits.results import MAX_ROWS, AuditSummary, Load
 
 _COUNTS = some.integers(0, 10**12)
 _TIMES = some.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z")

@@ -16,7 +16,7 @@ import numpy as np
 from aiokafka.partitioner import murmur2
 from numpy.typing import NDArray
 
-from headgate_spark.audit.judgement.figures import (
+from headgate_spark.audit.figures import (
     BUCKET_MS,
     BusyWindows,
     Heat,

@@ -13,8 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from headgate.charts import charts
-from headgate.charts.charts import Axis, Line, Mark, bars, columns, line_chart, percent
-from headgate.charts.scale import from_zero, logarithmic
+from headgate.charts.charts import (
+    Axis,
+    Line,
+    Mark,
+    bars,
+    columns,
+    from_zero,
+    line_chart,
+    logarithmic,
+    percent,
+)
 from support.root import ROOT
 
 GATEWAY = ROOT / "gateway" / "headgate"

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headgate.audits.facts_topic import facts_topic
 from headgate.check.local import judge_settings
 from headgate.check.rules import (
     Finding,
@@ -17,7 +18,6 @@ from headgate.check.rules import (
     judge_unmatched,
 )
 from headgate.config import Settings, load_with_origins
-from headgate.core.topics.internal_topics import facts_topic
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 

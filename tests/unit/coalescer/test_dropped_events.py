@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from headgate.audits.facts import Facts
 from headgate.coalescer.dropped_events import report
-from headgate.core.audit_events import Facts
 from headgate.core.coalescing.held import HeldEvent
 from headgate.core.coalescing.window import Window
 from headgate.core.outcome import Name

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.core.audit_columns import FACTS_TOPIC
 from headgate.core.coalescing.held import held_topic
 from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
@@ -11,8 +10,6 @@ from headgate.core.topics.topic import LONGEST_NAME, TopicState
 
 _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
-_FACTS_PARTITIONS = 6  # more topics than that share them: a topic's facts are on one
-_MIN_FACTS_BYTES = 65_536  # two records of a few hundred facts
 _REPLICAS = 3  # where there are so many nodes
 
 
@@ -31,41 +28,6 @@ class Unplanned(NamedTuple):
 
     topic: str
     why: str
-
-
-def facts_topic(
-    policies: PolicyTable, states: Mapping[str, TopicState], cluster: str
-) -> InternalTopic | None:
-    """The topic of facts, where a topic asks for them; as safe as the safest of its cluster's.
-
-    states: the topics that exist there.  cluster: where facts are (`audit_columns.facts_cluster`).
-    """
-    if not any(policy.facts for policy in policies.policies):
-        return None
-    configs = {
-        "cleanup.policy": "delete",
-        "retention.ms": str(_RETENTION_MS),
-        "message.timestamp.type": "CreateTime",
-        "min.insync.replicas": str(
-            max((state.min_insync_replicas for state in states.values()), default=1)
-        ),
-    }
-    replicas = max((state.replication_factor for state in states.values()), default=1)
-    return InternalTopic(FACTS_TOPIC, cluster, _FACTS_PARTITIONS, replicas, configs)
-
-
-def facts_faults(found: TopicState) -> list[str]:
-    """What is wrong with a topic of facts that exists, each with its fix."""
-    wrong, rules = [], found.rules
-    if rules.compacts:
-        # all facts of a topic have one key
-        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
-    if rules.is_stamped:
-        wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
-    if found.max_message_bytes < _MIN_FACTS_BYTES:
-        minimum = _MIN_FACTS_BYTES
-        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {minimum} or more")
-    return wrong
 
 
 def held_topics(

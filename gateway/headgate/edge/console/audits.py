@@ -9,12 +9,20 @@ import orjson
 from aiohttp import web
 from markupsafe import Markup
 
+from headgate.audits.results import (
+    AuditSummary,
+    Change,
+    Figure,
+    change,
+    changes,
+    compare,
+    summaries,
+    summary_of,
+    times,
+)
 from headgate.charts.charts import Axis, Line, Mark, columns, line_chart
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.core.skew_audits.changes import Change, change, changes, times
-from headgate.core.skew_audits.comparison import Figure, compare
-from headgate.core.skew_audits.summary import AuditSummary, summaries, summary_of
 from headgate.edge.auth import Identity
 from headgate.edge.console import wording
 from headgate.edge.console.page import Page, listed

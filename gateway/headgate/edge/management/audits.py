@@ -7,11 +7,9 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from headgate.audits.results import AuditSummary, Row, change, chosen, compare, kept, summaries
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, brief, malformed
-from headgate.core.skew_audits.changes import change, chosen
-from headgate.core.skew_audits.comparison import Row, compare
-from headgate.core.skew_audits.summary import AuditSummary, kept, summaries
 from headgate.edge.management.instance import Instance
 from headgate.edge.management.replays import IdentifyCaller
 from headgate.edge.pages import json_page

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import orjson
 
 from headgate import __version__
+from headgate.audits.results import MAX_EARLIER, MAX_ROWS, Change
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.core.formats.confluent import codes_of
 from headgate.core.installation import MEANINGS, Kind, Level
 from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.skew_audits.changes import Change
-from headgate.core.skew_audits.summary import MAX_EARLIER, MAX_ROWS
 from headgate.core.suppression import OFF, STATES
 from headgate.edge.openapi.docs_pages import FILES
 from headgate.edge.pages import LIMIT, MAX_LIMIT

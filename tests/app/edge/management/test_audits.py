@@ -7,8 +7,8 @@ from urllib.parse import quote
 import orjson
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.audits.results import MAX_ROWS
 from headgate.core.outcome import Failure, Reason
-from headgate.core.skew_audits.summary import MAX_ROWS
 from headgate.edge.management.routes import management_app
 from support.console import audits, world
 from support.gateway.admin_world import admin_of

@@ -1,0 +1,1 @@
+"""Skew audits and the facts that they read: collected, written, read and compared."""

@@ -1,0 +1,93 @@
+"""The topic of facts: its name, and the columns of its records (shared with the Spark jobs).
+
+A fact is what is told of an event that got no record of its own: unchanged, superseded, duplicate
+or rejected. A record carries many facts of one topic as JSON, one array a column, all of one
+length; its key is the topic's name:
+
+    {"topic": "deals", "one_in": 1, "at_ms": [..], "producer": [..], "outcome": [..], ...}
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from headgate.core.topics.internal_topics import InternalTopic
+from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import TopicState
+
+FACTS_TOPIC: Final = "headgate.facts"
+_RETENTION_MS: Final = 604_800_000
+_PARTITIONS: Final = 6  # more topics than that share them: the facts of a topic are on one
+_MIN_RECORD_BYTES: Final = 65_536  # two records of a few hundred facts
+TOPIC: Final = "topic"
+# Each fact stands for so many: those of a topic that tells only some of them (`facts_one_in`).
+ONE_IN: Final = "one_in"
+
+AT_MS: Final = "at_ms"  # when the event's end was known, ms since 1970
+PRODUCER: Final = "producer"
+OUTCOME: Final = "outcome"  # unchanged, superseded, duplicate or rejected
+REASON: Final = "reason"  # of rejected, else null
+PARTITION: Final = "partition"  # the place of the record that has the content, null where none is
+OFFSET: Final = "offset"
+KEY: Final = "key"  # null where the event had none, or was refused before it was known
+KEY_BASE64: Final = "key_base64"  # stands instead of `key` where one of the keys is not UTF-8
+# Of the event's value as it was sent, 0 of a tombstone; the sum, where `events` is not 1.
+BYTES: Final = "bytes"
+EVENTS: Final = "events"  # how many events it tells of: superseded ones are summed by window
+
+# The columns with their types in SQL; `key` and `key_base64` exclude each other.
+COLUMNS: Final[Mapping[str, str]] = {
+    AT_MS: "bigint",
+    PRODUCER: "string",
+    OUTCOME: "string",
+    REASON: "string",
+    PARTITION: "int",
+    OFFSET: "bigint",
+    KEY: "string",
+    KEY_BASE64: "string",
+    BYTES: "bigint",
+    EVENTS: "bigint",
+}
+KEY_MAX_BYTES: Final = 1024  # a longer key is cut and made unique again by a digest
+
+
+def facts_cluster(tiers: Mapping[str, str]) -> str | None:
+    """The cluster that has the topic of facts: the first one of tier ingest.
+
+    tiers: by the clusters' names, in the order of the configuration.
+    """
+    return next((name for name, tier in tiers.items() if tier == "ingest"), None)
+
+
+def facts_topic(
+    policies: PolicyTable, states: Mapping[str, TopicState], cluster: str
+) -> InternalTopic | None:
+    """The topic of facts, where a topic asks for them; as safe as the safest of its cluster's.
+
+    states: the topics that exist there.  cluster: where facts are (`facts_cluster`).
+    """
+    if not any(policy.facts for policy in policies.policies):
+        return None
+    configs = {
+        "cleanup.policy": "delete",
+        "retention.ms": str(_RETENTION_MS),
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": str(
+            max((state.min_insync_replicas for state in states.values()), default=1)
+        ),
+    }
+    replicas = max((state.replication_factor for state in states.values()), default=1)
+    return InternalTopic(FACTS_TOPIC, cluster, _PARTITIONS, replicas, configs)
+
+
+def facts_faults(found: TopicState) -> list[str]:
+    """What is wrong with a topic of facts that exists, each with its fix."""
+    wrong, rules = [], found.rules
+    if rules.compacts:
+        # all facts of a topic have one key
+        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
+    if rules.is_stamped:
+        wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
+    if found.max_message_bytes < _MIN_RECORD_BYTES:
+        minimum = _MIN_RECORD_BYTES
+        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {minimum} or more")
+    return wrong

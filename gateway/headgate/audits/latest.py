@@ -1,0 +1,120 @@
+"""The newest skew audits, as `headgate-spark audit` has published them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import orjson
+
+from headgate.audits.results import SKEW_TOPIC
+from headgate.config.backend_settings import ClusterSettings
+from headgate.core.outcome import Failure, Reason
+
+if TYPE_CHECKING:
+    from aiokafka import AIOKafkaConsumer
+
+
+log = logging.getLogger("headgate.audits.latest")
+
+_CONNECT_S = 3.0  # to brokers that answer it takes a tenth of it, and somebody waits for the page
+_ANSWER_S = 10.0
+_FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not ask Kafka again
+_AWAY_S = 3.0  # nor where it has just not answered
+
+
+class LatestAudits:
+    """Reads them when asked: nothing runs and nothing is held open in between.
+
+    Memory is bounded by the topics of the configuration: one document of 50 to 100 KB each.
+    """
+
+    def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
+        self._clusters = [cluster for cluster in clusters if cluster.tier == "ingest"]
+        self._found: Mapping[str, bytes] | Failure = {}
+        self._fresh_until = 0.0
+        self._reading = asyncio.Lock()
+
+    async def by_topic(self) -> Mapping[str, bytes] | Failure:
+        """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
+        async with self._reading:
+            if time.monotonic() >= self._fresh_until:
+                self._found = await self._read()
+                is_away = isinstance(self._found, Failure)
+                self._fresh_until = time.monotonic() + (_AWAY_S if is_away else _FRESH_S)
+        return self._found
+
+    async def _read(self) -> Mapping[str, bytes] | Failure:
+        from headgate.backends.kafka.in_words import kafka_in_words  # see _read_from
+        from headgate.backends.kafka.topic_reader import READ_ERRORS
+
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                return merged([await _read_from(cluster) for cluster in self._clusters])
+        except READ_ERRORS as error:
+            log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
+            detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
+            return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
+
+
+Audit = tuple[int, bytes]  # when it was written, ms since 1970; the result
+
+
+def merged(clusters: Iterable[Mapping[str, Audit]]) -> dict[str, bytes]:
+    """The newest result of each topic: one that has moved to another cluster is on both."""
+    newest: dict[str, Audit] = {}
+    for cluster in clusters:
+        for topic, audit in cluster.items():
+            newest[topic] = max(audit, newest.get(topic, audit))
+    return {topic: value for topic, (_, value) in newest.items()}
+
+
+def is_result(value: bytes) -> bool:
+    """Whether it is JSON: it is passed on as it is, and would make the whole answer unreadable."""
+    try:
+        return isinstance(orjson.loads(value), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
+    # the parent needs aiokafka for this page only
+    from headgate.backends.kafka.configured import cluster_options
+    from headgate.kafka.consumers import open_consumer
+
+    consumer = open_consumer(
+        cluster_options(cluster), auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            await consumer.start()
+        return await _newest(consumer)
+    finally:
+        await consumer.stop()
+
+
+async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Audit]:
+    from aiokafka import TopicPartition
+
+    if SKEW_TOPIC not in await consumer.topics():
+        return {}
+    # the job makes it with one partition; aiokafka knows no others before something is assigned
+    places = [TopicPartition(SKEW_TOPIC, 0)]
+    consumer.assign(places)
+    ends = await consumer.end_offsets(places)
+    found: dict[str, Audit] = {}
+    while any([await consumer.position(place) < ends[place] for place in places]):
+        for records in (await consumer.getmany(timeout_ms=200)).values():
+            for record in records:
+                if record.key is not None:
+                    name = bytes(record.key).decode("utf-8", "replace")
+                    found[name] = record.timestamp, bytes(record.value or b"")
+    sound = {}
+    for topic, audit in found.items():
+        if is_result(audit[1]):
+            sound[topic] = audit
+        elif audit[1]:
+            log.warning("%s: the record of topic %s is not an audit result", SKEW_TOPIC, topic)
+        await asyncio.sleep(0)  # each takes some 0.2 ms of the event loop
+    return sound

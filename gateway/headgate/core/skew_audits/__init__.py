@@ -1,1 +1,0 @@
-"""Skew audits: what is kept of earlier ones, and what differs between two."""

@@ -1,0 +1,447 @@
+"""Why a topic's partitions are unequal: rules over its figures. None of them reads a clock."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from headgate_spark.audit.figures import (
+    BUSY_SHARE,
+    FITS,
+    KeyFigures,
+    Misplaced,
+    ProducerFigures,
+    TopicFigures,
+    Unpublished,
+    UnpublishedKey,
+)
+from headgate_spark.audit.measures import (
+    Load,
+    is_above,
+    is_uneven,
+    lower_bound,
+    max_over_mean,
+    usefulness,
+)
+
+# Consumers of a group finish together up to here; half as much again is what people notice.
+HOT = 1.5
+# Fewer are measured, not judged.
+ENOUGH_RECORDS = 100
+# A run of ten copies is what coalescing or suppression was made for.
+LONG_RUN = 10
+# Longer than what chance makes of the key's share of its partition.
+BEYOND_CHANCE = 3.0
+# With nearly nothing else in its partition, the order cannot tell runs from chance.
+ALONE = 0.97
+# More than one hot key and its fair share of the rest explain.
+CLUMP = 1.25
+# `max.partition.fetch.bytes` is 1 MiB: fewer than ten such records fit into one answer.
+LARGE_BYTES = 100_000
+OUTSIZED = 4.0  # times the share of records
+WEIGHTY = 0.25  # of all bytes: below it large values do not matter
+# Of keyed records, with confidence: 3 of 1,504 may be as well 1 of a thousand.
+MISPLACED = 0.001
+# One key lies right under a count of c by chance of 1/c: of ten that is no chance any more.
+ENOUGH_KEYS = 10
+NAMED_PRODUCERS = 3  # in a sentence
+EMPTY_KEY = "(the empty key)"
+BURST_WINDOWS = 6  # half an hour: a shorter one has no usual rate
+BURST = 5.0  # times the mean window
+
+
+class Diagnosis(StrEnum):
+    """The names in `diagnoses` of audit.json: other tools read them, so they never change."""
+
+    CHATTY = "chatty"
+    POPULAR = "popular"
+    CLUMPED = "clumped"
+    LARGE = "large"
+    BURSTY = "bursty"
+    FOREIGN_PARTITIONER = "foreign_partitioner"
+
+
+class Finding(NamedTuple):
+    """One diagnosis with its evidence. key: the one that it is about, if any."""
+
+    diagnosis: Diagnosis
+    text: str
+    key: KeyFigures | None = None
+
+
+def diagnose(figures: TopicFigures) -> list[Finding]:
+    """Everything that is wrong with the topic; nothing when its partitions are even."""
+    if figures.records < ENOUGH_RECORDS:
+        return []
+    chatty = [key for key in hot_keys(figures) if is_chatty(figures, key)]
+    found = [_chatty(figures, key) for key in chatty]
+    bursts = _bursts(figures)
+    if bursts is None:
+        found += _popular(figures, chatty) + _clumped(figures)
+    found += _large(figures)
+    found += [bursts] if bursts else []
+    return found + _misplaced(figures)
+
+
+def is_hot(figures: TopicFigures) -> bool:
+    """Whether one partition has far more than the mean, in records or in bytes, and not by chance
+    alone.
+    """
+    loads = (figures.load_records, figures.load_bytes)
+    return any(max_over_mean(load) >= HOT and is_uneven(load, figures.records) for load in loads)
+
+
+def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
+    """Keys that fill half a partition's fair share or more, the heaviest first."""
+    minimum = 0.25 if figures.partitions == 1 else 0.5 / figures.partitions
+    if not is_hot(figures) and figures.partitions > 1:
+        return []
+    heat = {
+        key: max(figures.record_share(key), figures.byte_share(key)) for key in figures.top_keys
+    }
+    return sorted((key for key in heat if heat[key] >= minimum), key=lambda key: -heat[key])
+
+
+def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:
+    """Whether it comes in runs that are longer than chance makes them.
+
+    With share q of its partition, a key that arrives independently has runs of 1 / (1 - q).
+    """
+    if key.run_p95 < LONG_RUN or key.run_share < 0.5:
+        return False
+    share = min(
+        1.0, key.records / max(1.0, float(figures.load_records[figures.row_of(key.partition)]))
+    )
+    return share >= ALONE or key.mean_run * (1 - share) >= BEYOND_CHANCE
+
+
+def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
+    share, what = max((figures.record_share(key), "records"), (figures.byte_share(key), "bytes"))
+    gone = 1 - key.kept / key.records
+    text = (
+        f"key {named(key.key)} is {share:.1%} of the {what}, in runs of {key.run_p95} (95th "
+        f"percentile), written by {key.producer or 'a producer without hg-producer'}; coalescing "
+        f"would have removed {gone:.0%} of its records"
+    )
+    return Finding(Diagnosis.CHATTY, text, key)
+
+
+def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
+    n = figures.partitions
+    found = list[Finding]()
+    if figures.is_part:  # the other partitions have other keys: a key's share is not known
+        return found
+    for key in hot_keys(figures):
+        share = figures.record_share(key)
+        is_larger = is_above(share, figures.records, 1 / n, figures.distinct_keys)
+        if n > 1 and is_larger and key not in chatty:
+            text = (
+                f"key {named(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
+                f"partition; {usefulness(figures.top_record_share, 'records')}"
+            )
+            found.append(Finding(Diagnosis.POPULAR, text, key))
+    return found
+
+
+def _clumped(figures: TopicFigures) -> list[Finding]:
+    prediction = figures.prediction(figures.partitions)
+    if prediction is None:
+        return []
+    pairs = (
+        (prediction.records, figures.top_record_share, "records"),
+        (prediction.bytes, figures.top_byte_share, "bytes"),
+    )
+    for load, p_max, what in pairs:
+        found, alone = max_over_mean(load), 1 + (figures.partitions - 1) * p_max
+        if (
+            found >= HOT
+            and found >= CLUMP * alone
+            and is_uneven(load, figures.records, above=alone)
+        ):
+            text = (
+                f"the hash puts several heavy keys on partition {int(load.argmax())}: max/mean "
+                f"{found:.2f} by {what}, where the top key alone explains {alone:.2f}"
+            )
+            return [Finding(Diagnosis.CLUMPED, text)]
+    return []
+
+
+def _large(figures: TopicFigures) -> list[Finding]:
+    keys = [key for key in hot_keys(figures) if _is_large_key(figures, key)]
+    if keys:
+        key = max(keys, key=lambda one: one.bytes)
+        mean = key.bytes // key.records
+        text = (
+            f"records of key {named(key.key)} have {mean:,} bytes on average and are "
+            f"{figures.byte_share(key):.0%} of the bytes, {figures.record_share(key):.1%} of the "
+            f"records"
+        )
+        return [Finding(Diagnosis.LARGE, text, key)]
+    for producer in figures.producers:
+        if _outsized(figures, producer.records, producer.bytes):
+            text = (
+                f"producer {producer.producer or '(no hg-producer)'} writes "
+                f"{producer.bytes / figures.bytes:.0%} of the bytes in "
+                f"{producer.records / figures.records:.1%} of the records"
+            )
+            return [Finding(Diagnosis.LARGE, text)]
+    return _large_partition(figures)
+
+
+def _is_large_key(figures: TopicFigures, key: KeyFigures) -> bool:
+    heavy = figures.byte_share(key) >= WEIGHTY and key.bytes >= LARGE_BYTES * key.records
+    return heavy or _outsized(figures, key.records, key.bytes)
+
+
+def _outsized(figures: TopicFigures, records: int, sizes: int) -> bool:
+    if not figures.bytes or not records:
+        return False
+    byte_share, record_share = sizes / figures.bytes, records / figures.records
+    return byte_share >= WEIGHTY and byte_share >= OUTSIZED * record_share
+
+
+def _large_partition(figures: TopicFigures) -> list[Finding]:
+    by_bytes, by_records = max_over_mean(figures.load_bytes), max_over_mean(figures.load_records)
+    if by_bytes < HOT or by_bytes < HOT * by_records:
+        return []
+    if not is_uneven(figures.load_bytes, figures.records):
+        return []
+    text = f"max/mean is {by_bytes:.2f} by bytes, but {by_records:.2f} by records"
+    return [Finding(Diagnosis.LARGE, text)]
+
+
+def _bursts(figures: TopicFigures) -> Finding | None:
+    busy = figures.busy
+    if busy.windows < BURST_WINDOWS:
+        return None
+    loads = (
+        (busy.busy_records, busy.records, figures.records, "records"),
+        (busy.busy_bytes, busy.bytes, figures.bytes, "bytes"),
+    )
+    for windows, load, total, what in loads:
+        hot = _hot_windows(windows, float(load.sum()) / busy.windows, total)
+        outside = load - windows[:, hot].sum(axis=1)
+        # of a handful of records nobody can say that they are even
+        outside_records = float(busy.records.sum() - busy.busy_records[:, hot].sum())
+        is_known = outside_records >= ENOUGH_RECORDS
+        is_short = hot.any() and hot.sum() <= 0.25 * busy.windows
+        if is_short and is_known and max_over_mean(outside) < HOT:
+            share = windows[:, hot].sum() / total
+            text = (
+                f"{int(hot.sum())} of {busy.windows} windows of 5 minutes hold {share:.0%} of "
+                f"the {what}; outside of them max/mean is {max_over_mean(outside):.2f}"
+            )
+            return Finding(Diagnosis.BURSTY, text)
+    return None
+
+
+def _hot_windows(
+    busy: Load, mean: float, total: int
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Windows with far more than the mean one, or with far more on one partition than even.
+
+    Args:
+        busy: The windows that have `BUSY_SHARE` of the load, by partition: no other one can be hot.
+        mean: The load of the mean window.
+        total: The load of the topic. The windows may lack most of it: they end with the newest
+            timestamp, and begin 30 days before it.
+    """
+    loads = busy.sum(axis=0)
+    if total <= 0 or not busy.size:
+        return np.zeros(loads.shape, dtype=bool)
+    rate = (loads >= BURST * mean) & (loads >= BUSY_SHARE * total)
+    excess = busy.max(axis=0) - busy.mean(axis=0)
+    skew = (busy.max(axis=0) >= 2 * busy.mean(axis=0)) & (excess >= BUSY_SHARE * total)
+    return np.asarray(rate | skew)
+
+
+def _misplaced(figures: TopicFigures) -> list[Finding]:
+    records, keyed = figures.misplaced_records, figures.keyed_records
+    if lower_bound(records, keyed) < MISPLACED:
+        return []
+    text = f"{records:,} records ({records / keyed:.1%}) do not lie where Kafka's murmur2 rule "
+    text += f"puts their keys: {cause_of(figures)}"
+    return [Finding(Diagnosis.FOREIGN_PARTITIONER, text)]
+
+
+def cause_of(figures: TopicFigures) -> str:
+    """Who wrote the misplaced records, and what put them where they are, as far as they say."""
+    named_ones = figures.misplaced[:NAMED_PRODUCERS]
+    parts = [f"{misplaced_by(one)}: {cause(one)}" for one in named_ones]
+    others = figures.misplaced_records - sum(one.records for one in named_ones)
+    if others:
+        parts.append(f"{others:,} records are of other producers")
+    return "; ".join(parts)
+
+
+def misplaced_by(one: Misplaced) -> str:
+    """A producer, and how many of its records are misplaced."""
+    who = f"producer {one.producer}" if one.producer else "a producer without hg-producer"
+    return f"{who} ({one.records:,} of its {one.keyed:,})"
+
+
+def cause(one: Misplaced) -> str:
+    """What put a producer's misplaced records where they are, as far as their places say."""
+    count = earlier_count(one)
+    if count is not None:
+        return f"they were written when the topic had {count} partitions"
+    if one.empty == one.records:
+        return (
+            "all have the empty key, which librdkafka's default partitioner (CRC32) spreads at "
+            "random; set murmur2_random"
+        )
+    if one.crc32 + one.empty >= FITS * one.records:
+        spread = ", which spreads empty keys at random" if one.empty else ""
+        return f"a client with librdkafka's default partitioner (CRC32{spread}); set murmur2_random"
+    text = "a client with a partitioner of its own, or that names partitions"
+    few = ", or an earlier partition count: of so few keys nobody can tell"
+    return text + few if one.keys < ENOUGH_KEYS else text
+
+
+def earlier_count(one: Misplaced) -> int | None:
+    """The partition count under which all of a producer's misplaced records lie right, if there is
+    one, and enough keys for it to say something.
+    """
+    if one.keys < ENOUGH_KEYS:
+        return None
+    fitting = [count for count, fits in one.earlier.items() if fits >= FITS * one.records]
+    return max(fitting) if fitting and one.records else None
+
+
+def earlier_partitions(figures: TopicFigures) -> int | None:
+    """The partition count under which the misplaced records of all producers lie right, if there
+    is one.
+    """
+    counts = {earlier_count(one) for one in figures.misplaced}
+    return counts.pop() if len(counts) == 1 else None
+
+
+def named(key: bytes) -> str:
+    """A key in a sentence, where an empty one would be nothing at all."""
+    return shown(key) or EMPTY_KEY
+
+
+def shown(key: bytes) -> str:
+    """A key as people and JSON see it; bytes that are no UTF-8 as \\x escapes."""
+    return key.decode("utf-8", "backslashreplace")
+
+
+# What is said of records without a key that are uneven: no key is to blame, so no diagnosis is.
+
+
+_MIN_SHARE = 0.5  # of the records: below it keys decide how even a topic is
+# A partition that is the fullest by chance is not so in window after window.
+_LASTING = 0.75
+
+
+def notes(figures: TopicFigures) -> list[str]:
+    """Sentences beside the diagnoses, whose names are fixed."""
+    found = figures.keyless
+    if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MIN_SHARE * figures.records):
+        return []
+    uneven = max_over_mean(found.records)
+    if uneven < HOT or not is_uneven(found.records, figures.keyless_records):
+        return []
+    row = int(found.records.argmax())
+    fullest = figures.numbers[row] if figures.is_part else row
+    text = (
+        f"the {figures.keyless_records:,} records without a key are uneven, and no key is the "
+        f"reason: partition {fullest} has {uneven:.2f} times the mean of them"
+    )
+    if found.windows >= BURST_WINDOWS and found.same >= _LASTING * found.windows:
+        why = (
+            f"it is the fullest in {found.same} of {found.windows} windows of 5 minutes: a "
+            "producer that names partitions, or has a partitioner of its own, puts them there"
+        )
+    else:
+        why = (
+            "all events of a request without keys go to one partition, so that few requests, or "
+            "few large ones, are uneven; a producer that names partitions would be, too"
+        )
+    return [f"{text}; {why}"]
+
+
+# Who sent how much: what Kafka has of each producer beside what it never saw.
+
+
+WASTEFUL = 0.5  # of its events: more were sent in vain than not
+FEW_EVENTS = 100  # below it nothing is judged, as with records
+# Of sampled facts, events that were seen: a single one in a hundred is scaled up to as many.
+FEW_SEEN = 10
+
+
+def with_unpublished(figures: TopicFigures, unpublished: Unpublished) -> TopicFigures:
+    """The figures with what gateways told of the same window."""
+    known = {producer.producer: producer for producer in figures.producers}
+    producers = [_with_sent(producer, unpublished) for producer in figures.producers]
+    silent = [name for name in unpublished.producers if name not in known]  # not in Kafka
+    if figures.distinct_producers > len(known):
+        silent = []  # they may be in Kafka, among the producers with fewer bytes
+    producers += [_with_sent(ProducerFigures(name, 0, 0), unpublished) for name in silent]
+    return replace(figures, producers=tuple(producers), unpublished=unpublished)
+
+
+def _with_sent(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
+    found = unpublished.of(one.producer)
+    if found is None:
+        return one
+    return ProducerFigures(one.producer, one.records, one.bytes, **found)
+
+
+def sent(one: ProducerFigures) -> int | None:
+    """Events that a producer sent, as far as gateways know; None where nothing is known."""
+    if one.unchanged is None:
+        return None
+    return one.records + one.in_vain
+
+
+class Waste:
+    """A producer most of whose events were not published, and the key it sent most in vain."""
+
+    def __init__(self, producer: ProducerFigures, key: UnpublishedKey | None, size: int) -> None:
+        self.producer, self.key, self.bytes = producer, key, size
+
+    @property
+    def share(self) -> float:
+        """Of all that it sent."""
+        return self.producer.in_vain / (sent(self.producer) or 1)
+
+    @property
+    def why(self) -> str:
+        """One sentence with the figures."""
+        one = self.producer
+        counts = ", ".join(
+            f"{count:,} {name}"
+            for name, count in (
+                ("unchanged", one.unchanged),
+                ("superseded", one.superseded),
+                ("rejected", one.rejected),
+                ("duplicate", one.duplicate),
+            )
+            if count
+        )
+        text = (
+            f"producer {one.producer or '(no hg-producer)'} sent {sent(one):,} events, of which "
+            f"Kafka got {one.records:,} records; {counts} ended before it, {self.bytes:,} bytes"
+        )
+        if self.key is not None and self.key.key is not None:
+            key = named(self.key.key)[:120]
+            text += f"; most of it key {key} ({self.key.events:,} {self.key.outcome})"
+        return text
+
+
+def wasteful(figures: TopicFigures) -> Iterator[Waste]:
+    """Producers that should send less, those with most bytes in vain first."""
+    sizes: dict[str, int] = {}
+    seen: dict[str, int] = {}
+    for row in figures.unpublished.rows:
+        sizes[row.producer] = sizes.get(row.producer, 0) + row.bytes
+        seen[row.producer] = seen.get(row.producer, 0) + (row.seen or row.events)
+    for one in sorted(figures.producers, key=lambda producer: -sizes.get(producer.producer, 0)):
+        if seen.get(one.producer, 0) < FEW_SEEN:
+            continue
+        if one.in_vain >= FEW_EVENTS and one.in_vain >= WASTEFUL * (sent(one) or 0):
+            keys = (key for key in figures.unpublished.keys if key.producer == one.producer)
+            yield Waste(one, next(keys, None), sizes.get(one.producer, 0))

@@ -1,1 +1,0 @@
-"""The passes over the facts: from Kafka to figures, in Spark."""

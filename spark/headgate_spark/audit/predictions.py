@@ -1,0 +1,211 @@
+"""What another partition count, pins or salts would make of the same keys."""
+
+import zlib
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate_spark.audit.figures import KeyFigures, Prediction, TopicFigures
+from headgate_spark.audit.measures import Load, effective_partitions, max_over_mean
+
+# Partition rules over columns of keys: Kafka's murmur2 and librdkafka's CRC32.
+#
+# The scalar rule is `headgate.core.keys`; this is the same arithmetic on whole columns (about
+# 4 million keys a second on one core), since a topic may have tens of millions of keys.
+
+
+Int32s: TypeAlias = NDArray[np.int32]
+Int64s: TypeAlias = NDArray[np.int64]
+Bytes: TypeAlias = NDArray[np.uint8]
+
+_SEED = np.uint32(0x9747B28C)
+_MULTIPLIER = np.uint32(0x5BD1E995)
+_POSITIVE = np.int64(0x7FFFFFFF)
+
+
+def hashes(data: Bytes, starts: Int64s, lengths: Int64s) -> Int32s:
+    """murmur2 of each key, signed. Key i is data[starts[i] : starts[i] + lengths[i]].
+
+    Source: org.apache.kafka.common.utils.Utils.murmur2.
+    """
+    found = np.empty(len(starts), dtype=np.int32)
+    # Keys of one length make a matrix, and its columns of 4 bytes are hashed for all of them.
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        matrix = data[starts[rows, None] + np.arange(length)]
+        found[rows] = _hash_matrix(matrix).view(np.int32)
+    return found
+
+
+def _hash_matrix(keys: Bytes) -> NDArray[np.uint32]:
+    count, length = keys.shape
+    whole = length // 4 * 4
+    words = np.ascontiguousarray(keys[:, :whole]).view("<u4").reshape(count, whole // 4)
+    h = np.full(count, _SEED ^ np.uint32(length), dtype=np.uint32)
+    for column in words.T:
+        k = column * _MULTIPLIER
+        k ^= k >> np.uint32(24)
+        h = (h * _MULTIPLIER) ^ (k * _MULTIPLIER)
+    if length > whole:
+        rest = np.zeros((count, 4), dtype=np.uint8)
+        rest[:, : length - whole] = keys[:, whole:]
+        h = (h ^ rest.view("<u4").reshape(count)) * _MULTIPLIER
+    h = (h ^ (h >> np.uint32(13))) * _MULTIPLIER
+    return h ^ (h >> np.uint32(15))
+
+
+def hashes_of(keys: Sequence[bytes]) -> Int32s:
+    """murmur2 of each key of a list."""
+    lengths = np.array([len(key) for key in keys], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
+    data = np.frombuffer(b"".join(keys), dtype=np.uint8)
+    return hashes(data, starts[: len(keys)], lengths)
+
+
+def partitions_for(hashed: Int32s, partitions: int) -> Int64s:
+    """Kafka's default partition of each hash (`headgate.core.keys.partition_for`)."""
+    return (hashed.astype(np.int64) & _POSITIVE) % partitions
+
+
+def crc32_partitions(keys: Sequence[bytes], partitions: int) -> Int64s:
+    """The partitions of librdkafka's default partitioner, `consistent_random`: CRC32 of the key.
+
+    Source: rd_kafka_msg_partitioner_consistent in librdkafka's rdkafka_msg.c.
+    """
+    return np.array([zlib.crc32(key) % partitions for key in keys], dtype=np.int64)
+
+
+# What topics are usually given, and powers of two.
+_USUAL = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
+_MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 8)
+_MAX_COUNT = 1000
+# Bars of a picture: more cannot be told apart, and all counts together stay below 20 kB of JSON.
+MAX_BARS = 96
+
+
+class WhatIf(NamedTuple):
+    """One predicted partition count. moved_share: of the distinct keys."""
+
+    partitions: int
+    max_over_mean_records: float
+    max_over_mean_bytes: float
+    effective_partitions: float
+    moved_share: float
+
+
+class Shape(NamedTuple):
+    """How a load would lie: each partition's over the mean.
+
+    of: `partitions`, by number; `quantiles` where those are too many: MAX_BARS of them, lightest
+    first, the last of which is the fullest.
+    """
+
+    of: str
+    records: list[float]
+    bytes: list[float]
+
+
+class Fix(NamedTuple):
+    """The balance after a change: max/mean of records and of bytes."""
+
+    max_over_mean_records: float
+    max_over_mean_bytes: float
+
+
+def candidates(partitions: int, more: Iterable[int] = ()) -> tuple[int, ...]:
+    """The counts to try: near the present one, its multiples, the usual ones, and `more`."""
+    near = range(partitions - 1, partitions + 4)
+    multiples = (int(partitions * factor) for factor in _MULTIPLES)
+    wanted = {*near, *multiples, *_USUAL, *more, partitions}
+    return tuple(sorted(count for count in wanted if 1 <= count <= max(_MAX_COUNT, partitions)))
+
+
+def with_keyless(prediction: Prediction, records: int, sizes: int) -> Prediction:
+    """Records without a key go anywhere: they are taken to be spread evenly."""
+    n = prediction.partitions
+    return prediction._replace(
+        records=prediction.records + records / n, bytes=prediction.bytes + sizes / n
+    )
+
+
+def what_if(figures: TopicFigures) -> list[WhatIf]:
+    """The predictions as they are published."""
+    keys = max(1, figures.distinct_keys)
+    return [
+        WhatIf(
+            prediction.partitions,
+            max_over_mean(prediction.records),
+            max_over_mean(prediction.bytes),
+            effective_partitions(prediction.records),
+            prediction.moved_keys / keys,
+        )
+        for prediction in figures.predictions
+    ]
+
+
+def shape(prediction: Prediction) -> Shape:
+    """The prediction as a picture shows it."""
+    of = "partitions" if prediction.partitions <= MAX_BARS else "quantiles"
+    return Shape(of, _bars(prediction.records), _bars(prediction.bytes))
+
+
+def _bars(load: Load) -> list[float]:
+    mean = load.mean()
+    over = load / mean if mean > 0 else load
+    if load.size > MAX_BARS:
+        over = np.sort(over)[np.linspace(0, load.size - 1, MAX_BARS).round().astype(int)]
+    return [round(float(one), 2) for one in over]
+
+
+def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:
+    """The prediction once these keys are taken out."""
+    records, sizes = prediction.records.copy(), prediction.bytes.copy()
+    for key, place in zip(keys, places(keys, prediction.partitions), strict=True):
+        records[place] -= key.records
+        sizes[place] -= key.bytes
+    return prediction._replace(records=records, bytes=sizes)
+
+
+def places(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
+    """Where Kafka's rule puts these keys."""
+    return partitions_for(hashes_of([key.key for key in keys]), partitions)
+
+
+def pinned(prediction: Prediction, keys: Sequence[KeyFigures], *, by_bytes: bool) -> Fix:
+    """Each key, the heaviest first, on the partition that is least loaded then: order is kept."""
+    rest = without(prediction, keys)
+    load = rest.bytes if by_bytes else rest.records
+    for key in sorted(keys, key=lambda one: weight(one, by_bytes=by_bytes), reverse=True):
+        place = int(load.argmin())  # of the load that counts
+        rest.records[place] += key.records
+        rest.bytes[place] += key.bytes
+    return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
+
+
+def salted(prediction: Prediction, keys: Sequence[KeyFigures], salts: Sequence[int]) -> Fix:
+    """Each key as `salts[i]` keys of equal weight, `<key>#0` ...: per-key order is lost."""
+    rest = without(prediction, keys)
+    for key, count in zip(keys, salts, strict=True):
+        names = [key.key + b"#%d" % number for number in range(count)]
+        for place in partitions_for(hashes_of(names), prediction.partitions):
+            rest.records[place] += key.records / count
+            rest.bytes[place] += key.bytes / count
+    return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
+
+
+def lessened(
+    prediction: Prediction, key: KeyFigures, records: float, sizes: float
+) -> tuple[Load, Load]:
+    """The loads when so many records and bytes of this key are left."""
+    rest = without(prediction, [key])
+    place = places([key], prediction.partitions)[0]
+    rest.records[place] += records
+    rest.bytes[place] += sizes
+    return rest.records, rest.bytes
+
+
+def weight(key: KeyFigures, *, by_bytes: bool) -> int:
+    """What the key weighs in the dimension that counts."""
+    return key.bytes if by_bytes else key.records

@@ -1,1 +1,0 @@
-"""The result as files: for people, for machines, for Prometheus."""

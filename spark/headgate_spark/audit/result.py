@@ -1,0 +1,189 @@
+"""The result for machines: audit.json, whose names other tools read."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from headgate.core.times import shown_time
+from headgate_spark.audit.advice import Recommendation, fetch_advice, recommend
+from headgate_spark.audit.diagnosis import (
+    Finding,
+    cause,
+    cause_of,
+    diagnose,
+    earlier_count,
+    earlier_partitions,
+    notes,
+    shown,
+)
+from headgate_spark.audit.figures import KeyFigures, Misplaced, ProducerFigures, TopicFigures
+from headgate_spark.audit.measures import floor_of, max_useful_partitions
+from headgate_spark.audit.predictions import Shape, shape, what_if
+from headgate_spark.job.exposition import Metric, exposed
+
+Document = dict[str, Any]
+
+
+def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
+    """All topics' results."""
+    return {
+        "generated_at": shown_time(now_ms),
+        "topics": [topic_result(figure) for figure in figures],
+    }
+
+
+def worst_first(figures: Iterable[TopicFigures]) -> list[TopicFigures]:
+    """What somebody should look at comes first: anything found, then the most uneven load."""
+    return sorted(
+        figures, key=lambda figure: (not _is_found(figure), -_unevenness(figure), figure.topic)
+    )
+
+
+def _is_found(figures: TopicFigures) -> bool:
+    return bool(diagnose(figures) or notes(figures))
+
+
+def _unevenness(figures: TopicFigures) -> float:
+    return max(figures.by_records().max_over_mean, figures.by_bytes().max_over_mean)
+
+
+def topic_result(figures: TopicFigures) -> Document:
+    """One topic's result."""
+    findings = diagnose(figures)
+    return {
+        "topic": figures.topic,
+        "window": {"from": shown_time(figures.from_ms), "to": shown_time(figures.to_ms)},
+        "records": figures.records,
+        "bytes": figures.bytes,
+        "partitions": figures.whole or figures.partitions,
+        "partitions_read": list(figures.numbers) or None,
+        "distinct_keys": figures.distinct_keys,
+        "keyless_records": figures.keyless_records,
+        "tombstones": figures.tombstones,
+        "by_records": figures.by_records()._asdict(),
+        "by_bytes": figures.by_bytes()._asdict(),
+        "max_useful_partitions": _max_useful(figures),
+        "sizes": figures.sizes._asdict(),
+        "top_keys": [_key(figures, top_key) for top_key in figures.top_keys],
+        "what_if": [
+            _what_if(figures, one._asdict(), shape(prediction))
+            for one, prediction in zip(what_if(figures), figures.predictions, strict=True)
+        ],
+        "foreign_partitioner": _foreign(figures),
+        "diagnoses": list(dict.fromkeys(str(finding.diagnosis) for finding in findings)),
+        "findings": [_finding(finding) for finding in findings],
+        "notes": notes(figures),
+        "recommendations": [_advice(one) for one in recommend(figures, findings)],
+        "fetch": fetch_advice(figures.sizes)._asdict(),
+        "producers": [_producer(producer) for producer in figures.producers],
+        "distinct_producers": max(figures.distinct_producers, len(figures.producers)),
+        "facts": figures.unpublished.shown(),
+    }
+
+
+def _max_useful(figures: TopicFigures) -> int | None:
+    return None if figures.is_part else max_useful_partitions(figures.p_max)
+
+
+def _producer(one: ProducerFigures) -> Document:
+    # null for none, as with keys: "" would be a name that nobody has
+    return {**one._asdict(), "producer": one.producer or None}
+
+
+def _key(figures: TopicFigures, one: KeyFigures) -> Document:
+    return {
+        "key": shown(one.key),
+        "records": one.records,
+        "bytes": one.bytes,
+        "record_share": figures.record_share(one),
+        "byte_share": figures.byte_share(one),
+        "producer": one.producer,
+        "run_share": one.run_share,
+        "run_p95": one.run_p95,
+        "partition": one.partition,
+        "records_if_coalesced": one.kept,
+    }
+
+
+def _what_if(figures: TopicFigures, row: Mapping[str, float], bars: Shape) -> Document:
+    count = int(row["partitions"])
+    floors = {
+        "floor_records": floor_of(count, figures.top_record_share),
+        "floor_bytes": floor_of(count, figures.top_byte_share),
+    }
+    return {**row, **floors, "load": bars._asdict()}
+
+
+def _foreign(figures: TopicFigures) -> Document:
+    records, keyed = figures.misplaced_records, figures.keyed_records
+    return {
+        "records": records,
+        "share": records / keyed if keyed else 0.0,
+        "cause": cause_of(figures) if records else None,
+        "earlier_partitions": earlier_partitions(figures),
+        "producers": [_misplaced(one) for one in figures.misplaced],
+    }
+
+
+def _misplaced(one: Misplaced) -> Document:
+    return {
+        "producer": one.producer or None,
+        "records": one.records,
+        "share": one.records / one.keyed,
+        "cause": cause(one),
+        "earlier_partitions": earlier_count(one),
+    }
+
+
+def _finding(one: Finding) -> Document:
+    key = None if one.key is None else shown(one.key.key)
+    return {"diagnosis": str(one.diagnosis), "key": key, "text": one.text}
+
+
+def _advice(one: Recommendation) -> Document:
+    found: Document = {"action": one.action}
+    if one.key is not None:
+        found["key"] = shown(one.key.key)
+    return {**found, "expected": dict(one.expected), "cost": one.cost, "why": one.why}
+
+
+# The result for Prometheus' textfile collector; a key is never a label.
+
+
+Sample = tuple[dict[str, str], float]
+
+_HELP = {
+    "headgate_audit_records": "Records of the audited window.",
+    "headgate_audit_bytes": "Bytes of the audited window: keys, values and headers.",
+    "headgate_audit_distinct_keys": "Distinct keys.",
+    "headgate_audit_max_over_mean": "Load of the fullest partition over the mean.",
+    "headgate_audit_gini": "Gini's coefficient of the partitions' load.",
+    "headgate_audit_top_key_share": "Share of the heaviest key.",
+    "headgate_audit_foreign_share": "Share of keyed records that Kafka's rule puts elsewhere.",
+    "headgate_audit_diagnosis": "1 for each diagnosis of the topic.",
+    "headgate_audit_timestamp_seconds": "When the audit ended.",
+}
+
+
+def textfile(result: dict[str, Any], now_ms: int) -> str:
+    """The metrics of all topics in Prometheus' text format."""
+    samples: dict[str, list[Sample]] = {name: [] for name in _HELP}
+    for topic in result["topics"]:
+        for name, labels, value in _samples(topic):
+            samples[name].append((labels, value))
+    samples["headgate_audit_timestamp_seconds"].append(({}, now_ms / 1000))
+    return exposed(Metric(name, "gauge", text, samples[name]) for name, text in _HELP.items())
+
+
+def _samples(topic: dict[str, Any]) -> Iterator[tuple[str, dict[str, str], float]]:
+    own = {"topic": topic["topic"]}
+    yield "headgate_audit_records", own, topic["records"]
+    yield "headgate_audit_bytes", own, topic["bytes"]
+    yield "headgate_audit_distinct_keys", own, topic["distinct_keys"]
+    yield "headgate_audit_foreign_share", own, topic["foreign_partitioner"]["share"]
+    for by in ("records", "bytes"):
+        labels, measures = {**own, "by": by}, topic[f"by_{by}"]
+        yield "headgate_audit_max_over_mean", labels, measures["max_over_mean"]
+        yield "headgate_audit_gini", labels, measures["gini"]
+        yield "headgate_audit_top_key_share", labels, measures["p_max"]
+    for diagnosis in topic["diagnoses"]:
+        yield "headgate_audit_diagnosis", {**own, "diagnosis": diagnosis}, 1
