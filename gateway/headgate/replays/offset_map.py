@@ -1,9 +1,8 @@
-"""The records of the map topic `headgate.offsets`, and all that they say of one partition.
+"""The records of the map topic `headgate.offsets`, and one partition's map made of them.
 
-A record of the mirror's has a segment, a block of segments, a gap or a layout. The topic is
-compacted. A segment's record without value takes it back, because retention removed the records on
-the target, or because a block has it now: 256 segments become one record, in the transaction that
-writes the last of them.
+A record has a segment, a block of segments, a gap or a layout. The topic is compacted. A segment's
+tombstone takes it back, because retention removed the records on the target, or because a block has
+it now: 256 segments become one record, in the transaction that writes the last of them.
 
     key    kind 1 byte (S, G, L) · layout varint · partition varint · source varint (not in L) ·
            topic UTF-8
@@ -15,7 +14,7 @@ writes the last of them.
       L    partitions varint · at_ms varint · source id, a blank, target id UTF-8
 
     header hg-read-bytes, on one record of a transaction: the bytes that were read from the source's
-           brokers for it, in decimal digits; nothing but the mirror's progress rests on it
+           brokers for it, in decimal digits; only the mirror's progress report uses it
 
 varint: unsigned, base 128, little end first (as in Kafka's own records). A topic's id is Kafka's,
 as its tools show it. A segment of 5,000 records takes about 35 bytes beside Kafka's own framing,
@@ -41,14 +40,14 @@ from headgate.replays.packed import (
 from headgate.replays.segments import Gap, MapError, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
-MAP_PARTITIONS = 16  # for good: which of them a topic's partition has depends on it
+MAP_PARTITIONS = 16  # for good: `map_partition` depends on it
 READ_BYTES = "hg-read-bytes"
 _VERSION = b"\x01"
 _BLOCK_VERSION = b"\x02"
 
 
 class MapAddress(NamedTuple):
-    """Whose map a record belongs to. layout: counts a topic's layouts, from 1."""
+    """The map that a record belongs to. layout: the number of the topic's layout, from 1."""
 
     topic: str
     partition: int
@@ -58,8 +57,11 @@ class MapAddress(NamedTuple):
 class Layout(NamedTuple):
     """An era of a topic: the same topic on both sides, with the same number of partitions.
 
-    source_id, target_id: Kafka's ids of the two topics, which deleting and creating changes.
-    at_ms: when it was opened.
+    Args:
+        partitions: Their number.
+        source_id: Kafka's id of the topic on the ingest tier; a recreated topic has another one.
+        target_id: Kafka's id of the topic on the backfill tier.
+        at_ms: Time of its beginning.
     """
 
     partitions: int
@@ -69,14 +71,14 @@ class Layout(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The segment or block that begins at this source offset has no record any more: it is gone
-    from the target, or a part of a block."""
+    """The tombstone of the segment or block that begins at this source offset: retention removed
+    it from the target, or it is part of a block now."""
 
     source: int
 
 
 class NewerMapError(MapError):
-    """The mirror of a later version wrote of a partition. What its map would say without that is
+    """The mirror of a later version wrote a partition's map. Without these records the map would be
     wrong: a segment that is not read looks like a hole."""
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -89,7 +91,7 @@ class NewerMapError(MapError):
 
 
 class MapEntry(NamedTuple):
-    """What a record of the map topic says. read_bytes: for its transaction; 0 = it does not say."""
+    """A record of the map topic. read_bytes: of its transaction; 0 if it is not given."""
 
     place: MapAddress
     fact: Segment | Block | Gap | Layout | Removed
@@ -97,75 +99,102 @@ class MapEntry(NamedTuple):
 
 
 def map_partition(topic: str, partition: int) -> int:
-    """The partition of the map topic that has all records of this partition's map."""
+    """Return the partition of the map topic that has all records of this partition's map."""
     return (crc32(topic.encode()) + partition) % MAP_PARTITIONS
 
 
-def segment_records(
-    place: MapAddress, newest: Sequence[Segment], segments: Sequence[Segment]
-) -> tuple[list[tuple[bytes, bytes | None]], tuple[Segment, ...]]:
-    """The records that append segments to a partition's map, and those of `newest` and `segments`
-    that have a record of their own then.
+def map_topic(cluster: str, nodes: int) -> InternalTopic:
+    """Return the offset map's topic on a backfill cluster with this number of nodes."""
+    replicas = replicas_on(nodes)
+    configs = {
+        "cleanup.policy": "compact",
+        "message.timestamp.type": "CreateTime",
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "unclean.leader.election.enable": "false",
+    }
+    return InternalTopic(MAP_TOPIC, cluster, MAP_PARTITIONS, replicas, configs)
 
-    newest: the segments that have one now. As many as fill a block become one.
+
+def map_topic_faults(partitions: int, cleanup_policy: str) -> list[str]:
+    """Return the faults that make an existing map topic useless, each with its fix."""
+    wrong = []
+    if partitions != MAP_PARTITIONS:
+        wrong.append(f"it has {partitions} partitions: it must have {MAP_PARTITIONS}, for good")
+    if cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {cleanup_policy}: set it to compact")
+    return wrong
+
+
+def segment_records(
+    address: MapAddress, newest: Sequence[Segment], segments: Sequence[Segment]
+) -> tuple[list[tuple[bytes, bytes | None]], tuple[Segment, ...]]:
+    """Return the records that append segments to a partition's map.
+
+    Args:
+        address: The partition's map.
+        newest: The segments that have a record of their own now. 256 segments become a block.
+        segments: The segments to append.
+
+    Returns:
+        Keys and values; and the segments that have a record of their own afterwards.
     """
     rows, own = [*newest, *segments], len(newest)
     records: list[tuple[bytes, bytes | None]] = []
     while len(rows) >= BLOCK_SEGMENTS:
         packed, rows = rows[:BLOCK_SEGMENTS], rows[BLOCK_SEGMENTS:]
-        records.append(block_record(place, pack(packed)))
-        records += [(segment_key(place, segment.source), None) for segment in packed[1:own]]
+        records.append(block_record(address, pack(packed)))
+        records += [(segment_key(address, segment.source), None) for segment in packed[1:own]]
         own = max(0, own - BLOCK_SEGMENTS)
-    records += [segment_record(place, segment) for segment in rows[own:]]
+    records += [segment_record(address, segment) for segment in rows[own:]]
     return records, tuple(rows)
 
 
-def block_record(place: MapAddress, block: Block) -> tuple[bytes, bytes]:
-    """Key and value."""
-    return segment_key(place, block.source), _BLOCK_VERSION + encode(block)
+def block_record(address: MapAddress, block: Block) -> tuple[bytes, bytes]:
+    """Return the key and value of a block."""
+    return segment_key(address, block.source), _BLOCK_VERSION + encode(block)
 
 
-def segment_record(place: MapAddress, segment: Segment) -> tuple[bytes, bytes]:
-    """Key and value."""
+def segment_record(address: MapAddress, segment: Segment) -> tuple[bytes, bytes]:
+    """Return the key and value of a segment."""
     value = bytearray(_VERSION)
     hole = segment.end - segment.source - segment.records
     for number in (segment.target, segment.records, hole):
         put(value, number)
     put(value, zigzag(segment.earliest_ms))
     put(value, segment.latest_ms - segment.earliest_ms)
-    return segment_key(place, segment.source), bytes(value)
+    return segment_key(address, segment.source), bytes(value)
 
 
-def segment_key(place: MapAddress, source: int) -> bytes:
-    """The key of the segment or block that begins there; with no value it takes it back."""
-    return _key(b"S", place, source)
+def segment_key(address: MapAddress, source: int) -> bytes:
+    """Return the key of the segment or block that begins at a source offset."""
+    return _key(b"S", address, source)
 
 
-def gap_record(place: MapAddress, gap: Gap) -> tuple[bytes, bytes]:
-    """Key and value."""
+def gap_record(address: MapAddress, gap: Gap) -> tuple[bytes, bytes]:
+    """Return the key and value of a gap."""
     value = bytearray(_VERSION)
     put(value, gap.end - gap.source)
     put(value, gap.at_ms)
-    return _key(b"G", place, gap.source), bytes(value) + gap.reason.encode()
+    return _key(b"G", address, gap.source), bytes(value) + gap.reason.encode()
 
 
-def layout_record(place: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
-    """Key and value."""
+def layout_record(address: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
+    """Return the key and value of a layout."""
     value = bytearray(_VERSION)
     put(value, layout.partitions)
     put(value, layout.at_ms)
     ids = f"{layout.source_id} {layout.target_id}"
-    return _key(b"L", place, None), bytes(value) + ids.encode()
+    return _key(b"L", address, None), bytes(value) + ids.encode()
 
 
 def read_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """How many bytes were read for a record's transaction, if its headers say so."""
-    found = dict(headers).get(READ_BYTES) or b""
-    return int(found) if found.isdigit() else 0
+    """Return the bytes that were read for a record's transaction; 0 without the header."""
+    digits = dict(headers).get(READ_BYTES) or b""
+    return int(digits) if digits.isdigit() else 0
 
 
 def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
-    """What a record says; None: a gap or layout that was taken back. Raises MapError."""
+    """Read a record. None: the tombstone of a gap or layout. Raises MapError."""
     try:
         return _read(key or b"", value)
     except NewerMapError:
@@ -175,33 +204,33 @@ def read_entry(key: bytes | None, value: bytes | None) -> MapEntry | None:
 
 
 def _read(key: bytes, value: bytes | None) -> MapEntry | None:
-    kind, place, source = _read_key(key)
+    kind, address, source = _read_key(key)
     if value is not None and value[:1] != _VERSION:
         if kind == b"S" and value[:1] == _BLOCK_VERSION:
-            return MapEntry(place, decode(source, value, 1))
+            return MapEntry(address, decode(source, value, 1))
         if value > _VERSION:
-            raise NewerMapError(place.topic, place.partition)
+            raise NewerMapError(address.topic, address.partition)
         raise MapError("no version")
     if value is None:
-        return MapEntry(place, Removed(source)) if kind == b"S" else None
+        return MapEntry(address, Removed(source)) if kind == b"S" else None
     if kind == b"S":
-        return MapEntry(place, _segment(source, value))
+        return MapEntry(address, _segment(source, value))
     first, at = get(value, 1)
     at_ms, at = get(value, at)
     text = value[at:].decode()
     if kind == b"G":
-        return MapEntry(place, Gap(source, source + first, text, at_ms))
+        return MapEntry(address, Gap(source, source + first, text, at_ms))
     source_id, target_id = text.split(" ")
-    return MapEntry(place, Layout(first, source_id, target_id, at_ms))
+    return MapEntry(address, Layout(first, source_id, target_id, at_ms))
 
 
 def owner_of(key: bytes | None) -> tuple[str, int] | None:
-    """Topic and partition of a record, without reading all of it; None: it is not the mirror's."""
+    """Return a record's topic and partition; None: the mirror did not write it."""
     try:
-        _, place, _ = _read_key(key or b"")
+        _, address, _ = _read_key(key or b"")
     except (IndexError, ValueError):
         return None
-    return place.topic, place.partition
+    return address.topic, address.partition
 
 
 def _read_key(key: bytes) -> tuple[bytes, MapAddress, int]:
@@ -224,23 +253,25 @@ def _segment(source: int, value: bytes) -> Segment:
     return Segment(source, target, count, source + count + hole, earliest_ms, earliest_ms + spread)
 
 
-def _key(kind: bytes, place: MapAddress, source: int | None) -> bytes:
+def _key(kind: bytes, address: MapAddress, source: int | None) -> bytes:
     key = bytearray(kind)
-    put(key, place.layout)
-    put(key, place.partition)
+    put(key, address.layout)
+    put(key, address.partition)
     if source is not None:
         put(key, source)
-    return bytes(key) + place.topic.encode()
+    return bytes(key) + address.topic.encode()
 
 
 class PartitionMap:
-    """All that is known of one partition, folded from its records in the order of the map topic.
+    """The map of one partition, folded from its records in the order of the map topic.
 
-    One table for each pair of topics: a layout that has merely another number of partitions goes
-    on in both logs where the one before it ended. Offsets mean the newest layout's two topics;
-    what belongs to a deleted topic is out of range.
-    is_newer: a later version has written some of it, so that nothing may be concluded.
-    is_outline: as of `SegmentTable`.
+    It has one table for each pair of topics: a layout that only has another number of partitions
+    continues in both logs. Offsets mean the two topics of the newest layout; those of deleted
+    topics are out of range. If `is_newer`, a later version wrote some records, and the map must not
+    be used.
+
+    Args:
+        is_outline: As for `SegmentTable`.
     """
 
     def __init__(self, *, is_outline: bool = False) -> None:
@@ -251,16 +282,19 @@ class PartitionMap:
         self._none = SegmentTable()
 
     def apply(self, entry: MapEntry) -> int:
-        """Fold one record, and return how many mirrored records it adds. Raises MapError when it
-        contradicts those before it."""
-        place, fact = entry.place, entry.fact
+        """Fold one record, and return the number of mirrored records that it adds.
+
+        Raises:
+            MapError: It contradicts earlier records.
+        """
+        address, fact = entry.place, entry.fact
         if isinstance(fact, Layout):
-            self.layouts[place.layout] = fact
+            self.layouts[address.layout] = fact
             self._tables.setdefault(_ids(fact), SegmentTable(is_outline=self._is_outline))
             return 0
-        if place.layout not in self.layouts:
-            raise MapError(f"layout {place.layout} of {place.topic} has segments and no record")
-        table = self._tables[_ids(self.layouts[place.layout])]
+        if address.layout not in self.layouts:
+            raise MapError(f"layout {address.layout} of {address.topic} has segments and no record")
+        table = self._tables[_ids(self.layouts[address.layout])]
         if isinstance(fact, Segment):
             return table.add(fact)
         if isinstance(fact, Block):
@@ -273,18 +307,18 @@ class PartitionMap:
 
     @property
     def newest(self) -> int:
-        """The number of the newest layout; 0 = there is none."""
+        """The number of the newest layout; 0 without one."""
         return max(self.layouts, default=0)
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Kafka's ids of the newest layout's two topics; empty when there is none."""
+        """Kafka's ids of the newest layout's two topics; empty without one."""
         newest = self.layouts.get(self.newest)
         return ("", "") if newest is None else _ids(newest)
 
     @property
     def is_alone(self) -> bool:
-        """Whether no older topic of the source had the same target: it has what is mapped alone."""
+        """True if no older source topic had the same target, which then has only mapped records."""
         target_id = self.ids[1]
         older = {
             layout.source_id for layout in self.layouts.values() if layout.target_id == target_id
@@ -293,8 +327,8 @@ class PartitionMap:
 
     @property
     def target_end(self) -> int | None:
-        """Where the mirror's own records end on the newest target; None: it is not known, as the
-        segments of an older topic of the source have been taken back."""
+        """The end of the mirror's records on the newest target. None: unknown, because the segments
+        of an older source topic were taken back."""
         if self.table:
             return self.table.target_end
         same = [table for layout, table in self.tables() if layout.target_id == self.ids[1]]
@@ -308,41 +342,19 @@ class PartitionMap:
 
     @property
     def lost_gaps(self) -> list[Gap]:
-        """Where records are missing for good, also of deleted topics."""
+        """The gaps in which records are missing for good, also of deleted topics."""
         return [gap for _, table in self.tables() for gap in table.gaps if gap.is_lost]
 
     @property
     def lost_offsets(self) -> int:
-        """How many offsets those are."""
+        """The number of offsets in the lost gaps."""
         return sum(gap.end - gap.source for gap in self.lost_gaps)
 
     def tables(self) -> list[tuple[Layout, SegmentTable]]:
-        """Those of deleted topics, too, oldest first, each with the newest layout it is of."""
+        """Return all tables, also of deleted topics, oldest first, each with its newest layout."""
         newest = {_ids(self.layouts[number]): number for number in sorted(self.layouts)}
         return [(self.layouts[number], self._tables[ids]) for ids, number in newest.items()]
 
 
 def _ids(layout: Layout) -> tuple[str, str]:
     return layout.source_id, layout.target_id
-
-
-def map_topic(cluster: str, nodes: int) -> InternalTopic:
-    """The offset map, on a backfill cluster of so many nodes."""
-    replicas = replicas_on(nodes)
-    configs = {
-        "cleanup.policy": "compact",
-        "message.timestamp.type": "CreateTime",
-        "min.insync.replicas": str(max(1, replicas - 1)),
-        "unclean.leader.election.enable": "false",
-    }
-    return InternalTopic(MAP_TOPIC, cluster, MAP_PARTITIONS, replicas, configs)
-
-
-def map_topic_faults(partitions: int, cleanup_policy: str) -> list[str]:
-    """What is wrong with a map topic that exists: the two things that make it useless."""
-    wrong = []
-    if partitions != MAP_PARTITIONS:
-        wrong.append(f"it has {partitions} partitions: it must have {MAP_PARTITIONS}, for good")
-    if cleanup_policy != "compact":
-        wrong.append(f"cleanup.policy is {cleanup_policy}: set it to compact")
-    return wrong

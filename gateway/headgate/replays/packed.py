@@ -28,7 +28,7 @@ from operator import add, ne
 from typing import NamedTuple
 
 BLOCK_SEGMENTS = 256
-_MAX_SEGMENTS = 65_536  # that are read from one, whoever wrote it
+_MAX_SEGMENTS = 65_536  # that are read from one block
 NO_TIMESTAMP = -1  # Kafka's: the record has none
 _UNPACKED = 512  # blocks that are kept unpacked, 7 KB each
 _SECOND_MS = 1000
@@ -40,13 +40,16 @@ Row = tuple[int, int, int, int, int, int]
 
 
 class MapError(ValueError):
-    """The map contradicts itself, or cannot be read: nothing may be concluded from it."""
+    """The map contradicts itself or cannot be read: it must not be used."""
 
 
 class Block(NamedTuple):
-    """Segments in a row, packed. end: up to where, without it, the source has been read.
+    """Consecutive segments, packed.
 
-    target_end: behind the last record on the target.  columns: see above.
+    Args:
+        end: The source has been read up to this offset, exclusive.
+        target_end: The offset behind the last record on the target.
+        columns: As described above.
     """
 
     source: int
@@ -61,7 +64,7 @@ class Block(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """Segments as arrays. latest: at most a second later than the record is."""
+    """Segments as arrays. latest: at most a second later than the record's time."""
 
     sources: "array[int]"
     targets: "array[int]"
@@ -91,7 +94,7 @@ def pack(rows: Sequence[Row]) -> Block:
 
 
 def unpack(block: Block) -> Unpacked:
-    """The segments of a block. Raises MapError."""
+    """Return the segments of a block. Raises MapError."""
     source, target, segments, *_, latest_ms, columns = block
     return unpack_columns(columns, source, target, segments, latest_ms)
 
@@ -100,7 +103,7 @@ def unpack(block: Block) -> Unpacked:
 def unpack_columns(
     columns: bytes, source: int, target: int, segments: int, latest_ms: int
 ) -> Unpacked:
-    """Those that were asked for last are kept: what is looked up lies near to each other."""
+    """Unpack columns, and cache the result: lookups are often near each other. Raises MapError."""
     try:
         counts, at = _numbers(columns, 0, segments)
         source_holes, at = _numbers(columns, at, segments - 1)
@@ -121,7 +124,7 @@ def unpack_columns(
 
 
 def encode(block: Block) -> bytes:
-    """The bytes of a block, without where it begins: that is in its record's key."""
+    """Return the bytes of a block without its beginning, which is in the record's key."""
     out = bytearray()
     for number in (
         block.target, block.segments, block.records, block.target_end - block.target,
@@ -150,7 +153,7 @@ def decode(source: int, value: bytes, at: int) -> Block:
 
 
 def earliest(times: Sequence[int]) -> int:
-    """The earliest of some timestamps; NO_TIMESTAMP when all of them are."""
+    """Return the earliest of some timestamps; NO_TIMESTAMP if no record has one."""
     first = min(times)
     if first != NO_TIMESTAMP:
         return first
@@ -158,12 +161,12 @@ def earliest(times: Sequence[int]) -> int:
 
 
 def zigzag(number: int) -> int:
-    """A number of either sign as one that is not below 0."""
+    """Encode a number of either sign as one that is not below 0."""
     return number << 1 if number >= 0 else (-number << 1) - 1
 
 
 def unzigzag(number: int) -> int:
-    """Inverse of `zigzag`."""
+    """Decode the number of `zigzag`."""
     return (number >> 1) ^ -(number & 1)
 
 
@@ -178,7 +181,7 @@ def put(out: bytearray, number: int) -> None:
 
 
 def get(data: bytes, at: int) -> tuple[int, int]:
-    """The varint there, and where the next one is. Raises IndexError."""
+    """Return the varint at a position, and the position behind it. Raises IndexError."""
     number = shift = 0
     while True:
         byte = data[at]
@@ -194,7 +197,7 @@ def _seconds(time_ms: int) -> int:
 
 
 def _column(numbers: Sequence[int]) -> bytes:
-    """The shortest form, or pairs if they are not much longer."""
+    """Encode a column in its shortest form, or as pairs if they are not much longer."""
     count = len(numbers)
     if not count:
         return bytes([_PLAIN])

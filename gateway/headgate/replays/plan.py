@@ -1,7 +1,8 @@
-"""From a range of source offsets to what is read where: a replay's plan, by partition.
+"""A replay's plan: the pieces of both tiers' logs that a range of source offsets is read from.
 
-A piece is a stretch of one tier's log. What is mirrored is read from the backfill tier; what is not
-("cold") from the ingest tier, where the replay allows it; what is in neither is lost, and said.
+A piece is a stretch of one tier's log. Mirrored records are read from the backfill tier; others
+("cold") from the ingest tier, if the replay allows it. Records on neither tier are lost, and the
+plan counts them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ class Piece(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """Where the logs begin and end now. The ingest end is the last stable offset."""
+    """The current bounds of both logs. The ingest end is the last stable offset."""
 
     ingest_start: int
     ingest_end: int
@@ -30,14 +31,17 @@ class Logs(NamedTuple):
 
 
 class PartitionPlan(NamedTuple):
-    """One partition's part. start, end: source offsets.
+    """The plan of one partition.
 
-    target_start, target_end: offsets of the backfill tier between which the mirrored part lies.
-    records: that the mirrored part has, exactly.  cold: source offsets that are not mirrored, some
-    of which may have no record.  lost: source offsets that neither tier has any more.
-    pieces: in order, mirrored and cold.  foreign: stretches of the backfill tier, from and up to,
-    that have records of something else; no piece has them, but whoever reads from target_start to
-    target_end does.
+    Args:
+        start, end: Source offsets.
+        target_start, target_end: Offsets of the backfill tier around the mirrored part.
+        records: Exact number of records of the mirrored part.
+        cold: Number of source offsets that are not mirrored; some may have no record.
+        lost: Number of source offsets that neither tier has any more.
+        pieces: Mirrored and cold pieces, in order.
+        foreign: Stretches of the backfill tier, start and end, with records of other writers. No
+            piece has them, but a consumer that reads from target_start to target_end does.
     """
 
     partition: int
@@ -55,9 +59,10 @@ class PartitionPlan(NamedTuple):
 def plan_partition(
     partition: int, start: int, end: int, table: SegmentTable, logs: Logs
 ) -> PartitionPlan:
-    """What a range of one partition means.
+    """Plan a range of one partition.
 
-    What the backfill tier's retention took is not mirrored, also where the map still has it.
+    Records that the backfill tier's retention took do not count as mirrored, even if the map still
+    has them.
     """
     table = table.kept(logs.backfill_start)
     first, last = table.source_start, table.source_end
@@ -67,23 +72,23 @@ def plan_partition(
     behind = _cold(max(start, last), end, logs)
     if before is not None:
         pieces.append(before)
-    places = (table.target_start, table.target_start)
+    targets = (table.target_start, table.target_start)
     records = 0
     if inner_start < inner_end:
-        places = _targets(table, inner_start, inner_end)
-        records = table.records_between(*places)
+        targets = _targets(table, inner_start, inner_end)
+        records = table.records_between(*targets)
         lost += _holes(table, inner_start, inner_end)
-        foreign = _foreign(table, *places)
-        pieces += _around(foreign, *places)
+        foreign = _foreign(table, *targets)
+        pieces += _around(foreign, *targets)
     elif table:
-        places = _edge(table, start)
+        targets = _edge(table, start)
     if behind is not None:
         pieces.append(behind)
-    places = (max(places[0], logs.backfill_start), max(places[1], logs.backfill_start))
-    cold = sum(one.end - one.start for one in (before, behind) if one is not None)
+    targets = (max(targets[0], logs.backfill_start), max(targets[1], logs.backfill_start))
+    cold = sum(piece.end - piece.start for piece in (before, behind) if piece is not None)
     outside = max(0, min(end, first) - start) + max(0, end - max(start, last))
     return PartitionPlan(
-        partition, start, end, *places, records, cold, lost + outside - cold, tuple(pieces),
+        partition, start, end, *targets, records, cold, lost + outside - cold, tuple(pieces),
         tuple(foreign),
     )  # fmt: skip
 
@@ -103,20 +108,20 @@ def _targets(table: SegmentTable, start: int, end: int) -> tuple[int, int]:
 
 
 def _edge(table: SegmentTable, start: int) -> tuple[int, int]:
-    """Where an empty range lies: a consumer that starts there reads what is mirrored next."""
-    found = table.to_target(start).offset
-    place = table.target_end if found is None else found
-    return place, place
+    """Return the bounds of an empty range: a consumer that starts there reads later records."""
+    offset = table.to_target(start).offset
+    target = table.target_end if offset is None else offset
+    return target, target
 
 
 def _foreign(table: SegmentTable, start: int, end: int) -> list[tuple[int, int]]:
-    """Between which records of the mirror's something else has written, inside of these offsets."""
-    found = []
+    """Return the stretches between two target offsets that have records of other writers."""
+    stretches = []
     for source in sorted({gap.source for gap in table.gaps if gap.reason == FOREIGN}):
         before, behind = table.around(source)
         first = start if before is None else max(start, before)
-        found.append((first, end if behind is None else min(end, behind)))
-    return [(first, last) for first, last in dict.fromkeys(found) if first < last]
+        stretches.append((first, end if behind is None else min(end, behind)))
+    return [(first, last) for first, last in dict.fromkeys(stretches) if first < last]
 
 
 def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Piece]:
@@ -129,7 +134,7 @@ def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Pi
 
 
 def _holes(table: SegmentTable, start: int, end: int) -> int:
-    """Source offsets inside the mirrored range that the mirror could not copy."""
+    """Count the source offsets inside the mirrored range that the mirror could not copy."""
     return sum(max(0, min(end, last) - max(start, first)) for first, last in _lost(table))
 
 
@@ -138,11 +143,11 @@ def _lost(table: SegmentTable) -> list[tuple[int, int]]:
 
 
 def missing(plan: PartitionPlan, table: SegmentTable) -> list[dict[str, int]]:
-    """The source offsets of a plan that the backfill tier does not have, in order."""
+    """Return the source ranges of a plan that the backfill tier does not have, in order."""
     first, last = table.source_start, table.source_end
     inner = [(max(start, first), min(end, last)) for start, end in _lost(table)]
-    found = [(plan.start, first), *inner, (last, plan.end)]
-    ranges = [(max(start, plan.start), min(end, plan.end)) for start, end in found]
+    outside = [(plan.start, first), *inner, (last, plan.end)]
+    ranges = [(max(start, plan.start), min(end, plan.end)) for start, end in outside]
     return [{"start": start, "end": end} for start, end in ranges if start < end][:_MAX_RANGES]
 
 
@@ -155,17 +160,13 @@ class PlanTotals(NamedTuple):
 
 
 def totals(plans: Iterable[PartitionPlan]) -> PlanTotals:
-    """The sums."""
-    every = list(plans)
-    return PlanTotals(
-        sum(one.records for one in every),
-        sum(one.cold for one in every),
-        sum(one.lost for one in every),
-    )
+    """Sum up the plans of all partitions."""
+    figures = [(plan.records, plan.cold, plan.lost) for plan in plans]
+    return PlanTotals(*map(sum, zip(*figures, strict=True))) if figures else PlanTotals(0, 0, 0)
 
 
 def shown(plans: Iterable[PartitionPlan]) -> dict[str, object]:
-    """The plan as JSON, by partition: in answers, and in the spec record for the runner."""
+    """Return the plan as JSON, by partition: for responses, and for the runner's spec record."""
     return {
         str(plan.partition): {
             "source": {"start": plan.start, "end": plan.end},
@@ -187,16 +188,17 @@ class _StoredPiece(TypedDict):
 
 
 class StoredPlan(TypedDict):
-    """What the runner reads of one partition of `shown`."""
+    """The part of `shown` that the runner reads, of one partition."""
 
     pieces: Sequence[_StoredPiece]
 
 
 def pieces_of(plan: Mapping[str, StoredPlan]) -> dict[int, Sequence[Piece]]:
-    """Inverse of `shown`, as far as the runner needs it. Raises KeyError, TypeError, ValueError."""
+    """Read the pieces that `shown` wrote. Raises KeyError, TypeError or ValueError."""
     return {
         int(partition): tuple(
-            Piece(str(one["tier"]), int(one["start"]), int(one["end"])) for one in part["pieces"]
+            Piece(str(piece["tier"]), int(piece["start"]), int(piece["end"]))
+            for piece in part["pieces"]
         )
         for partition, part in plan.items()
     }

@@ -1,14 +1,14 @@
-"""Replays as the registry keeps them: states, what may follow what, and the fold of its records.
+"""Replays in the registry: their states, the allowed changes, and the fold of the records.
 
 The registry is the compacted topic `headgate.replays` of a backfill tier, one partition. A replay
 has three keys: `<id>/spec` (by the API, never changed), `<id>/control` (by the API: run, pause,
 cancel) and `<id>/status` (observed; of mode topic by the runner, else by the API in the transaction
-of the spec). `snapshot/<name>` has a named vector of offsets, `runner` who carries replays out,
-`<topic>/wanted` up to where somebody waits for the mirror.
+of the spec). `snapshot/<name>` has a named vector of offsets, `runner` the runner's heartbeat, and
+`<topic>/wanted` the offsets that a request waits for the mirror to copy.
 Values are JSON objects; fields that this release does not know are kept and shown.
 
-Compaction keeps the newest record of each key, so the fold must end the same whatever is missing
-before it: a status may follow any from which it can be reached, not only its neighbour.
+Compaction keeps the newest record of each key, so the fold must have the same result without the
+earlier ones: a status may follow any status from which it can be reached, not only its neighbour.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ class TooLargeError(ValueError):
 
 
 class ReplayState(StrEnum):
-    """Where a replay stands."""
+    """The state of a replay."""
 
-    PENDING = "pending"  # accepted; nobody has begun
-    PLANNED = "planned"  # its topic is there
+    PENDING = "pending"  # accepted; no runner has begun
+    PLANNED = "planned"  # its topic exists
     COPYING = "copying"
     READY = "ready"  # can be read
     COMPLETED = "completed"  # the group's offsets are committed
@@ -73,21 +73,21 @@ FINISHED = frozenset(state for state, following in NEXT.items() if not following
 
 
 def reachable(start: ReplayState) -> frozenset[ReplayState]:
-    """Everything that may come after, by any number of steps."""
-    found: set[ReplayState] = set()
+    """Return all states that may follow, by any number of steps."""
+    states: set[ReplayState] = set()
     todo = set(NEXT[start])
     while todo:
-        one = todo.pop()
-        found.add(one)
-        todo |= NEXT[one] - found
-    return frozenset(found)
+        state = todo.pop()
+        states.add(state)
+        todo |= NEXT[state] - states
+    return frozenset(states)
 
 
 _REACHABLE = {state: reachable(state) for state in ReplayState}
 
 
 class Control(StrEnum):
-    """What is wanted of a replay. `cancel` is for ever."""
+    """The requested action for a replay. `cancel` is final."""
 
     RUN = "run"
     PAUSE = "pause"
@@ -110,7 +110,7 @@ class Replay:
 
     @property
     def is_copy(self) -> bool:
-        """Whether the runner copies it to a topic of its own."""
+        """True if the runner copies it to a topic of its own."""
         return self.spec_fields.get("mode") == "topic"
 
     @property
@@ -120,7 +120,7 @@ class Replay:
 
     @property
     def is_finished(self) -> bool:
-        """Whether no other state follows."""
+        """True if no other state follows."""
         return self.state in FINISHED
 
     @property
@@ -130,7 +130,7 @@ class Replay:
 
 
 class Registry:
-    """The fold. `see` takes the topic's records in order; what makes no sense is counted."""
+    """The fold of the topic's records, in order. Records that make no sense are counted."""
 
     def __init__(self) -> None:
         self._replays: dict[str, Replay] = {}
@@ -139,17 +139,17 @@ class Registry:
         self.unread = 0
 
     def __iter__(self) -> Iterator[Replay]:
-        """Those whose spec is there, oldest first: ids begin with the time."""
-        known = [replay for replay in self._replays.values() if replay.spec is not None]
-        return iter(sorted(known, key=lambda one: (created_ms(one), one.id)))
+        """Iterate over the replays with a spec, oldest first."""
+        replays = [replay for replay in self._replays.values() if replay.spec is not None]
+        return iter(sorted(replays, key=lambda replay: (created_ms(replay), replay.id)))
 
     def get(self, replay_id: str) -> Replay | None:
-        """One replay, or None."""
-        found = self._replays.get(replay_id)
-        return None if found is None or found.spec is None else found
+        """Return a replay whose spec was read, or None."""
+        replay = self._replays.get(replay_id)
+        return None if replay is None or replay.spec is None else replay
 
     def see(self, key: bytes | None, value: bytes | None) -> None:
-        """Fold one record; None as value takes its key away."""
+        """Fold one record; a value of None deletes its key."""
         name, _, what = (key or b"").decode("utf-8", "replace").rpartition("/")
         document = _read(value)
         if document is None and value is not None:
@@ -187,49 +187,49 @@ class Registry:
 
 
 def follows(state: ReplayState, then: object) -> bool:
-    """Whether a status with the state `then` is taken after one with `state`."""
+    """Return whether a status with the state `then` may follow one with `state`."""
     if then not in list(ReplayState):  # which may be of any shape
         return False
     return (then not in FINISHED and then == state) or then in _REACHABLE[state]
 
 
 def deleted(topic: str) -> str:
-    """What is said of a replay whose topic somebody has deleted."""
+    """Return the reason for the failure of a replay whose topic was deleted."""
     return f"topic {topic} was deleted by somebody else (or recreated): ask again"
 
 
 def created_ms(replay: Replay) -> int:
-    """When it was asked for, ms since 1970."""
-    found = (replay.spec or {}).get("created_ms", 0)
-    return found if isinstance(found, int) else 0
+    """Return the time of the request, in ms since 1970."""
+    ms = replay.spec_fields.get("created_ms", 0)
+    return ms if isinstance(ms, int) else 0
 
 
 def record(
     replay_id: str, what: str, document: Mapping[str, object] | None
 ) -> tuple[bytes, bytes | None]:
-    """Key and value of a registry record; None takes it away. Raises TooLargeError."""
+    """Return a registry record's key and value; None deletes it. Raises TooLargeError."""
     value = None if document is None else _written(document)
     return f"{replay_id}/{what}".encode(), value
 
 
 def snapshot_record(name: str, document: Mapping[str, object]) -> tuple[bytes, bytes]:
-    """The same of a snapshot."""
+    """Return the key and value of a snapshot. Raises TooLargeError."""
     return f"{_SNAPSHOT}/{name}".encode(), _written(document)
 
 
 def runner_record(document: Mapping[str, object]) -> tuple[bytes, bytes]:
-    """Who carries replays out, and since when it is alive."""
+    """Return the key and value of the runner's heartbeat."""
     return RUNNER_KEY, _written(document)
 
 
 def wanted_record(topic: str, ends: Mapping[int, int]) -> tuple[bytes, bytes]:
-    """Somebody waits for the mirror to copy these partitions up to, without, these offsets."""
+    """Return the record that asks the mirror to copy partitions up to these offsets, exclusive."""
     document = {"ends": {str(partition): end for partition, end in ends.items()}}
     return f"{topic}/{_WANTED}".encode(), _written(document)
 
 
 def read_wanted(key: bytes | None, value: bytes | None) -> dict[tuple[str, int], int]:
-    """By topic and partition, up to where somebody waits; empty for any other record."""
+    """Read the offsets that a request waits for, by topic and partition; {} for other records."""
     topic, _, what = (key or b"").decode("utf-8", "replace").rpartition("/")
     ends = (_read(value) or {}).get("ends")
     if what != _WANTED or not isinstance(ends, dict):
@@ -242,7 +242,7 @@ def read_wanted(key: bytes | None, value: bytes | None) -> dict[tuple[str, int],
 
 
 def tombstones(replay_id: str) -> list[tuple[bytes, bytes | None]]:
-    """What forgets a replay; to be written in one transaction."""
+    """Return the records that forget a replay; to be written in one transaction."""
     return [record(replay_id, what, None) for what in ("spec", "control", "status")]
 
 
@@ -264,14 +264,14 @@ def _read(value: bytes | None) -> Mapping[str, object] | None:
 
 
 def new_id(now_ms: int, random_bytes: bytes) -> str:
-    """A UUIDv7 (RFC 9562, 5.7). random_bytes: 10 of them."""
+    """Return a UUIDv7 (RFC 9562, 5.7). random_bytes: 10 of them."""
     tail = int.from_bytes(random_bytes[:10], "big")
     number = (now_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (tail >> 64 & 0xFFF) << 64
     return _uuid(number | 0b10 << 62 | tail & 0x3FFFFFFFFFFFFFFF)
 
 
 def keyed_id(caller: str, idempotency_key: str) -> str:
-    """The same id for the same caller and Idempotency-Key, as a UUIDv8 (RFC 9562, 5.8)."""
+    """Return the UUIDv8 (RFC 9562, 5.8) of a caller and an Idempotency-Key."""
     digest = hashlib.sha256(f"{len(caller)}:{caller}:{idempotency_key}".encode()).digest()
     number = int.from_bytes(digest[:16], "big")
     number &= ~(0xF << 76) & ~(0b11 << 62) & (1 << 128) - 1
@@ -281,25 +281,6 @@ def keyed_id(caller: str, idempotency_key: str) -> str:
 def _uuid(number: int) -> str:
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
-
-
-def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
-    """The registry of replays on a backfill cluster ."""
-    configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
-    return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
-
-
-def registry_faults(found: TopicState) -> list[str]:
-    """What is wrong with a registry that exists, each with its fix."""
-    wrong = []
-    if found.partitions != 1:
-        wrong.append(f"it has {found.partitions} partitions: delete it and run this again")
-    if found.cleanup_policy != "compact":
-        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to compact")
-    return wrong
-
-
-# From the registries of replays to entries of the installation log.
 
 
 _MAX_KNOWN = 10_000
@@ -313,10 +294,13 @@ _ENDS = {
 
 
 class ReplayObserver:
-    """since_ms: when this gateway started; what was asked for before is nothing new.
+    """Turns changes of replays into entries of the installation log.
 
     A registry may be read for the first time long after the start, or again from its beginning:
-    a replay that was seen once is known by its id, whether it is there in between or not.
+    replays are remembered by id, also while a registry lacks them.
+
+    Args:
+        since_ms: Start of this gateway; earlier replays are not new.
     """
 
     def __init__(self, since_ms: int) -> None:
@@ -324,13 +308,13 @@ class ReplayObserver:
         self._states: dict[str, ReplayState] = {}
 
     def see(self, replays: Iterable[Replay]) -> Iterator[Happening]:
-        """All replays that are known, as they are now."""
+        """Yield the entries of all replays that have changed."""
         for replay in replays:
-            yield from self._one(replay)
+            yield from self._changes(replay)
         while len(self._states) > _MAX_KNOWN:  # those that were seen first
             del self._states[next(iter(self._states))]
 
-    def _one(self, replay: Replay) -> Iterator[Happening]:
+    def _changes(self, replay: Replay) -> Iterator[Happening]:
         before, now = self._states.get(replay.id), replay.state
         self._states[replay.id] = now
         is_new = before is None and created_ms(replay) >= self._since_ms
@@ -344,20 +328,36 @@ class ReplayObserver:
             text = f"{_named(replay)}: {said}{f': {reason}' if reason else ''}"
             details = _details(replay) | ({"reason": reason} if reason else {})
             at_ms = replay.status.get("at_ms")
-            found_ms = at_ms if isinstance(at_ms, int) else None
-            yield Happening(kind, replay.id, text, details, found_ms)
+            ended_ms = at_ms if isinstance(at_ms, int) else None
+            yield Happening(kind, replay.id, text, details, ended_ms)
 
 
 def _named(replay: Replay) -> str:
-    spec = replay.spec or {}
+    spec = replay.spec_fields
     return f"{_text(spec, 'name') or replay.id} of {_text(spec, 'topic')}"
 
 
 def _details(replay: Replay) -> dict[str, Detail]:
-    spec = replay.spec or {}
+    spec = replay.spec_fields
     return {name: _text(spec, name) for name in ("name", "topic", "mode", "by")}
 
 
 def _text(document: Mapping[str, object], name: str) -> str:
-    found = document.get(name)
-    return found if isinstance(found, str) else ""
+    text = document.get(name)
+    return text if isinstance(text, str) else ""
+
+
+def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
+    """Return the topic of the registry of a backfill cluster."""
+    configs = {"cleanup.policy": "compact", "unclean.leader.election.enable": "false"}
+    return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
+
+
+def registry_faults(found: TopicState) -> list[str]:
+    """Return the faults of an existing registry, each with its fix."""
+    wrong = []
+    if found.partitions != 1:
+        wrong.append(f"it has {found.partitions} partitions: delete it and run this again")
+    if found.cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to compact")
+    return wrong

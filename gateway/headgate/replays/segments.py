@@ -43,11 +43,15 @@ MAX_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the tabl
 
 
 class Segment(NamedTuple):
-    """`records` records from `source` on, which are at `target` and on.
+    """Consecutive records on both logs.
 
-    end: up to where, without it, the source has been read: what lies between the last record and
-    `end` holds none.  earliest_ms, latest_ms: of the records' timestamps, in whatever order;
-    NO_TIMESTAMP when none of them has one.
+    Args:
+        source: Source offset of the first record.
+        target: Target offset of the first record.
+        records: Their number.
+        end: The source has been read up to this offset, exclusive; there is no record between the
+            last one of the segment and `end`.
+        earliest_ms, latest_ms: Bounds of the timestamps; NO_TIMESTAMP if no record has one.
     """
 
     source: int
@@ -59,9 +63,11 @@ class Segment(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Source offsets from `source` up to, without, `end` that are in no segment, and why.
+    """Source offsets from `source` to `end`, exclusive, that are in no segment.
 
-    at_ms: when it was found.
+    Args:
+        reason: One of the reasons below.
+        at_ms: Time of the discovery.
     """
 
     source: int
@@ -71,7 +77,7 @@ class Gap(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """Whether there were records that the mirror can no longer copy."""
+        """True if it had records that the mirror can no longer copy."""
         return self.reason in _LOST
 
 
@@ -83,15 +89,15 @@ _LOST = frozenset({RETENTION, RECREATED})
 
 
 class Result(StrEnum):
-    """How an offset was translated."""
+    """The kind of a translation."""
 
-    EXACT = "exact"  # the very record
-    NEXT = "next"  # it is in a hole: where reading goes on, with the first record behind it
-    OUT_OF_RANGE = "out_of_range"  # not mirrored yet, or no longer there
+    EXACT = "exact"  # the same record
+    NEXT = "next"  # the offset is in a hole: the first record behind it
+    OUT_OF_RANGE = "out_of_range"  # not mirrored yet, or deleted
 
 
 class Translation(NamedTuple):
-    """offset: None when it is out of range."""
+    """A translated offset. offset: None if it is out of range."""
 
     source: int
     offset: int | None
@@ -101,8 +107,8 @@ class Translation(NamedTuple):
 def merge(segments: Iterable[Segment]) -> list[Segment]:
     """Join neighbours in which both sides continue. They must be in order.
 
-    Done before they are written: what two transactions wrote never continues, since the marker of
-    the first lies between.
+    Segments are merged before they are written: those of two transactions never continue, because
+    the first one's marker lies between them.
     """
     merged: list[Segment] = []
     for segment in segments:
@@ -121,25 +127,27 @@ def merge(segments: Iterable[Segment]) -> list[Segment]:
     return merged
 
 
-def _continues(last: Segment, one: Segment) -> bool:
+def _continues(last: Segment, segment: Segment) -> bool:
     return (
-        last.source + last.records == one.source
-        and last.target + last.records == one.target
-        and last.records + one.records <= MAX_RECORDS
+        last.source + last.records == segment.source
+        and last.target + last.records == segment.target
+        and last.records + segment.records <= MAX_RECORDS
     )
 
 
 class SegmentTable:
     """The segments of one partition in one layout, in order: packed, but for the last ones.
 
-    What is packed is in blocks (`replays.packed`), 2 to 4 bytes a segment, and is unpacked
-    for a while when it is looked up; the newest segments, fewer than a block, are in arrays. A
-    block is a record of the map if it was added as one; else it was made here, of records that
-    have one segment each.
+    Packed segments are in blocks (`replays.packed`), 2 to 4 bytes each, and are unpacked for a
+    while when they are looked up; the newest segments, fewer than a block, are in arrays. A block
+    is a record of the map if it was added as one; otherwise it was made here, of records that have
+    one segment each.
 
-    position: up to where, without it, the source has been read; None = nothing has been.
-    is_outline: blocks that are records are not kept, only where they begin and end. That is
-    enough for the mirror's driver, which has all maps; nothing can be translated.
+    `position` is the end of the read part of the source, exclusive; None: nothing was read.
+
+    Args:
+        is_outline: Keep only the bounds of blocks that are records. That is enough for the mirror's
+            driver, which has all maps; offsets cannot be translated.
     """
 
     __slots__ = (
@@ -184,10 +192,10 @@ class SegmentTable:
         return sum(self._sizes) + len(self._sources)
 
     def __iter__(self) -> Iterator[Segment]:
-        """Yield them, each with the beginning of the next one as its end.
+        """Yield the segments, each with the beginning of the next one as its end.
 
-        Times of those that are packed are bounds: the block's earliest, and the latest of the
-        segment, up to a second later.
+        Times of packed segments are bounds: the block's earliest time, and the segment's latest
+        time, up to a second later.
         """
         for number in range(len(self._firsts)):
             run = self._run(number)
@@ -200,7 +208,7 @@ class SegmentTable:
         yield from self.newest()
 
     def newest(self) -> Iterator[Segment]:
-        """Yield those that are not packed yet."""
+        """Yield the segments that are not packed yet."""
         ends = (*self._sources[1:], self.source_end)
         yield from map(
             Segment, self._sources, self._targets, self._counts, ends,
@@ -208,25 +216,25 @@ class SegmentTable:
         )  # fmt: skip
 
     def __bool__(self) -> bool:
-        """Whether it has segments."""
+        """Return whether it has segments."""
         return bool(self._firsts) or bool(self._sources)
 
     @property
     def memory(self) -> int:
-        """The bytes that segments take, roughly."""
+        """The memory of the segments, in bytes, roughly."""
         return sum(map(len, self._columns)) + 100 * len(self._firsts) + 36 * len(self._sources)
 
     @property
     def source_end(self) -> int:
-        """The position; 0 when there is none."""
+        """The position; 0 without one."""
         return self.position or 0
 
     @property
     def source_start(self) -> int:
         """The first source offset that was read, as far as the map goes back.
 
-        It may lie before the first segment's, when what lies between is known to hold no record:
-        compacted, or aborted. `source_end` when nothing was read.
+        It may lie before the first segment, if the offsets between are known to have no record
+        (compacted or aborted). `source_end` if nothing was read.
         """
         return self._heads.get(self._first_source, self._first_source)
 
@@ -238,22 +246,22 @@ class SegmentTable:
 
     @property
     def target_start(self) -> int:
-        """The first target offset that is in a segment; 0 when none is."""
+        """The first target offset in a segment; 0 without segments."""
         if self._target_firsts:
             return self._target_firsts[0]
         return self._targets[0] if self._targets else 0
 
     @property
     def target_end(self) -> int:
-        """The offset behind the last record on the target; 0 when there is none."""
+        """The offset behind the last record on the target; 0 without segments."""
         if self._targets:
             return self._targets[-1] + self._counts[-1]
         return self._target_ends[-1] if self._target_ends else 0
 
     def times(self) -> tuple[int, int] | None:
-        """Earliest and latest timestamp of all records, ms; None when there are none.
+        """Return the earliest and latest timestamp of all records, in ms; None without any.
 
-        Where a part of a block is gone, the earliest stays that of the whole.
+        The earliest time of a block stays the same when a part of the block is deleted.
         """
         latest = max((*self._latest, *self._last_latest), default=NO_TIMESTAMP)
         if latest == NO_TIMESTAMP:
@@ -261,10 +269,10 @@ class SegmentTable:
         return earliest((*self._earliest, *self._last_earliest)), latest
 
     def since(self, time_ms: int) -> int | None:
-        """A source offset from which on to look for the first record of this time or later: there
-        is none before. None: there is none at all.
+        """Return a source offset from which to look for the first record of this time or later.
 
-        It is where a segment begins that has one, or whose last is less than a second older.
+        It is the beginning of a segment that has such a record, or whose latest record is less than
+        a second older. None: there is no such record.
         """
         for number, last in enumerate(self._latest):
             if last >= time_ms:
@@ -280,7 +288,7 @@ class SegmentTable:
         return None
 
     def add(self, segment: Segment) -> int:
-        """Append, and return by how many records that is more. One that is there already changes
+        """Append a segment, and return the number of new records. A repeated segment changes
         nothing. Raises MapError."""
         if segment.source < self.source_end and self._has(segment):
             return 0
@@ -296,14 +304,14 @@ class SegmentTable:
         return segment.records
 
     def add_block(self, block: Block) -> int:
-        """Append segments in place of those that are there from its beginning on: it has them all.
-        Return by how many records that is more. Raises MapError."""
+        """Append a block in place of the segments from its beginning on, which it contains. Return
+        the number of new records. Raises MapError."""
         replaced = 0
         if block.source < self.source_end:
             number = bisect_left(self._firsts, block.source)
             if number < len(self._firsts) and self._firsts[number] == block.source:
-                known = (self._sizes[number], self._target_firsts[number])
-                if known == (block.segments, block.target):
+                same = (self._sizes[number], self._target_firsts[number])
+                if same == (block.segments, block.target):
                     self._is_record[number] = True
                     return 0
             if block.end <= self.source_start:  # it has been removed meanwhile
@@ -319,7 +327,7 @@ class SegmentTable:
         return block.records - replaced
 
     def add_gap(self, gap: Gap) -> None:
-        """Append. Gaps without records are known from the segments around: only the end counts."""
+        """Append a gap. One without records is visible between segments: only its end counts."""
         if gap.reason != NO_RECORDS and gap not in self.gaps:
             self.gaps.append(gap)
         if not self and gap.reason in (NO_RECORDS, FOREIGN):
@@ -327,10 +335,9 @@ class SegmentTable:
         self.position = max(self.source_end, gap.end)
 
     def remove(self, source: int) -> None:
-        """Retention took the segment or block whose record begins there, and so all before it.
+        """Remove the segment or block whose record begins there, and all before it.
 
-        A segment that has become a part of a block has no record of its own any more: nothing is
-        removed then.
+        A segment that has become part of a block has no record of its own: then nothing is removed.
         """
         if self._is_inside(source):
             return
@@ -340,7 +347,7 @@ class SegmentTable:
         part: list[Segment] = []
         if gone < len(self._firsts):
             if self._firsts[gone] <= source and not self._is_record[gone]:
-                part = [one for one in self._segments(gone) if one.source > source]
+                part = [segment for segment in self._segments(gone) if segment.source > source]
                 gone += 1
         else:
             self._cut_newest(bisect_right(self._sources, source))
@@ -366,13 +373,13 @@ class SegmentTable:
         return self._run(number).sources[-1] <= source
 
     def _following(self, number: int) -> int | None:
-        """Where the segment behind a block begins; None: there is none."""
+        """Return the source offset of the segment behind a block; None without one."""
         if number + 1 < len(self._firsts):
             return self._firsts[number + 1]
         return self._sources[0] if self._sources else None
 
     def records_from(self) -> Iterator["MapRecord"]:
-        """Yield the records of the map that the table was made of."""
+        """Yield the map records that the table was made of."""
         for number, first in enumerate(self._firsts):
             if self._is_record[number]:
                 yield MapRecord(first, self._target_ends[number], is_block=True)
@@ -384,11 +391,14 @@ class SegmentTable:
             yield MapRecord(source, target + count, is_block=False)
 
     def passed(self, target_start: int) -> Iterator[int]:
-        """Yield where records begin that may be taken back if the target's log begins there now.
+        """Yield the source offsets of records that may be taken back.
 
-        The newest one stays: it says where copying goes on. And so do the newest 256 segments that
-        have a record of their own: a copier may be packing them right now, under the key of the
-        first, and taking that back would take back the block.
+        The newest record stays, because copying resumes behind it. The newest 256 segments with a
+        record of their own stay, too: a copier may be packing them under the key of the first, and
+        the tombstone of that key would delete the block.
+
+        Args:
+            target_start: The beginning of the target's log.
         """
         records = list(self.records_from())
         behind = len(records)
@@ -402,10 +412,13 @@ class SegmentTable:
             yield record.source
 
     def kept(self, target_start: int) -> "SegmentTable":
-        """What is left where the target's log begins there now; itself where nothing is gone.
+        """Return the table without the segments that retention took; itself if it took none.
 
-        The mirror takes segments back later, and the newest one never. Of a segment of which a
-        part is left, the times stay those of the whole.
+        The mirror takes segments back later, and never the newest one. A segment that lost a part
+        keeps its times.
+
+        Args:
+            target_start: The beginning of the target's log.
         """
         if not self or target_start <= self.target_start:
             return self
@@ -414,7 +427,7 @@ class SegmentTable:
         else:
             number = bisect_left(self._target_firsts, target_start) - 1
             segments = list(self._segments(number))
-        at = bisect_left(segments, target_start, key=_target_of) - 1  # some of it is gone
+        at = bisect_left(segments, target_start, key=_target_of) - 1  # it has lost some records
         gone = min(target_start - segments[at].target, segments[at].records)
         is_whole = gone == segments[at].records
         start = segments[at].source + gone
@@ -423,28 +436,28 @@ class SegmentTable:
             rest[0] = rest[0]._replace(
                 source=start, target=target_start, records=rest[0].records - gone
             )
-        left = self._behind(number)
+        table = self._behind(number)
         if number == len(self._firsts):
-            left._cut_newest(len(left._sources))
+            table._cut_newest(len(table._sources))
             for segment in rest:
-                left._push(segment)
+                table._push(segment)
         elif rest:
-            left._append(pack(rest), is_record=False, number=0)
-        if is_whole:  # what follows without a record has been read, and is not gone
-            left._heads[left._first_source] = start
-        return left
+            table._append(pack(rest), is_record=False, number=0)
+        if is_whole:  # the offsets behind it without a record were read, and are not lost
+            table._heads[table._first_source] = start
+        return table
 
     def _behind(self, number: int) -> "SegmentTable":
-        """What is behind a block, as a table of its own."""
-        left = SegmentTable(is_outline=self._is_outline)
+        """Return the segments behind a block as a table of their own."""
+        table = SegmentTable(is_outline=self._is_outline)
         for name in (*_OF_BLOCKS, *_OF_NEWEST):
-            setattr(left, name, getattr(self, name)[:])
-        left._drop_blocks(number + 1)
-        left.gaps, left.position = list(self.gaps), self.position
-        return left
+            setattr(table, name, getattr(self, name)[:])
+        table._drop_blocks(number + 1)
+        table.gaps, table.position = list(self.gaps), self.position
+        return table
 
     def to_target(self, source: int) -> Translation:
-        """Where the record of this source offset is on the target."""
+        """Translate a source offset to the target."""
         if not self.source_start <= source < self.source_end or not self:
             return Translation(source, None, Result.OUT_OF_RANGE)
         if source < self._first_source:
@@ -457,7 +470,7 @@ class SegmentTable:
         return _translated(source, run.sources, run.targets, run.counts, following)
 
     def to_source(self, target: int) -> Translation:
-        """Where the record of this target offset came from."""
+        """Translate a target offset to the source."""
         if not self or not self.target_start <= target < self.target_end:
             return Translation(target, None, Result.OUT_OF_RANGE)
         if self._targets and target >= self._targets[0]:
@@ -472,18 +485,18 @@ class SegmentTable:
         return self._targets[0] if self._targets else None
 
     def records_between(self, start: int, end: int) -> int:
-        """How many records lie between two target offsets."""
+        """Count the records between two target offsets."""
         first = max(0, bisect_right(self._target_firsts, start) - 1)
         behind = bisect_left(self._target_firsts, end)
-        found = sum(self._records[first:behind])
+        count = sum(self._records[first:behind])
         for number in {first, behind - 1} if first < behind else ():
             run = self._run(number)
-            found -= self._records[number] - _between(run.targets, run.counts, start, end)
-        return found + _between(self._targets, self._counts, start, end)
+            count -= self._records[number] - _between(run.targets, run.counts, start, end)
+        return count + _between(self._targets, self._counts, start, end)
 
     def around(self, source: int) -> tuple[int | None, int | None]:
-        """Where on the target the last segment ends that begins before this source offset, and
-        where the first begins that does not; None: there is none."""
+        """Return the target offsets around a source offset: the end of the last segment that begins
+        before it, and the beginning of the next segment; None without one."""
         sources, targets, counts = self._sources, self._targets, self._counts
         following: int | None = None
         if not sources or source <= sources[0]:
@@ -496,7 +509,7 @@ class SegmentTable:
         return targets[at - 1] + counts[at - 1], targets[at] if at < len(targets) else following
 
     def _run(self, number: int) -> Unpacked:
-        """The segments of a block."""
+        """Return the segments of a block."""
         columns = self._columns[number]
         if not columns:
             raise MapError("the segments of an outline are not kept")
@@ -522,8 +535,7 @@ class SegmentTable:
             return segment.end <= self.source_start
         if self._sources and segment.source >= self._sources[0]:
             at = bisect_right(self._sources, segment.source) - 1
-            known = (self._sources[at], self._targets[at], self._counts[at])
-            return known == segment[:3]
+            return (self._sources[at], self._targets[at], self._counts[at]) == segment[:3]
         number = bisect_right(self._firsts, segment.source) - 1
         if not self._columns[number]:
             return True
@@ -550,7 +562,7 @@ class SegmentTable:
             self._append(block, is_record=False)
 
     def _append(self, block: Block, *, is_record: bool, number: int | None = None) -> None:
-        """number: before which block; None = behind all."""
+        """Insert a block. number: before this block; None: behind all."""
         at = len(self._firsts) if number is None else number
         if self._is_outline and at and at == len(self._firsts) and self._is_record[-1]:
             self._columns[-1] = b""  # the last one stays, as what follows may replace a part of it
@@ -564,7 +576,7 @@ class SegmentTable:
             column.insert(at, figure)
 
     def _truncate(self, source: int) -> int:
-        """Take away all segments that begin there or behind; how many records they have."""
+        """Remove all segments from a source offset on; return the number of their records."""
         cut = bisect_left(self._sources, source)
         gone = sum(self._counts[cut:])
         for name in _OF_NEWEST:
@@ -598,7 +610,7 @@ class SegmentTable:
 
 
 class MapRecord(NamedTuple):
-    """A record of the map: a segment or a block. source: where it begins; target_end: behind it."""
+    """A map record: a segment or a block, with its first source offset and its target end."""
 
     source: int
     target_end: int
@@ -627,7 +639,7 @@ def _translated(
     offset: int, given: "array[int]", wanted: "array[int]", counts: "array[int]",
     following: int | None,
 ) -> Translation:  # fmt: skip
-    """following: where the segment behind these begins; None: there is none."""
+    """Translate an offset. following: where the segment behind these begins; None without one."""
     at = bisect_right(given, offset) - 1
     step = offset - given[at]
     if step < counts[at]:

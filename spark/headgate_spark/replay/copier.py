@@ -1,9 +1,8 @@
-"""Carries out one replay: makes its topic, copies what was planned, and deletes it in the end.
+"""Carry out one replay: create its topic, copy the planned records, and delete it in the end.
 
-Each step is one transaction that ends with the replay's status, so that a runner that is killed
-anywhere leaves what the next one's first read finds. Replays are carried out at the same time, and
-each of them is alone: one that waits, or that meets an error, stops no other. It says why in its
-status' `reason`, and tries again after a pause that grows.
+Each step is one transaction that ends with the replay's status, so that a killed runner leaves a
+state from which the next one continues. Replays run concurrently and independently: one that waits
+or fails stops no other. Its status has the `reason`, and it retries after a growing pause.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.metadata import Metadata
 from headgate.replays.plan import BACKFILL, INGEST
 from headgate.replays.registry import Control, Replay, ReplayState, deleted, record
-from headgate_spark.copying.chunks import Chunk
+from headgate_spark.copying.chunks import Chunk, SourceRecord
 from headgate_spark.copying.copied_topics import copied_configs, roomy
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
@@ -40,24 +39,30 @@ from headgate_spark.replay.progress import (
 )
 from headgate_spark.replay.registry import LeaseError, Pair, RefusedError, ReplayWriter
 
-# The topics that replays are copied to: how they are made.
-
-
 _MORE_ANSWERS, _METADATA_PAUSE_S = 2, 1.0
 _HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
 
 class Made(NamedTuple):
-    """A replay's topic. id: Kafka's; None where it could not be made, and `why_not`."""
+    """A replay's topic. id: Kafka's; None if it could not be created, and `why_not`."""
 
     id: str | None
     why_not: str = ""
 
 
 async def create(target: Connection, source: Connection, replay: Replay, order: Order) -> Made:
-    """Make a replay's topic. source: the ingest cluster, which alone has a topic that was never
-    mirrored. Raises JobError."""
-    is_warm = any(one.tier == BACKFILL for some in order.pieces.values() for one in some)
+    """Create a replay's topic.
+
+    Args:
+        target: The backfill cluster.
+        source: The ingest cluster; only it has a topic that was never mirrored.
+        replay: The replay.
+        order: Its plan.
+
+    Raises:
+        JobError: A cluster refuses or does not answer.
+    """
+    is_warm = any(piece.tier == BACKFILL for part in order.pieces.values() for piece in part)
     async with cluster_admin(target) as admin:
         metadata = await (_metadata_with(admin, order.topic) if is_warm else admin.metadata())
         if is_warm or order.topic in metadata.topics:
@@ -80,13 +85,13 @@ async def _limit(admin: ClusterAdmin, order: Order) -> int:
 
 
 async def _cold_limit(source: Connection, order: Order) -> tuple[str | None, int]:
-    async with cluster_admin(source) as there:
-        other = _other(await _metadata_with(there, order.topic), source, order, INGEST)
-        return (other, 0) if other is not None else (None, roomy(await _limit(there, order)))
+    async with cluster_admin(source) as admin:
+        other = _other(await _metadata_with(admin, order.topic), source, order, INGEST)
+        return (other, 0) if other is not None else (None, roomy(await _limit(admin, order)))
 
 
 async def other_topic(connection: Connection, order: Order, tier: str) -> str | None:
-    """Why the plan cannot be of the topic that is there now; None: it is. Raises JobError."""
+    """Return why the plan is not of the current topic; None: it is. Raises JobError."""
     async with cluster_admin(connection) as admin:
         return _other(await _metadata_with(admin, order.topic), connection, order, tier)
 
@@ -104,16 +109,16 @@ async def _metadata_with(admin: ClusterAdmin, topic: str) -> Metadata:
 
 
 def _other(metadata: Metadata, connection: Connection, order: Order, tier: str) -> str | None:
-    found, wanted = metadata.topics.get(order.topic), order.topic_ids.get(tier)
-    if found is None:
+    current, planned_id = metadata.topics.get(order.topic), order.topic_ids.get(tier)
+    if current is None:
         return f"cluster {connection.name} has no topic {order.topic}"
-    if wanted not in (None, found.uuid):
-        return recreated(order, f"its id is {found.uuid}, it was {wanted}")
+    if planned_id not in (None, current.uuid):
+        return recreated(order, f"its id is {current.uuid}, it was {planned_id}")
     return None
 
 
 def recreated(order: Order, why: str) -> str:
-    """What is said when a topic was recreated under a plan."""
+    """Return the reason for a failure whose topic was recreated since the plan."""
     return (
         f"topic {order.topic} was deleted and recreated since this was planned ({why}): the plan's "
         "offsets are not its own; ask again when it is mirrored"
@@ -123,7 +128,7 @@ def recreated(order: Order, why: str) -> str:
 def _topic(
     replay: Replay, cluster: str, partitions: int, replicas: int, max_message_bytes: int
 ) -> InternalTopic:
-    # For ever by the records' time, not by the topic's: the runner deletes it.
+    # No retention by time: the runner deletes the topic.
     configs = copied_configs(-1, max_message_bytes)
     return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
 
@@ -140,11 +145,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RunnerContext:
-    """What the replays of one runner share.
+    """The shared state of a runner's replays.
 
-    clusters: how to reach those that specs name.  statuses: newer than what the registry's reader
-    has seen, since only the runner writes them.  cold: what all replays read from an ingest cluster
-    is counted together, so that its brokers are spared.  is_over: set when the runner ends.
+    Args:
+        target: The backfill cluster.
+        clusters: Connections of the clusters that specs name.
+        statuses: Newer than those of the registry's reader, since only the runner writes them.
+        cold: Limits of the reads from ingest clusters by all replays, to spare their brokers.
+        is_over: Set when the runner ends.
     """
 
     target: Connection
@@ -162,7 +170,7 @@ class RunnerContext:
 
 
 class ReplayCopy:
-    """One replay. control: what was wanted of it when this was made."""
+    """The copy of one replay. `control` is the requested action at its creation."""
 
     def __init__(self, context: RunnerContext, replay: Replay) -> None:
         self._context, self._replay = context, replay
@@ -174,18 +182,18 @@ class ReplayCopy:
         self._free_at = self._moved_at = 0.0
 
     def start(self, *, only_clean_up: bool = False) -> asyncio.Task[None]:
-        """Begin. only_clean_up: the replay is over already, its topic may be there still."""
+        """Begin. only_clean_up: the replay has ended, and only its topic may remain."""
         work = self._clean_up() if only_clean_up else self._carry_out()
         self._task = asyncio.create_task(work, name=f"replay {self._replay.id}")
         return self._task
 
     def interrupt(self) -> None:
-        """End it if it waits. What it writes is left to end by itself."""
+        """Cancel it while it waits. A write in progress ends by itself."""
         if self._is_waiting and self._task is not None:
             self._task.cancel()
 
     async def _carry_out(self) -> None:
-        """Go on until there is nothing to do now. Raises LeaseError."""
+        """Run until there is nothing to do now. Raises LeaseError."""
         clock, pause_s = asyncio.get_running_loop().time, _PAUSE_S
         self._moved_at = clock()
         try:
@@ -195,7 +203,7 @@ class ReplayCopy:
                         pause_s, self._moved_at = _PAUSE_S, clock()
                 except LeaseError:
                     raise
-                except Exception as error:  # whatever is wrong with one replay is its own trouble
+                except Exception as error:  # the fault of one replay does not stop the others
                     if not isinstance(error, _EXPECTED):
                         log.exception("replay %s failed", self._replay.id)
                     await self._close()
@@ -218,7 +226,7 @@ class ReplayCopy:
                 return
 
     async def _waiting(self, what: Awaitable[T], within_s: float | None = None) -> T:
-        """Await what may be broken off at any time. Raises TimeoutError."""
+        """Await something that `interrupt` may cancel. Raises TimeoutError."""
         self._is_waiting = True
         try:
             async with asyncio.timeout(within_s):
@@ -227,16 +235,14 @@ class ReplayCopy:
             self._is_waiting = False
 
     async def _asking(self, clusters: str, what: Awaitable[T]) -> T:
-        """Await what asks clusters, for a bounded time. Raises JobError."""
+        """Await requests to clusters for a bounded time. Raises JobError."""
         try:
             return await self._waiting(what, _ANSWER_S)
         except TimeoutError as error:
             raise JobError(f"cluster {clusters}: no answer within {_ANSWER_S:g} s") from error
 
-    # ---- one step
-
     async def _step(self) -> bool:
-        """Whether anything has changed."""
+        """Take one step; return whether anything has changed."""
         replay = self._replay
         if replay.control is Control.CANCEL:
             return await self._end(ReplayState.CANCELLED, "")
@@ -298,7 +304,7 @@ class ReplayCopy:
         own_id: Any = replay.status.get("topic_id")
         if await self._waiting(context.writer.lacks(replay.topic, own_id)):
             return await self._end(ReplayState.FAILED, deleted(replay.topic))
-        copied = Chunk([one for one in chunk.records if _taken(order, one)], chunk.end)
+        copied = Chunk([each for each in chunk.records if _taken(order, each)], chunk.end)
         written: list[Mapping[str, Any]] = []
 
         def status_records(behind: int | None) -> list[Pair]:
@@ -317,8 +323,6 @@ class ReplayCopy:
         if per_s:
             self._free_at = max(self._free_at, clock()) + len(copied.records) / per_s
         return True
-
-    # ---- what it reads
 
     async def _read(self, order: Order, place: CopyPosition) -> Chunk:
         source = await self._reader(order, place)
@@ -348,7 +352,7 @@ class ReplayCopy:
         return source
 
     def _buckets_of(self, order: Order, *, is_warm: bool) -> BrokerBuckets:
-        """Each replay has its own, which last as long as it does."""
+        """Return the rate limits of a replay for one tier; they last as long as the replay."""
         if is_warm not in self._buckets:
             rate = order.rate.get("bytes_per_s" if is_warm else "cold_bytes_per_s")
             within = None
@@ -360,7 +364,7 @@ class ReplayCopy:
         return self._buckets[is_warm]
 
     async def _other(self, order: Order) -> str | None:
-        """Why what is planned will never be read again; None: it may be, as far as is known."""
+        """Return why the planned records are lost for good; None: they may be readable again."""
         place = next_place(order, self._replay.status)
         if place is None:
             return None
@@ -374,8 +378,6 @@ class ReplayCopy:
         source, self._source = self._source, None
         if source is not None:
             await source[1].drop()
-
-    # ---- what it says
 
     async def _end(self, state: ReplayState, reason: str) -> bool:
         await self._close()
@@ -406,7 +408,7 @@ class ReplayCopy:
 
 
 def has_work(replay: Replay, at_ms: int) -> bool:
-    """Whether there is anything to do for a replay now."""
+    """Return whether there is anything to do for a replay now."""
     if replay.is_finished:
         return False
     if replay.control is Control.CANCEL:
@@ -421,6 +423,6 @@ async def _delete(target: Connection, topic: str) -> None:
         await admin.delete(topic)
 
 
-def _taken(order: Order, one: object) -> bool:
+def _taken(order: Order, source: SourceRecord) -> bool:
     only = order.only
-    return only.is_empty or only.takes(one.key, one.value, one.headers)  # type: ignore[attr-defined]
+    return only.is_empty or only.takes(source.key, source.value, source.headers)

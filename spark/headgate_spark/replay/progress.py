@@ -1,4 +1,4 @@
-"""How far a replay has come: what its status record says, and what the next one says. Pure."""
+"""The progress of replays: positions, status records and metrics. Pure but for the textfile."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from headgate.core.terminal.progress import Amount, Step
 from headgate.replays.plan import Piece, pieces_of
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, created_ms
 from headgate.replays.segments import NO_TIMESTAMP
-from headgate.replays.spec import RecordFilter, ReplayMode, read_filter
+from headgate.replays.spec import RecordFilter, read_filter
 from headgate_spark.copying.chunks import Chunk
 from headgate_spark.job.exposition import Metric, Textfile, exposed, written
 
@@ -16,7 +16,7 @@ _NAMED = 2  # more replays at once are only counted
 
 
 class CopyPosition(NamedTuple):
-    """Where copying goes on: the piece, its number in the plan, and the next offset of it."""
+    """The position of a copy: the piece, its number in the plan, and its next offset."""
 
     partition: int
     number: int
@@ -25,9 +25,11 @@ class CopyPosition(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A replay as the runner understands it. Raises KeyError, TypeError or ValueError in `of`.
+    """The runner's view of a replay.
 
-    topic_ids: by tier, of the topics whose offsets the plan has; a tier may be missing.
+    Args:
+        topic_ids: Kafka's ids of the topics that the plan's offsets belong to, by tier; not always
+            of both tiers.
     """
 
     topic: str
@@ -41,7 +43,7 @@ class Order(NamedTuple):
 
     @classmethod
     def of(cls, spec: Mapping[str, Any]) -> "Order":
-        """From the spec record."""
+        """Read the spec record. Raises KeyError, TypeError or ValueError."""
         return cls(
             topic=str(spec["topic"]),
             cluster=str(spec["cluster"]),
@@ -55,7 +57,7 @@ class Order(NamedTuple):
 
 
 def next_place(order: Order, status: Mapping[str, Any]) -> CopyPosition | None:
-    """Where to go on; None when all is copied."""
+    """Return the position to continue from; None if all is copied."""
     progress = status.get("progress", {})
     for partition, pieces in sorted(order.pieces.items()):
         done = progress.get(str(partition), {})
@@ -69,40 +71,41 @@ def next_place(order: Order, status: Mapping[str, Any]) -> CopyPosition | None:
 
 
 def remaining(plan: object, status: Mapping[str, Any]) -> int:
-    """How many offsets of the plan are still to be read; 0 where it cannot be read."""
+    """Count the offsets of the plan that are still to be read; 0 if the plan is unreadable."""
     try:
         pieces = pieces_of(plan)  # type: ignore[arg-type]
         progress = status.get("progress", {})
-        return sum(_left(some, progress.get(str(one), {})) for one, some in pieces.items())
+        return sum(_unread(part, progress.get(str(n), {})) for n, part in pieces.items())
     except (AttributeError, KeyError, TypeError, ValueError):
         return 0
 
 
 def copying_step(replays: Iterable[Replay], cluster: str) -> Step | None:
-    """How far those that are being copied are, all together; None: none is. cluster: theirs."""
+    """Return the common progress of a cluster's copies; None: no replay is being copied."""
     copying = [
-        one
-        for one in replays
-        if one.state is ReplayState.COPYING and one.control is not Control.PAUSE
+        replay
+        for replay in replays
+        if replay.state is ReplayState.COPYING and replay.control is not Control.PAUSE
     ]
     if not copying:
         return None
-    plans = [(one.spec or {}).get("plan", {}) for one in copying]
-    total = sum(remaining(plan, {}) for plan in plans)
-    left = sum(remaining(plan, one.status) for plan, one in zip(plans, copying, strict=True))
-    names = ", ".join(one.id for one in copying)
+    total = sum(remaining(replay.spec_fields.get("plan", {}), {}) for replay in copying)
+    rest = sum(remaining(replay.spec_fields.get("plan", {}), replay.status) for replay in copying)
+    names = ", ".join(replay.id for replay in copying)
     what = f"replay {names}" if len(copying) <= _NAMED else f"{cluster}: {len(copying)} replays"
-    figures = [[one.status.get(name, 0) for one in copying] for name in ("records", "bytes")]
-    records, size = (sum(cast(Any, some)) for some in figures)
+    records, size = (
+        sum(cast(Any, replay.status.get(name, 0)) for replay in copying)
+        for name in ("records", "bytes")
+    )
     also = (Amount(records, "records taken"), Amount(size, "B"))
-    return Step(what, total - left, total, "offsets", also=also)
+    return Step(what, total - rest, total, "offsets", also=also)
 
 
-def _left(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:
+def _unread(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:
     number = int(done.get("piece", 0))
-    left = sum(piece.end - piece.start for piece in pieces[number:])
+    offsets = sum(piece.end - piece.start for piece in pieces[number:])
     is_begun = number < len(pieces) and "next" in done
-    return left - (max(0, int(done["next"]) - pieces[number].start) if is_begun else 0)
+    return offsets - (max(0, int(done["next"]) - pieces[number].start) if is_begun else 0)
 
 
 def after_chunk(
@@ -113,8 +116,16 @@ def after_chunk(
     behind: int | None,
     now_ms: int,
 ) -> dict[str, Any]:
-    """The status once a chunk is there. copied: what of it the filter took.  behind: the offset
-    behind it in the replay's topic; None when nothing was taken."""
+    """Return the status after a chunk.
+
+    Args:
+        status: The status before it.
+        place: Its position.
+        chunk: The records that were read.
+        copied: The records that the filter took.
+        behind: The offset behind them in the replay's topic; None if there are none.
+        now_ms: The time, in ms since 1970.
+    """
     progress = dict(status.get("progress", {}))
     before = progress.get(str(place.partition), {})
     end = before.get("end", 0) if behind is None else behind
@@ -134,32 +145,28 @@ def after_chunk(
 
 
 def when_ready(replay: Replay, order: Order, now_ms: int) -> dict[str, Any]:
-    """The status of a replay that is copied. Not the topic's ends: markers come later."""
+    """Return the status of a copied replay. Its ends are not the topic's: markers come later."""
     progress: Mapping[str, Any] = cast(Any, replay.status.get("progress", {}))
-    ends = {one: progress.get(str(one), {}).get("end", 0) for one in range(order.partitions)}
+    ends = {
+        str(part): progress.get(str(part), {}).get("end", 0) for part in range(order.partitions)
+    }
     return {
         **_without_reason(replay.status),
         "state": ReplayState.READY,
         "at_ms": now_ms,
         "expires_ms": now_ms + order.ttl_s * 1000,
-        "offsets": {str(one): {"start": 0, "end": end} for one, end in ends.items()},
+        "offsets": {part: {"start": 0, "end": end} for part, end in ends.items()},
     }
 
 
 def with_state(replay: Replay, state: ReplayState, now_ms: int, reason: str = "") -> dict[str, Any]:
-    """The same status in another state, with another reason, or none."""
+    """Return the status with another state, and with this reason or none."""
     why = {"reason": reason} if reason else {}
     return {**_without_reason(replay.status), "state": state, "at_ms": now_ms, **why}
 
 
 def _without_reason(status: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in status.items() if name != "reason"}
-
-
-# What a runner has copied and how far its replays are, as a Prometheus textfile.
-#
-# A replay's id is no label: few are under way at once, but each leaves its series behind, and
-# `GET /v1/replays/ID` shows each of them.
 
 
 _PAUSED = "paused"
@@ -178,7 +185,14 @@ Series = dict[tuple[str, Labels], float]
 
 
 class ReplayMetrics:
-    """Of all backfill clusters of this process. file: None = nothing is written."""
+    """Metrics of all backfill clusters of this process, in a Prometheus textfile.
+
+    A replay's id is not a label: each replay would leave its series behind, and
+    `GET /v1/replays/ID` shows each of them.
+
+    Args:
+        file: None: nothing is written.
+    """
 
     def __init__(self, file: Textfile | None) -> None:
         self._file = file
@@ -186,41 +200,41 @@ class ReplayMetrics:
         self._now: dict[str, Series] = {}
 
     def copied(self, cluster: str, records: int, size: int) -> None:
-        """A chunk is there."""
+        """Count a copied chunk."""
         for name, value in (("replay_records_total", records), ("replay_bytes_total", size)):
-            place = (name, (("cluster", cluster),))
-            self._totals[place] = self._totals.get(place, 0) + value
+            series = (name, (("cluster", cluster),))
+            self._totals[series] = self._totals.get(series, 0) + value
 
     def tell(self, cluster: str, replays: Iterable[Replay] | None, now_ms: int) -> None:
-        """Rewrite the file. replays: the registry's; None: another process has the lease."""
+        """Rewrite the file. replays: the registry's; None if another process has the lease."""
         self.copied(cluster, 0, 0)
         self._now[cluster] = {("replay_runner", (("cluster", cluster),)): 0}
         if replays is not None:
             self._now[cluster] = readings(cluster, replays, now_ms)
         if self._file is not None:
             series = dict(self._totals)
-            for some in self._now.values():
-                series |= some
+            for readings_of_cluster in self._now.values():
+                series |= readings_of_cluster
             self._file.write(_text(series, self._now, now_ms / 1000))
 
 
 def readings(cluster: str, replays: Iterable[Replay], now_ms: int) -> Series:
-    """What the registry says of one cluster's replays, those of other modes left out."""
-    mine = [replay for replay in replays if (replay.spec or {}).get("mode") == ReplayMode.TOPIC]
-    states = Counter(_state(one) for one in mine)
-    active = [one for one in mine if _state(one) not in _NOT_UNDER_WAY]
+    """Return the metrics of one cluster's replays of mode topic."""
+    copies = [replay for replay in replays if replay.is_copy]
+    states = Counter(map(_state, copies))
+    active = [replay for replay in copies if _state(replay) not in _NOT_UNDER_WAY]
     oldest_ms = min(map(created_ms, active), default=now_ms)
     labels = (("cluster", cluster),)
-    found: Series = {
+    series: Series = {
         ("replay_runner", labels): 1,
         ("replay_remaining_offsets", labels): sum(
-            remaining((one.spec or {}).get("plan"), one.status) for one in active
+            remaining(replay.spec_fields.get("plan"), replay.status) for replay in active
         ),
         ("replay_oldest_seconds", labels): max(0.0, (now_ms - oldest_ms) / 1000),
     }
     for state in (*ReplayState, _PAUSED):
-        found["replay_copies", (*labels, ("state", state))] = states[state]
-    return found
+        series["replay_copies", (*labels, ("state", state))] = states[state]
+    return series
 
 
 def _state(replay: Replay) -> str:

@@ -1,7 +1,10 @@
-"""The runner's producer: copied records and the status that tells of them, in one transaction.
+"""The runner's producer and its reader of the registry.
 
-Its transactional id is the runner's lease: whoever starts it last is the runner, and what an older
-one had open is undone. After any error it is dropped: what was committed says the registry.
+Copied records and the status of their replay are written in one transaction.
+
+The transactional id is the runner's lease: the process that started it last is the runner, and the
+open transaction of an older one is undone. After any error the producer is dropped: the registry
+shows the committed state.
 """
 
 import asyncio
@@ -49,7 +52,7 @@ class RefusedError(SayingError):
 
 
 class LeaseError(SayingError):
-    """It was not done, or nobody knows. is_lost: another runner has the lease."""
+    """A write failed, or its end is unknown. is_lost: another runner has the lease."""
 
     def __init__(self, text: str, *, is_lost: bool) -> None:
         super().__init__(text)
@@ -69,7 +72,7 @@ class ReplayWriter:
         self._error: LeaseError | None = None
 
     async def start(self) -> None:
-        """Take the lease: returns when no older runner can commit any more."""
+        """Take the lease. Afterwards no older runner can commit."""
         async with self._translated(START_TIMEOUT_S):
             await self._inner.start()
 
@@ -81,8 +84,19 @@ class ReplayWriter:
         replay_id: str,
         status_records: Callable[[int | None], Sequence[Pair]],
     ) -> None:
-        """One transaction: records to one partition, then what `status_records` makes of the
-        offset behind the last of them, None when there are none. Raises RefusedError."""
+        """Write one transaction: records to one partition, then registry records.
+
+        Args:
+            topic: The replay's topic.
+            partition: Its partition.
+            records: May be empty.
+            replay_id: Written as a header of each record.
+            status_records: Makes the registry records. Its argument is the offset behind the last
+                record; None without records.
+
+        Raises:
+            RefusedError: Kafka refuses a record.
+        """
         marks = [(REPLAY_ID, replay_id.encode())]
         async with self._turn:
             if self._error is not None:
@@ -100,27 +114,28 @@ class ReplayWriter:
                 await self._inner.commit_transaction()
 
     async def tell(self, pairs: Sequence[Pair]) -> None:
-        """One transaction with registry records alone."""
+        """Write one transaction with registry records only."""
         await self.write(REGISTRY_TOPIC, 0, (), "", lambda _: pairs)
 
     async def lacks(self, topic: str, wanted: str | None) -> bool:
-        """Whether a topic was deleted, or is not the one with this id; None: any will do.
+        """Return whether a topic was deleted or has another id than `wanted`, if that is given.
 
-        Raises JobError: a node that does not answer says nothing of the lease.
+        Raises:
+            JobError: A node does not answer; the lease is not affected.
         """
         try:
             async with asyncio.timeout(STEP_TIMEOUT_S):
-                for number in range(_TRIES):  # a node may not have heard of a topic that is new
+                for number in range(_TRIES):  # a node may not know a new topic yet
                     await asyncio.sleep(_PAUSE_S if number else 0.0)
-                    found = await id_of(self._inner.client, topic)
-                    if found is not None and wanted in (None, found):
+                    topic_id = await id_of(self._inner.client, topic)
+                    if topic_id is not None and wanted in (None, topic_id):
                         return False
         except CLIENT_ERRORS as error:
             raise JobError(f"cluster {self._cluster}: topic {topic}: {in_words(error)}") from error
         return True
 
     async def drop(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         await drop_producer(self._inner)
 
     async def _put(self, pairs: Sequence[Pair]) -> None:
@@ -143,16 +158,16 @@ class ReplayWriter:
             raise self._error from error
 
 
-# The registry of replays as the runner reads it: one consumer, kept, of what is committed.
-
-
-_PLACE = TopicPartition(REGISTRY_TOPIC, 0)
-_HIDDEN_S = 90.0  # an open transaction of a process that died hides what is behind it
+_PARTITION = TopicPartition(REGISTRY_TOPIC, 0)
+_HIDDEN_S = 90.0  # an open transaction of a dead process hides the records behind it
 _POLL_MS = 100
 
 
 class RegistryReader:
-    """Raises KafkaError, OSError or TimeoutError; then it is dropped and another one made."""
+    """The registry as the runner reads it: one consumer of committed records.
+
+    Calls raise KafkaError, OSError or TimeoutError; then the reader is dropped and replaced.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._inner = open_consumer(connection, fetch_max_wait_ms=_POLL_MS)
@@ -161,25 +176,25 @@ class RegistryReader:
     async def start(self) -> None:
         """Connect."""
         await self._inner.start()
-        self._inner.assign([_PLACE])
-        begins = await self._inner.beginning_offsets([_PLACE])
-        self._inner.seek(_PLACE, begins[_PLACE])
+        self._inner.assign([_PARTITION])
+        begins = await self._inner.beginning_offsets([_PARTITION])
+        self._inner.seek(_PARTITION, begins[_PARTITION])
 
     async def read_all(self) -> None:
-        """Read to the end that the log has now, past transactions that are open."""
+        """Read to the current end of the log, past open transactions."""
         end: int | None = None
         async with asyncio.timeout(_HIDDEN_S):
-            while end is None or await self._inner.position(_PLACE) < end:
+            while end is None or await self._inner.position(_PARTITION) < end:
                 await self.read_new(_POLL_MS)
                 if end is None:
-                    end = self._inner.highwater(_PLACE)
+                    end = self._inner.highwater(_PARTITION)
 
     async def read_new(self, wait_ms: int = 0) -> None:
-        """Read what has come."""
-        found = await self._inner.getmany(_PLACE, timeout_ms=wait_ms)
-        for record in found.get(_PLACE, ()):
+        """Read new records."""
+        records = await self._inner.getmany(_PARTITION, timeout_ms=wait_ms)
+        for record in records.get(_PARTITION, ()):
             self.registry.see(record.key, record.value)
 
     async def drop(self) -> None:
-        """End it at once."""
+        """Close it at once."""
         await drop_consumer(self._inner)

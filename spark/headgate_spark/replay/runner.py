@@ -1,4 +1,8 @@
-"""`headgate-spark replay`: waits for the lease, is the runner, and gives way to another one."""
+"""`headgate-spark replay`: wait for the lease, run replays, and yield to another runner.
+
+The runner reads the registry and starts a `ReplayCopy` for each replay that has work. It writes a
+heartbeat every few seconds, whatever its replays wait for.
+"""
 
 import asyncio
 import os
@@ -11,7 +15,6 @@ from typing import NamedTuple
 
 from headgate.core.terminal.progress import ProgressLine
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, runner_record
-from headgate.replays.spec import ReplayMode
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.errors import OK, USAGE, JobError, in_words
@@ -24,21 +27,19 @@ from headgate_spark.replay.copier import ReplayCopy, RunnerContext, has_work
 from headgate_spark.replay.progress import ReplayMetrics, copying_step
 from headgate_spark.replay.registry import LeaseError, Pair, RegistryReader, ReplayWriter
 
-# Carries out the replays of one backfill cluster: the runner, while it has the lease.
-#
-# It reads the registry, starts a `ReplayCopy` for each replay that has work, and says every few
-# seconds that it is alive, whatever its replays are waiting for.
-
-
 BEAT_S = 2.0
 _ENDING_POLL_S = 0.1
 
 
 class Runner:
-    """name: in the registry.  clusters: how to reach those that specs name.
+    """Carries out the replays of one backfill cluster while it has the lease.
 
-    Calls raise LeaseError, JobError, KafkaError, OSError or TimeoutError, all of them about the
-    backfill cluster: then nothing is known for certain, and the next runner reads it again.
+    Calls raise LeaseError, JobError, KafkaError, OSError or TimeoutError, all about the backfill
+    cluster: then its state is unknown, and the next runner reads it again.
+
+    Args:
+        name: Its name in the registry.
+        clusters: Connections of the clusters that specs name.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class Runner:
         self._shown: str | None = None  # what the report has of this cluster
 
     def start(self) -> None:
-        """Begin to say that this is the runner. The writer has the lease."""
+        """Begin the heartbeats. The writer has the lease."""
         self._heartbeat = asyncio.create_task(self._beats(), name="heartbeat")
 
     async def turn(self) -> None:
-        """Read what has come, and see to every replay."""
+        """Read new records, and start or interrupt copies."""
         await self._reader.read_new()
         # From here on nothing is awaited: the reader may have put an older status into a replay.
         if self._heartbeat is not None and self._heartbeat.done():
@@ -78,7 +79,7 @@ class Runner:
                 if not task.cancelled():
                     task.result()
         for replay in list(self._reader.registry):
-            if (replay.spec or {}).get("mode") == ReplayMode.TOPIC:
+            if replay.is_copy:
                 self._see_to(replay)
         if time.monotonic() - self._reported_at >= BEAT_S:
             self.report()
@@ -87,7 +88,7 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any replay is being carried out."""
+        """True while a replay is being carried out."""
         return bool(self._copies)
 
     def _see_to(self, replay: Replay) -> None:
@@ -103,8 +104,8 @@ class Runner:
             statuses[replay.id] = {"state": replay.state, **replay.status}
             self._start(replay)
         elif replay.is_finished:
-            known = statuses.pop(replay.id, None)
-            if known is not None and known["state"] not in FINISHED:
+            status = statuses.pop(replay.id, None)
+            if status is not None and status["state"] not in FINISHED:
                 self._start(replay, only_clean_up=True)
 
     def _start(self, replay: Replay, *, only_clean_up: bool = False) -> None:
@@ -112,7 +113,7 @@ class Runner:
         self._copies[replay.id] = copy, copy.start(only_clean_up=only_clean_up)
 
     def _show(self) -> None:
-        """How far it is; the runners of other clusters write to the same line."""
+        """Show the progress; the runners of other clusters write to the same line."""
         step = copying_step(self._reader.registry, self._target.name)
         if self._shown is not None and (step is None or step.what != self._shown):
             self._report.end(self._shown)
@@ -122,14 +123,13 @@ class Runner:
 
     async def sweep(self) -> None:
         """Delete the topics of replays that have ended: a runner may have died in between."""
-        over = {one.topic for one in self._reader.registry if one.is_finished}
+        over = {replay.topic for replay in self._reader.registry if replay.is_finished}
         async with cluster_admin(self._target) as admin:
             for topic in over & (await admin.metadata()).topics.keys():
                 await admin.delete(topic)
 
     async def end(self) -> None:
-        """Stop everything, let what is being written end, and say that this is no runner any
-        more."""
+        """Stop all copies, let writes in progress end, and write the last heartbeat."""
         self._context.is_over.set()
         tasks = {task for _, task in self._copies.values()}
         while pending := {task for task in tasks if not task.done()}:
@@ -146,7 +146,7 @@ class Runner:
         await self._writer.tell([self._beat(is_last=True)])
 
     async def drop(self) -> None:
-        """Let go of what is open, at once."""
+        """Cancel all tasks at once."""
         if self._shown is not None:
             self._report.end(self._shown)
         tasks = [task for _, task in self._copies.values()]
@@ -162,7 +162,7 @@ class Runner:
         self._metrics.tell(self._target.name, self._reader.registry, now_ms())
 
     async def _beats(self) -> None:
-        """Say that this is the runner until it ends. Raises LeaseError."""
+        """Write heartbeats until the runner ends. Raises LeaseError."""
         is_over = self._context.is_over
         while not is_over.is_set():
             await self._writer.tell([self._beat()])
@@ -177,12 +177,12 @@ class Runner:
 
 
 def unfinished(reader: RegistryReader) -> bool:
-    """Whether any replay could go on now."""
+    """Return whether any replay could continue now."""
     return any(
-        (one.spec or {}).get("mode") == ReplayMode.TOPIC
-        and one.state not in {*FINISHED, ReplayState.READY}
-        and one.control is not Control.PAUSE
-        for one in reader.registry
+        replay.is_copy
+        and replay.state not in {*FINISHED, ReplayState.READY}
+        and replay.control is not Control.PAUSE
+        for replay in reader.registry
     )
 
 
@@ -192,8 +192,14 @@ _TROUBLE = (LeaseError, JobError, *CLIENT_ERRORS)
 
 
 class RunRequest(NamedTuple):
-    """cluster: the backfill cluster, None = all.  patience_s: how long the runner that there is may
-    be silent before this one takes its place.  metrics: a textfile to keep up to date."""
+    """The options of the command.
+
+    Args:
+        cluster: The backfill cluster; None: all.
+        is_following: Continue when all replays are done.
+        patience_s: Longest silence of the current runner before this one takes over.
+        metrics: A textfile to keep up to date.
+    """
 
     cluster: str | None
     is_following: bool
@@ -210,8 +216,17 @@ def run_replays(
     report: ProgressLine,
     writer_of: WriterOf = ReplayWriter,
 ) -> int:
-    """Until all is done, or for good. writer_of: what writes to a backfill cluster. Raises
-    JobError."""
+    """Run replays until all are done, or until a signal.
+
+    Args:
+        config: The job's configuration.
+        request: The options of the command.
+        report: Shows progress.
+        writer_of: Makes the writer of a backfill cluster.
+
+    Raises:
+        JobError: The configuration has no such cluster.
+    """
     return asyncio.run(_run(config, request, report, writer_of))
 
 
@@ -224,7 +239,7 @@ async def _run(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     file = None if request.metrics is None else Textfile(request.metrics, report.say)
     metrics = ReplayMetrics(file)
-    connections = {name: one.connection for name, one in config.clusters.items()}
+    connections = {name: cluster.connection for name, cluster in config.clusters.items()}
     async with asyncio.TaskGroup() as group:
         for name in targets:
             post = _Post(connections[name], connections, request, metrics, stop, report, writer_of)
@@ -233,10 +248,10 @@ async def _run(
 
 
 def _targets(config: JobConfig, wanted: str | None) -> list[str]:
-    there = sorted({target.name for _, target in pairs(config, None)})
-    if wanted is not None and wanted not in there:
-        raise JobError(f"--cluster {wanted}: the backfill clusters are {', '.join(there)}", USAGE)
-    return [wanted] if wanted is not None else there
+    targets = sorted({target.name for _, target in pairs(config, None)})
+    if wanted is not None and wanted not in targets:
+        raise JobError(f"--cluster {wanted}: the backfill clusters are {', '.join(targets)}", USAGE)
+    return [wanted] if wanted is not None else targets
 
 
 class _Post:
@@ -260,7 +275,7 @@ class _Post:
         self._name = f"{socket.gethostname()}:{os.getpid()}"
 
     async def run(self) -> None:
-        """Until it is told to stop, or nothing is left to do."""
+        """Run until stopped, or until nothing is left to do."""
         while not self._stop.is_set():
             try:
                 if await self._stand_by() and await self._duty():
@@ -270,7 +285,7 @@ class _Post:
                 await self._wait(_AGAIN_S)
 
     async def _stand_by(self) -> bool:
-        """Wait until the runner that there is has been silent; False: told to stop before."""
+        """Wait until the current runner is silent; False if stopped before."""
         reader = RegistryReader(self._target)
         try:
             await reader.start()
@@ -290,7 +305,7 @@ class _Post:
             await reader.drop()
 
     async def _duty(self) -> bool:
-        """Be the runner; True: there is nothing left to do, or it was told to stop."""
+        """Be the runner; True if stopped, or if nothing is left to do."""
         writer, reader = self._writer_of(self._target), RegistryReader(self._target)
         runner = Runner(
             self._name, self._target, self._clusters, writer, reader, self._metrics, self._report
