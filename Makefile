@@ -33,7 +33,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
-  tests/integration/backends/kafka/producing/test_lanes_chaos.py tests/integration/backends/kafka/producing/test_lanes_refusals.py
+  tests/integration/backends/kafka/test_lanes_chaos.py tests/integration/backends/kafka/test_lanes_refusals.py
 CC ?= cc
 NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/edge/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/http/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.

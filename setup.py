@@ -38,24 +38,83 @@ MISSING = (
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission core/fair_turns core/formats/decode core/idempotency/attempt
-    core/idempotency/protocol core/idempotency/remembered core/content core/event
-    audits/facts core/ids core/formats/jsontext core/keys core/outcome core/publish
-    core/reasons core/record core/refusal core/http/reply core/http/request core/topics/route
-    core/scanning suppression/rules core/suppression core/redis_servers idempotency/events
-    idempotency/identity_client idempotency/pending idempotency/requests idempotency/waiting
-    backends/redis/identity edge/once pipeline/admit pipeline/complete pipeline/gate
-    pipeline/identify pipeline/inbound pipeline/known pipeline/pipeline pipeline/produce
-    pipeline/quotas pipeline/records pipeline/reports pipeline/reserve pipeline/turn
-    suppression/in_flight suppression/claims suppression/calls suppression/suppressor
-    suppression/sharded idempotency/sharded backends/kafka/producing/bell
-    backends/kafka/producing/builder backends/kafka/producing/cluster
-    backends/kafka/producing/lane backends/kafka/producing/lanes
-    backends/kafka/producing/producer backends/kafka/producing/rounds edge/answer edge/events
-    edge/in_turn edge/starting edge/plain_post edge/known_heads edge/short_way edge/auth
-    edge/origins edge/attempt_limit core/http/attempts spool/backlog spool/backlogs
-    spool/placement spool/seams spool/spool spool/writing pipeline/routes pipeline/deadlines
-    pipeline/clock_watch native/plain_answers native/plain_resp metrics/meter metrics/series
+    core/admission
+    core/fair_turns
+    core/formats/decode
+    core/idempotency/attempt
+    core/idempotency/protocol
+    core/idempotency/remembered
+    core/content
+    core/event
+    audits/facts
+    core/ids
+    core/formats/jsontext
+    core/keys
+    core/outcome
+    core/publish
+    core/reasons
+    core/record
+    core/refusal
+    core/http/reply
+    core/http/request
+    core/topics/route
+    core/scanning
+    suppression/rules
+    core/suppression
+    core/redis_servers
+    idempotency/events
+    idempotency/identity_client
+    idempotency/pending
+    idempotency/requests
+    idempotency/waiting
+    backends/redis/identity
+    edge/once
+    pipeline/admit
+    pipeline/complete
+    pipeline/gate
+    pipeline/identify
+    pipeline/inbound
+    pipeline/known
+    pipeline/pipeline
+    pipeline/produce
+    pipeline/quotas
+    pipeline/records
+    pipeline/reports
+    pipeline/reserve
+    pipeline/turn
+    suppression/in_flight
+    suppression/claims
+    suppression/calls
+    suppression/suppressor
+    suppression/sharded
+    idempotency/sharded
+    backends/kafka/lane
+    backends/kafka/producer
+    backends/kafka/lanes
+    edge/answer
+    edge/events
+    edge/in_turn
+    edge/starting
+    edge/plain_post
+    edge/known_heads
+    edge/short_way
+    edge/auth
+    edge/origins
+    edge/attempt_limit
+    core/http/attempts
+    spool/backlog
+    spool/backlogs
+    spool/placement
+    spool/seams
+    spool/spool
+    spool/writing
+    pipeline/routes
+    pipeline/deadlines
+    pipeline/clock_watch
+    native/plain_answers
+    native/plain_resp
+    metrics/meter
+    metrics/series
     metrics/sketches
 """
 NATIVE = [

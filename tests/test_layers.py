@@ -255,7 +255,7 @@ def test_consumers_are_made_in_one_place() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("AIOKafkaConsumer")
     }
-    assert makers == {"gateway/headgate/kafka/consumers.py"}
+    assert makers == {"gateway/headgate/kafka/aiokafka_internals.py"}
 
 
 def test_no_two_rooms_import_each_other() -> None:

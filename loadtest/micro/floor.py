@@ -32,7 +32,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headgate.backends.kafka.producing.compression import keep_zstd
+from headgate.backends.kafka.producer import keep_zstd
 from headgate.core.content import Digester
 from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "loadtest"))
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
+from headgate.backends.kafka.lanes import KafkaLanes  # noqa: E402
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits  # noqa: E402
-from headgate.backends.kafka.producing.lanes import KafkaLanes  # noqa: E402
 from headgate.backends.kafka.topics import KafkaTopics  # noqa: E402
 from headgate.core.keys import partition_for  # noqa: E402
 from headgate.core.outcome import Failure  # noqa: E402

@@ -15,8 +15,8 @@ from typing import Final, Protocol
 
 from headgate.audits.facts import Columns, Facts, FactsRecord, encode_records
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
+from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits
-from headgate.backends.kafka.producing.lanes import KafkaLanes
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings

@@ -46,8 +46,10 @@ class LatestAudits:
         return self._found
 
     async def _read(self) -> Mapping[str, bytes] | Failure:
-        from headgate.backends.kafka.in_words import kafka_in_words  # see _read_from
-        from headgate.backends.kafka.topic_reader import READ_ERRORS
+        from headgate.backends.kafka.topics import (
+            READ_ERRORS,
+            kafka_in_words,  # see _read_from
+        )
 
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -80,8 +82,8 @@ def is_result(value: bytes) -> bool:
 
 async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
     # the parent needs aiokafka for this page only
-    from headgate.backends.kafka.configured import cluster_options
-    from headgate.kafka.consumers import open_consumer
+    from headgate.backends.kafka.options import cluster_options
+    from headgate.kafka.aiokafka_internals import open_consumer
 
     consumer = open_consumer(
         cluster_options(cluster), auto_offset_reset="earliest", isolation_level="read_committed"

@@ -10,8 +10,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
-from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.backends.kafka.options import cluster_options
+from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
 from headgate.check.rules import (
     Finding,

@@ -9,7 +9,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.producing.transactions import (
+from headgate.backends.kafka.transactions import (
     STEP_TIMEOUT_S,
     TransactionalProducer,
     TransactionError,

@@ -8,7 +8,7 @@ from functools import partial
 from aiokafka import AIOKafkaConsumer
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topic_reader import READ_ERRORS
+from headgate.backends.kafka.topics import READ_ERRORS
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.owner import PartitionOwner
 from headgate.consumer.membership import MemberOptions, Membership

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from aiokafka import AIOKafkaConsumer
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.producing.transactions import TransactionalProducer
+from headgate.backends.kafka.transactions import TransactionalProducer
 from headgate.coalescer.base import CoalescingRules, Decisions, LogError
 from headgate.coalescer.held_partition import FENCED, CoalescedTopic, KafkaHeldPartition
 from headgate.coalescer.partition_session import PartitionSession

@@ -13,11 +13,10 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topic_reader import READ_ERRORS
+from headgate.backends.kafka.topics import READ_ERRORS
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.topic import TopicState
-from headgate.kafka.closing import drop_consumer
-from headgate.kafka.consumers import open_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
 
 log = logging.getLogger("headgate.coalescer.watch")
 

@@ -29,7 +29,7 @@ from headgate.core.times import shown_time
 from headgate.errors_in_words import connection_error
 
 if TYPE_CHECKING:
-    from headgate.backends.kafka.log_scan import LogRecord, Reach
+    from headgate.backends.kafka.logs import LogRecord, Reach
     from headgate.backends.kafka.options import ClusterOptions
     from headgate.commands import Subparsers
     from headgate.core.side_by_side.contents import ContentRule
@@ -123,7 +123,7 @@ def register(subparsers: "Subparsers") -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.backends.kafka.log_scan import CutShortError
+    from headgate.backends.kafka.logs import CutShortError
 
     # what aiokafka would write to standard error ends the command with a sentence already
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
@@ -172,8 +172,7 @@ def _selection(args: argparse.Namespace) -> _Selection:
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:
-    from headgate.backends.kafka.configured import cluster_options
-    from headgate.backends.kafka.options import ClusterOptions
+    from headgate.backends.kafka.options import ClusterOptions, cluster_options
     from headgate.config import load
 
     if args.config is None:
@@ -196,7 +195,7 @@ async def _read(
     topics: list[_Topic], selection: _Selection, line: "ProgressLine"
 ) -> tuple[list["Side"], bool]:
     """Read both topics; return also whether one has records before the window."""
-    from headgate.backends.kafka.log_scan import LogScan
+    from headgate.backends.kafka.logs import LogScan
     from headgate.core.side_by_side.history import Side
     from headgate.core.terminal.progress import Step
 
@@ -219,7 +218,7 @@ async def _read(
 
 async def _partitions(topic: _Topic) -> int:
     """Return the number of a topic's partitions. Raises CommandError."""
-    from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+    from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 
     reader = TopicReader(topic.cluster, topic.options)
     try:

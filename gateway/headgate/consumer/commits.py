@@ -19,7 +19,7 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import OwnedPartition
 from headgate.core.groups.facts import CommitNote, Committer, read_note
-from headgate.kafka.metadata import any_node, read_metadata
+from headgate.kafka.wire import any_node, read_metadata
 
 # Where a consumer's offsets are, when they are not (only) the group's.
 

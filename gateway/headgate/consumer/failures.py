@@ -23,8 +23,7 @@ from headgate.core.oversize.chunks import (
     read_head,
 )
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.lenient_records import legible
+from headgate.kafka.aiokafka_internals import legible, use_own_metadata
 
 log = logging.getLogger("headgate.consumer.failures")
 

@@ -22,8 +22,7 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.ownership import Owned, Ownership
-from headgate.kafka.closing import drop_consumer
-from headgate.kafka.consumers import open_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
 
 log = logging.getLogger("headgate.consumer.membership")
 

@@ -42,7 +42,7 @@ from headgate.devstack.servers import (
     wait_for_redis,
 )
 from headgate.errors_in_words import connection_error
-from headgate.kafka.client_metadata import use_own_metadata
+from headgate.kafka.aiokafka_internals import use_own_metadata
 
 _STILL_S = 10.0  # between two lines about a wait
 _PAUSE_S = 1.0

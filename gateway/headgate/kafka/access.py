@@ -1,9 +1,24 @@
 """How a cluster is reached, and what aiokafka's clients are told of it."""
 
+import asyncio
+import base64
+import json
 import ssl
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote_plus, urlencode
 
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
+
+from headgate.core.secrets import masked, without_secrets
+from headgate.core.topics.internal_topics import InternalTopic
 from headgate.errors_in_words import (
     FileTrouble,
     PemFile,
@@ -11,7 +26,92 @@ from headgate.errors_in_words import (
     key_pair_trouble,
     no_password,
 )
-from headgate.kafka.oauth import ClientCredentials, OAuthClient
+
+# Tokens for Kafka's SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4).
+
+
+_TIMEOUT_S = 10.0
+_MAX_BYTES = 65_536
+_LASTS_S = 300.0  # a token of which its issuer does not say how long
+_USED_FOR = 0.8  # of its life, as Java's sasl.login.refresh.window.factor
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthClient:
+    """Who asks where for a token. ca_file: PEM; None = the system's authorities."""
+
+    token_url: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    scope: str | None = None
+    ca_file: str | None = None
+
+
+class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
+    """One client's token, which is used until most of its life is over."""
+
+    def __init__(self, client: OAuthClient, clock: Callable[[], float] = time.monotonic) -> None:
+        self._client = client
+        self._clock = clock
+        self._token = ""
+        self._used_until = float("-inf")
+        self._asking = asyncio.Lock()
+
+    async def token(self) -> str:
+        """Raises KafkaConnectionError, on which aiokafka tries again later."""
+        async with self._asking:
+            if self._clock() >= self._used_until:
+                asked = self._clock()
+                self._token, lasts_s = await asyncio.to_thread(_ask, self._client)
+                self._used_until = asked + lasts_s * _USED_FOR
+            return self._token
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """A secret goes nowhere but where it was meant for."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _ask(client: OAuthClient) -> tuple[str, float]:
+    """The token, and its seconds to live."""
+    pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
+    form = {"grant_type": "client_credentials"}
+    if client.scope is not None:
+        form["scope"] = client.scope
+    request = urllib.request.Request(
+        client.token_url,
+        urlencode(form).encode(),
+        {
+            "Authorization": "Basic " + base64.b64encode(pair.encode()).decode(),
+            "Content-Type": "application/x-www-form-urlencoded",
+            "Accept": "application/json",
+        },
+    )
+    shown = masked(client.token_url)
+    try:
+        context = ssl.create_default_context(cafile=client.ca_file)
+        opener = urllib.request.build_opener(_Stay, urllib.request.HTTPSHandler(context=context))
+        with opener.open(request, timeout=_TIMEOUT_S) as answer:
+            return _read(json.loads(answer.read(_MAX_BYTES)))
+    except HTTPError as error:
+        error.close()
+        detail = f"no token from {shown}: it answered {error.code}"
+        raise KafkaConnectionError(detail) from None
+    except (OSError, HTTPException, ValueError, TypeError) as error:
+        why = without_secrets(str(error))
+        if client.ca_file is not None:
+            why = str(authorities_trouble(PemFile("sasl_oauth_ca_file", client.ca_file)) or why)
+        detail = f"no token from {shown}: {why}"
+        raise KafkaConnectionError(detail) from None
+
+
+def _read(answer: Mapping[str, Any]) -> tuple[str, float]:
+    token = answer.get("access_token") if isinstance(answer, dict) else None
+    if not isinstance(token, str) or not token.isascii() or not token.isprintable() or not token:
+        raise ValueError("the answer has no access_token")
+    return token, float(answer.get("expires_in", _LASTS_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +169,24 @@ def _trouble(access: ClusterAccess) -> FileTrouble | None:
         return None
     certificate = PemFile("ssl_certfile", access.ssl_certfile)
     return key_pair_trouble(certificate, PemFile("ssl_keyfile", access.ssl_keyfile))
+
+
+async def create_topics(admin: AIOKafkaAdminClient, topics: Iterable[InternalTopic]) -> None:
+    """Create them; one that somebody else has just created is fine. Raises KafkaError."""
+    wanted = [
+        NewTopic(
+            topic.name,
+            topic.partitions,
+            topic.replication_factor,
+            topic_configs=dict(topic.configs),
+        )
+        for topic in topics
+    ]
+    if not wanted:
+        return
+    answer = await admin.create_topics(wanted)
+    # The answer carries a code for each topic and is not an error by itself.
+    for name, code, *rest in answer.topic_errors:
+        refusal = for_code(code)
+        if code and refusal is not TopicAlreadyExistsError:
+            raise refusal(f"topic {name} cannot be created: {rest}")

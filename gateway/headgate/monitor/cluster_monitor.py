@@ -11,12 +11,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from headgate.backends.kafka.commit_stream import TOPIC, CommitStream
-from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
-from headgate.backends.kafka.in_words import kafka_in_words
+from headgate.backends.kafka.groups import TOPIC, CommitStream, GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.readable import first_readable
-from headgate.backends.kafka.topic_reader import READ_ERRORS
+from headgate.backends.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.backends.owned import OwnedTasks
 from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
 from headgate.core.groups.commit_records import OffsetsRecord, before_and_after

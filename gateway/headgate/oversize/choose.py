@@ -49,7 +49,7 @@ class Helper(Protocol):
 
 
 class Tools(NamedTuple):
-    """compress: blocking, record -> `backends.kafka.producing.lone_batch.LoneBatch`.
+    """compress: blocking, record -> `backends.kafka.lane.LoneBatch`.
     lone_bytes: a record that counts so many bytes is always alone in its batch.
     """
 

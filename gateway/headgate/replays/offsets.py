@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.tier_view import TierView, view_of
+from headgate.backends.kafka.logs import TierView, view_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, brief, malformed
 from headgate.replays.answers import coverage_page, snapshot_page, translated

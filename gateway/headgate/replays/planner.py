@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.tier_view import Extent, Sample, TierView, view_of
+from headgate.backends.kafka.logs import Extent, Sample, TierView, view_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.replays.offset_map import PartitionMap

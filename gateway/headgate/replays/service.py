@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.tier_view import busy
+from headgate.backends.kafka.logs import busy
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headgate.backends.kafka.tier_view import view_of
+from headgate.backends.kafka.logs import view_of
 from headgate.core.installation import Happening, Kind
 from headgate.core.refusal import Refused
 from headgate.metrics.fleet import Fleet

@@ -25,12 +25,10 @@ from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.compacted import CompactedTopic, NoTopicError
-from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.in_words import kafka_in_words
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.producing.transactions import TransactionalProducer, TransactionError
-from headgate.backends.kafka.topic_reader import READ_ERRORS
+from headgate.backends.kafka.logs import CompactedTopic, NoTopicError
+from headgate.backends.kafka.options import ClusterOptions, cluster_options
+from headgate.backends.kafka.topics import READ_ERRORS, kafka_in_words
+from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.config.settings import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import replay_request

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from headgate.audits.facts_log import FactsLog
-from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings

@@ -11,10 +11,15 @@ from itertools import chain
 from headgate.audits.facts_log import FactsLog
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.blobs.blobs import Blobs
-from headgate.backends.kafka.configured import cluster_options, lane_limits
-from headgate.backends.kafka.options import BATCH_BYTES, ClusterOptions, LaneLimits
-from headgate.backends.kafka.producing.lanes import KafkaLanes
-from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.backends.kafka.lane import LoneBatch
+from headgate.backends.kafka.lanes import KafkaLanes
+from headgate.backends.kafka.options import (
+    BATCH_BYTES,
+    ClusterOptions,
+    LaneLimits,
+    cluster_options,
+    lane_limits,
+)
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from headgate.audits.facts_log import cluster_of_facts
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
-from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.topic_creator import create_on
-from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.backends.kafka.options import cluster_options
+from headgate.backends.kafka.topics import READ_ERRORS, TopicReader, create_on
 from headgate.config import Settings
 from headgate.core.coalescing.held import topic_of
 from headgate.core.topics.internal_topics import (

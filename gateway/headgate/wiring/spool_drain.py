@@ -9,8 +9,8 @@ from functools import partial
 from pathlib import Path
 
 from headgate.backends.base import Deliveries
-from headgate.backends.kafka.configured import cluster_options, lane_limits
-from headgate.backends.kafka.producing.lanes import KafkaLanes
+from headgate.backends.kafka.lanes import KafkaLanes
+from headgate.backends.kafka.options import cluster_options, lane_limits
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
 from headgate.core.admission import Admission

@@ -19,7 +19,7 @@ from aiokafka.record.default_records import (
     _DefaultRecordBatchBuilderPy,
 )
 
-from headgate.kafka.lenient_records import RawName
+from headgate.kafka.aiokafka_internals import RawName
 from headgate.replays.segments import NO_TIMESTAMP
 from headgate_spark.copying.chunks import SourceRecord
 

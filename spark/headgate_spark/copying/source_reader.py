@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import OffsetOutOfRangeError
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.closing import drop_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate_spark.copying.chunks import Chunk, SourceRecord
 from headgate_spark.copying.copy_plan import CHUNK_S, CopyOptions
 from headgate_spark.copying.throttle import BrokerBuckets

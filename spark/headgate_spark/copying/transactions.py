@@ -14,8 +14,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
 
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.closing import drop_producer
+from headgate.kafka.aiokafka_internals import drop_producer, use_own_metadata
 from headgate_spark.copying.batch import Batch, Header
 from headgate_spark.copying.chunks import SourceRecord, Written
 from headgate_spark.job.connections import Connection

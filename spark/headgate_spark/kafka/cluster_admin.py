@@ -12,10 +12,9 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.topics.internal_topics import InternalTopic
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.closing import drop_consumer, drop_producer
-from headgate.kafka.metadata import Metadata, any_node, read_metadata
-from headgate.kafka.topics import create_topics
+from headgate.kafka.access import create_topics
+from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer, use_own_metadata
+from headgate.kafka.wire import Metadata, any_node, read_metadata
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.errors import JobError, in_words
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, job_arguments, open_consumer

@@ -5,7 +5,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
-from headgate.kafka import consumers
+from headgate.kafka import aiokafka_internals as consumers
 from headgate.kafka.access import client_arguments
 from headgate_spark.job.connections import Connection
 

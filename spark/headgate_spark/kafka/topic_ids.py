@@ -4,7 +4,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.metadata import Metadata, any_node, read_metadata
+from headgate.kafka.wire import Metadata, any_node, read_metadata
 
 
 async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.closing import drop_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate.replays.segments import NO_TIMESTAMP
 from headgate_spark.job.connections import Connection
 from headgate_spark.job.errors import in_words

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.closing import drop_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate.replays.offset_map import MAP_TOPIC, MapEntry, read_bytes, read_entry
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import open_consumer

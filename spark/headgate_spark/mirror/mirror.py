@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.progress import ProgressLine
-from headgate.kafka.metadata import Metadata
+from headgate.kafka.wire import Metadata
 from headgate.replays.segments import NO_TIMESTAMP, MapError
 from headgate_spark.copying.copy_plan import Copied, CopyOptions
 from headgate_spark.copying.tiers import pairs

@@ -11,7 +11,7 @@ from headgate.core.topics.internal_topics import (
     InternalTopic,
     replicas_on,
 )
-from headgate.kafka.metadata import Metadata, TopicMetadata
+from headgate.kafka.wire import Metadata, TopicMetadata
 from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,

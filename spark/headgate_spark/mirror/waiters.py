@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.closing import drop_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate.replays.registry import REGISTRY_TOPIC, read_wanted
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer

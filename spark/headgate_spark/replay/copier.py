@@ -15,7 +15,7 @@ from aiokafka.structs import TopicPartition
 
 from headgate.core.terminal.progress import ProgressLine
 from headgate.core.topics.internal_topics import InternalTopic, replicas_on
-from headgate.kafka.metadata import Metadata
+from headgate.kafka.wire import Metadata
 from headgate.replays.plan import BACKFILL, INGEST
 from headgate.replays.registry import Control, Replay, ReplayState, deleted, record
 from headgate_spark.copying.chunks import Chunk, SourceRecord

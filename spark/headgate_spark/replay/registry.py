@@ -19,7 +19,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from headgate.core.record import REPLAY_ID
-from headgate.kafka.closing import drop_consumer, drop_producer
+from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer
 from headgate.replays.registry import REGISTRY_TOPIC, Registry
 from headgate_spark.copying.chunks import SourceRecord
 from headgate_spark.copying.transactions import (

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from headgate.backends.kafka.producing.transactions import TransactionalProducer
+from headgate.backends.kafka.transactions import TransactionalProducer
 from headgate.coalescer import owner
 from headgate.coalescer.base import Emission
 from headgate.coalescer.held_partition import KafkaHeldPartition

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.producing.transactions import TransactionalProducer, TransactionError
+from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.consumer.membership import committed
 from headgate.core.record import Record
 from support.kafka import kafka_log

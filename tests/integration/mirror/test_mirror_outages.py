@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.closing import drop_consumer
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate_spark.job.connections import Connection
 from headgate_spark.kafka.kafka_clients import open_consumer
 from support.kafka import kafka_log

@@ -10,7 +10,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.commit_stream import CommitStream
+from headgate.backends.kafka.groups import CommitStream
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.readable import first_readable
+from headgate.backends.kafka.topics import first_readable
 from headgate.core.groups.facts import Partition
 from headgate.replays.offset_map import (
     MAP_TOPIC,

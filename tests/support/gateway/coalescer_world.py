@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
-from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings

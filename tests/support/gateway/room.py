@@ -9,7 +9,7 @@ from hashlib import blake2b
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
-from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.backends.kafka.lane import LoneBatch
 from headgate.core.admission import Admission
 from headgate.core.http.reply import answer
 from headgate.core.ids import EventIds

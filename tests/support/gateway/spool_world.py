@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.backends.base import Deliveries, Verdicts
-from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.backends.kafka.lane import LoneBatch
 from headgate.core.admission import Admission
 from headgate.core.coalescing.held import HELD_PREFIX, held_topic
 from headgate.core.formats.decode import decode

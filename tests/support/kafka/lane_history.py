@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits
-from headgate.backends.kafka.producing.lanes import KafkaLanes
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.kafka.configured import cluster_options
+from headgate.backends.kafka.options import cluster_options
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate_spark.job.options import JobConfig, read_config

@@ -22,7 +22,7 @@ from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import Received
 from headgate.core.pauses import Pauses
 from headgate.kafka import wire
-from headgate.kafka.flexible import NO_TAGS, NULL, array
+from headgate.kafka.wire import NO_TAGS, NULL, array
 from support.process.stack import eventually
 from unit.consumer.test_partition import Read
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from headgate.kafka.closing import drop_consumer, drop_producer
+from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer
 
 SERVERS = "127.0.0.1:1"  # nobody asks it
 

@@ -10,15 +10,15 @@ from aiokafka.errors import IncompatibleBrokerVersion
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.kafka.flexible import varint
-from headgate.kafka.metadata import (
+from headgate.kafka.wire import (
     Metadata,
     PartitionMetadata,
+    Reader,
     TopicMetadata,
     decoded,
     read_metadata,
+    varint,
 )
-from headgate.kafka.wire import Reader
 
 ID = b"0123456789abcdef"
 # Built by hand from MetadataResponse.json, version 12: partition 1 comes before partition 0.

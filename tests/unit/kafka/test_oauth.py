@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from headgate.kafka.access import ClusterAccess, client_arguments
-from headgate.kafka.oauth import ClientCredentials, OAuthClient
+from headgate.kafka.access import ClientCredentials, ClusterAccess, OAuthClient, client_arguments
 from support.identity.authority import Authority
 from support.identity.issuer import Issuer, JwksServer, serving
 

@@ -10,8 +10,7 @@ from aiokafka.consumer import fetcher
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.kafka.consumers import keep_header_names
-from headgate.kafka.lenient_records import legible
+from headgate.kafka.aiokafka_internals import keep_header_names, legible
 from headgate.replays.segments import NO_TIMESTAMP
 from headgate_spark.copying.batch import Batch
 from support.kafka.record_batches import Decoded, decode, encoded

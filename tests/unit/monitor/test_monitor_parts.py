@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from headgate.backends.kafka import commit_stream
-from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
-from headgate.backends.kafka.group_requests import Found
+from headgate.backends.kafka import groups as commit_stream
+from headgate.backends.kafka.groups import Found, GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
 from headgate.core.groups.commit_records import CommitRecord, read_record

@@ -13,7 +13,7 @@ HOT = (
     "pipeline.pipeline",
     "pipeline.complete",
     "suppression.claims",
-    "backends.kafka.producing.lane",
+    "backends.kafka.lane",
     "metrics.meter",
 )
 

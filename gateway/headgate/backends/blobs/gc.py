@@ -13,10 +13,9 @@ from functools import partial
 from typing import NamedTuple
 
 from headgate.backends.blobs.store import ObjectStore
-from headgate.backends.kafka.configured import cluster_options
-from headgate.backends.kafka.log_scan import CutShortError, LogRecord, LogScan, Reach
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
+from headgate.backends.kafka.logs import CutShortError, LogRecord, LogScan, Reach
+from headgate.backends.kafka.options import ClusterOptions, cluster_options
+from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF

@@ -7,17 +7,203 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from headgate.backends.kafka.in_words import kafka_in_words
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    BrokerResponseError,
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+    NoBrokersAvailable,
+    NodeNotReadyError,
+    SaslAuthenticationFailed,
+    TopicAuthorizationFailedError,
+    for_code,
+)
+from aiokafka.protocol.admin import DescribeConfigsRequest
+from aiokafka.protocol.metadata import MetadataRequest
+from aiokafka.structs import TopicPartition
+
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topic_reader import READ_ERRORS, TopicReader
 from headgate.backends.owned import OwnedTasks
+from headgate.core.groups.facts import Partition
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.core.terminal.figures import counted
-from headgate.core.topics.topic import PartitionState, TopicState
+from headgate.core.topics.internal_topics import InternalTopic
+from headgate.core.topics.topic import SETTINGS, PartitionState, TopicState, with_settings
+from headgate.kafka.access import client_arguments, create_topics
+from headgate.kafka.aiokafka_internals import drop_client, open_consumer, use_own_metadata
+from headgate.kafka.wire import TopicMetadata, read_metadata
 
-log = logging.getLogger("headgate.backends.topics")
+# Reads one cluster's topics and their settings.
+
+
+log = logging.getLogger("headgate.backends.kafka.topics")
+
+ANSWER_TIMEOUT_MS = 3_000
+# A broker that has just started may not know the newest topics yet, so a topic counts as deleted
+# only when a second answer, a moment later and from another node where there is one, lacks it too.
+_SECOND_READ_PAUSE_S = 0.2
+_TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
+_NO_ERROR = 0
+_AT_ONCE = 50  # topics in a request for settings, and in a turn: decoding takes 0.1 ms each
+
+
+class TopicReader:
+    """One connection to one cluster, opened when needed and dropped after any failure."""
+
+    def __init__(self, cluster: str, options: ClusterOptions) -> None:
+        self._cluster = cluster
+        self._options = options
+        self.cluster_id: str | None = None
+        self._client: AIOKafkaClient | None = None
+        self._denied: set[str] = set()
+
+    async def read(
+        self, is_wanted: Callable[[str], bool], known: Mapping[str, TopicState]
+    ) -> dict[str, TopicState]:
+        """Return the newest states of the wanted topics.
+
+        known: the states of the last call; a topic whose answer is an error keeps its state.
+        Raises KafkaError, OSError or TimeoutError when the cluster does not answer.
+        """
+        client = await self._connected()
+        facts = await self._facts(client, known)
+        names = [name for name in facts if is_wanted(name)]
+        sound = [name for name in names if facts[name].error == _NO_ERROR]
+        settings = await self._settings(client, sound) if sound else {}
+        states = {name: known[name] for name in names if name in known}
+        for number, name in enumerate(sound, start=1):
+            states[name] = self._state(name, facts[name], settings.get(name), states.get(name))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return states
+
+    async def partitions(self, topic: str) -> list[PartitionState]:
+        """Return a topic's partitions with their replicas. Raises as `read`."""
+        if self._client is None:
+            raise NodeNotReadyError("not connected")
+        # aiokafka's own: the ids of the replicas are asked for nowhere else.
+        request = MetadataRequest([topic], allow_auto_topic_creation=False)
+        answer = await self._client.send(_nodes(self._client)[0], request)
+        return sorted(
+            PartitionState(number, leader, tuple(replicas), tuple(in_sync))
+            for _error, _name, _internal, partitions in answer.topics
+            for _, number, leader, replicas, in_sync, *_ in partitions
+        )
+
+    def brokers(self) -> int:
+        """How many brokers the cluster had at the last answer."""
+        return 0 if self._client is None else len(self._client.cluster.brokers())
+
+    async def close(self) -> None:
+        """Drop the connection."""
+        client, self._client = self._client, None
+        if client is not None:
+            await drop_client(client)
+
+    async def _connected(self) -> AIOKafkaClient:
+        if self._client is None:
+            self._client = AIOKafkaClient(
+                **client_arguments(self._options),
+                client_id="headgate-topics",
+                request_timeout_ms=ANSWER_TIMEOUT_MS,
+            )
+            use_own_metadata(self._client)
+            await self._client.bootstrap()
+        return self._client
+
+    async def _facts(
+        self, client: AIOKafkaClient, known: Mapping[str, TopicState]
+    ) -> Mapping[str, TopicMetadata]:
+        first, *others = _nodes(client)
+        _, self.cluster_id, topics = await read_metadata(client, first)
+        if known.keys() <= topics.keys():
+            return topics
+        await asyncio.sleep(_SECOND_READ_PAUSE_S)
+        again = await read_metadata(client, others[0] if others else first)
+        return {**topics, **again.topics}
+
+    async def _settings(
+        self, client: AIOKafkaClient, names: Iterable[str]
+    ) -> dict[str, dict[str, str]]:
+        resources = [(_TOPIC_RESOURCE, name, list(SETTINGS)) for name in names]
+        found = {}
+        for start in range(0, len(resources), _AT_ONCE):
+            request = DescribeConfigsRequest(resources[start : start + _AT_ONCE])
+            answer = await client.send(_nodes(client)[0], request)
+            for error, _text, _kind, name, entries in answer.resources:
+                if error == _NO_ERROR:
+                    found[name] = {option: value for option, value, *_ in entries}
+                else:
+                    self._cannot_read(name, error)
+        return found
+
+    def _cannot_read(self, name: str, error: int) -> None:
+        if name not in self._denied:
+            self._denied.add(name)
+            log.warning("settings of topic %s cannot be read: %s", name, for_code(error).__name__)
+
+    def _state(
+        self,
+        name: str,
+        facts: TopicMetadata,
+        settings: Mapping[str, str] | None,
+        before: TopicState | None,
+    ) -> TopicState:
+        if before is None or before.topic_id != facts.topic_id:
+            before = TopicState(name, self._cluster, facts.topic_id, len(facts.partitions))
+        found = before._replace(
+            cluster=self._cluster,
+            partitions=len(facts.partitions),
+            replication_factor=facts.replication_factor,
+        )
+        return with_settings(found, settings or {})
+
+
+def _nodes(client: AIOKafkaClient) -> list[int]:
+    nodes = [broker.nodeId for broker in client.cluster.brokers()]
+    if not nodes:
+        raise NodeNotReadyError("no broker is known")
+    return nodes
+
+
+READ_ERRORS = (KafkaError, OSError, TimeoutError)
+
+
+# Why Kafka did not answer, in words that clients may see.
+#
+# The exceptions of its client name addresses and classes. Those go to the log.
+
+
+_WORDS = (
+    (
+        (AuthenticationFailedError, IllegalSaslStateError, SaslAuthenticationFailed),
+        "the credentials are refused",
+    ),
+    ((TimeoutError, KafkaTimeoutError), "nothing came in time"),
+    ((NoBrokersAvailable,), "the cluster names no broker"),
+    ((KafkaConnectionError, NodeNotReadyError, OSError), "no connection"),
+)
+
+
+def kafka_in_words(error: BaseException) -> str:
+    """An error that a broker answered has Kafka's own name."""
+    for kinds, words in _WORDS:
+        if isinstance(error, kinds):
+            return words
+    return kafka_name(error) or "the answer cannot be used"
+
+
+def kafka_name(error: BaseException) -> str | None:
+    """The name that Kafka's protocol gives to an error, such as TOPIC_AUTHORIZATION_FAILED."""
+    return error.message if isinstance(error, BrokerResponseError) else None
+
 
 _RETRY_S = 1.0  # while a cluster does not answer
 _PAUSE_S = 0.5  # between two refreshes that were asked for
@@ -237,3 +423,97 @@ class _Reading:
             log.warning("cluster %s does not answer: %r", self.cluster, error)
         self.answering = False
         self.detail = f"no answer: {kafka_in_words(error)}"
+
+
+# Where the next record is that a group could read: past transactions' markers and aborted records.
+#
+# An offset says nothing of that, and no request of Kafka's asks for it, so a little is read.
+
+
+_LONG_S, _WAIT_MS, _STOP_S = 5.0, 100, 3.0
+_PARTITION_BYTES = 65_536  # of one partition in one answer
+_ANSWER_BYTES = 4 * 1024 * 1024
+
+
+async def first_readable(
+    options: ClusterOptions, spans: Mapping[Partition, tuple[int, int]]
+) -> dict[Partition, int]:
+    """Return the offset of the first record in each span, or the span's end if it holds none.
+
+    spans: by partition, the first offset and the one behind the last. A partition lacks where that
+    cannot be told in a few seconds, such as with a transaction that is open; one that may not be
+    read counts as one with a record. Raises nothing.
+    """
+    found: dict[Partition, int] = {}
+    if not spans:
+        return found
+    consumer = open_consumer(
+        options,
+        client_id="headgate-monitor",
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        fetch_max_wait_ms=_WAIT_MS,
+        max_partition_fetch_bytes=_PARTITION_BYTES,
+        fetch_max_bytes=_ANSWER_BYTES,
+    )
+    try:
+        async with asyncio.timeout(_LONG_S):
+            await consumer.start()
+            await _read(consumer, spans, found)
+    except (KafkaError, OSError, TimeoutError) as error:
+        log.info("readable ranges of %d partitions are unknown: %r", len(spans) - len(found), error)
+    finally:
+        await _stop(consumer)
+    return found
+
+
+async def _read(
+    consumer: AIOKafkaConsumer,
+    spans: Mapping[Partition, tuple[int, int]],
+    found: dict[Partition, int],
+) -> None:
+    consumer.assign([TopicPartition(*place) for place in spans])
+    for place, (start, _) in spans.items():
+        consumer.seek(TopicPartition(*place), start)
+    left = set(spans)
+    while left:
+        try:
+            batches = await consumer.getmany(timeout_ms=_WAIT_MS)
+        except TopicAuthorizationFailedError as error:
+            denied = {place for place in left if place.topic in error.args}
+            if not denied:
+                raise
+            consumer.pause(*(TopicPartition(*place) for place in denied))
+            left -= denied
+            # As if there were one: nothing shows that there is none, and it is not asked again.
+            found.update((place, spans[place][0]) for place in denied)
+            continue
+        for tp, records in batches.items():
+            place = Partition(*tp)
+            if place in left:
+                found[place] = min(records[0].offset, spans[place][1])
+        for place in left - found.keys():
+            # aiokafka moves on over what it does not hand out.
+            if await consumer.position(TopicPartition(*place)) >= spans[place][1]:
+                found[place] = spans[place][1]
+        consumer.pause(*(TopicPartition(*place) for place in left & found.keys()))
+        left -= found.keys()
+
+
+async def _stop(consumer: AIOKafkaConsumer) -> None:
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await consumer.stop()
+    except (KafkaError, OSError, TimeoutError):
+        await drop_client(consumer._client)
+
+
+async def create_on(options: ClusterOptions, topics: Iterable[InternalTopic]) -> None:
+    """Create them; one that is there already is fine. Raises KafkaError."""
+    admin = AIOKafkaAdminClient(**client_arguments(options))
+    use_own_metadata(admin._client)
+    await admin.start()
+    try:
+        await create_topics(admin, topics)
+    finally:
+        await admin.close()

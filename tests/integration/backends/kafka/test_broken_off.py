@@ -15,8 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.closing import drop_client
+from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
 from support.kafka.kafka_relay import kafka_relay
 from support.process.stack import RunningBroker, eventually
 

@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from confluent_kafka import Consumer as RdConsumer
 
-from headgate.backends.kafka.group_reader import GroupPoll, GroupReader
+from headgate.backends.kafka.groups import GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import CommittedOffset, Partition
 from support.process.stack import RunningBroker

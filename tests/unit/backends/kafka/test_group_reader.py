@@ -11,12 +11,10 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaTimeoutError
 
-from headgate.backends.kafka.group_reader import GroupReader
-from headgate.backends.kafka.group_requests import Found, ListedGroup, describe_classic
+from headgate.backends.kafka.groups import Found, GroupReader, ListedGroup, describe_classic
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups.facts import CommittedOffset, Described, GroupMember, Partition
-from headgate.kafka.flexible import NO_TAGS, NULL, array, text
-from headgate.kafka.wire import Reader
+from headgate.kafka.wire import NO_TAGS, NULL, Reader, array, text
 
 TOPIC, GROUP = "orders", "billing"
 PLACE = Partition(TOPIC, 0)

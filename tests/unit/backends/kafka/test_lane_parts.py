@@ -11,16 +11,16 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.backends.kafka.lane import Halving
 from headgate.backends.kafka.options import ClusterOptions, check_codec
-from headgate.backends.kafka.producing.compression import keep_zstd
-from headgate.backends.kafka.producing.halving import Halving
-from headgate.backends.kafka.producing.refusals import (
+from headgate.backends.kafka.produce_request import (
     INVALID_RECORD,
     Fate,
     classify,
     learn_error_codes,
     refusal,
 )
+from headgate.backends.kafka.producer import keep_zstd
 from headgate.core.outcome import Reason
 
 

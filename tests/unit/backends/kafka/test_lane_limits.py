@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from headgate.backends.kafka.configured import lane_limits
-from headgate.backends.kafka.options import ClusterOptions, LaneLimits
-from headgate.backends.kafka.producing.lanes import KafkaLanes
+from headgate.backends.kafka.lanes import KafkaLanes
+from headgate.backends.kafka.options import ClusterOptions, LaneLimits, lane_limits
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings
 from headgate.core.outcome import Reason

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.backends.kafka.producing.producer import START_TIMEOUT_S, Producer
+from headgate.backends.kafka.producer import START_TIMEOUT_S, Producer
 from headgate.core.outcome import Reason
 from support.kafka.kafka_relay import kafka_relay
 from support.kafka.lane_history import RunningLanes, running_lanes

@@ -9,7 +9,7 @@ import asyncio
 
 import pytest
 
-from headgate.backends.kafka.producing.rounds import FEW, LONGER, MANY_RECORDS, Rounds
+from headgate.backends.kafka.producer import FEW, LONGER, MANY_RECORDS, Rounds
 from support.process.stack import eventually
 
 NODE, OTHER = 1, 2

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headgate.devstack.servers import KafkaInstallation
-from headgate.kafka.oauth import OAuthClient
+from headgate.kafka.access import OAuthClient
 from support.clients.http_client import post
 from support.identity.issuer import ISSUER, Issuer, JwksServer, serving
 from support.kafka.kafka_log import read_log

@@ -7,7 +7,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.kafka.producing.lone_batch import LoneBatch
+from headgate.backends.kafka.lane import LoneBatch
 from headgate.core.record import Record
 
 headers = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=3)

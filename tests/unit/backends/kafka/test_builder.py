@@ -7,7 +7,7 @@ import random
 import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
-from headgate.backends.kafka.producing.builder import Builder
+from headgate.backends.kafka.producer import Builder
 from headgate.core.record import Record
 
 MAX_BYTES = 3_000

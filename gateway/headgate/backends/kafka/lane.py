@@ -2,26 +2,208 @@
 
 import asyncio
 import logging
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Protocol
 
 from aiokafka.errors import KafkaError
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from headgate.backends.base import Deliveries
-from headgate.backends.kafka.producing.batch import BAD_RECORD, UNKNOWN, LaneBatch
-from headgate.backends.kafka.producing.bell import Bell
-from headgate.backends.kafka.producing.halving import Halving
-from headgate.backends.kafka.producing.producer import Handed, Producer
-from headgate.backends.kafka.producing.refusals import Fate, Refusal, classify, refusal
-from headgate.backends.kafka.producing.shared_producer import SharedProducer
+from headgate.backends.kafka.produce_request import Fate, Refusal, classify, refusal
+from headgate.backends.kafka.producer import Handed, Producer
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.strategies import Prepared
 from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.record import BATCH_OVERHEAD
+from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.native.chosen import Records, seal, with_body
 
-log = logging.getLogger("headgate.backends.lane")
+# What a lane hands over at once, and how its records end when no broker has said it.
+
+
+UNKNOWN = Failure(Reason.UNKNOWN, "sent to Kafka without an acknowledgement")
+BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
+
+
+class LaneBatch(NamedTuple):
+    """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
+
+    publishes: list[Publish]
+    builder: Any
+    size: int
+
+    @classmethod
+    def alone(cls, publish: Publish, prepared: Prepared) -> "LaneBatch":
+        """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
+        others, which would compress it again."""
+        return cls([publish], prepared.builder(), publish.size)
+
+
+# A batch of one large record, compressed in a thread instead of on the event loop.
+#
+# aiokafka compresses when it builds a batch, on the loop: 16 MB take 50 ms. Here everything but the
+# header is made beforehand, so that its size is known exactly before anything is handed over, and
+# the producer's state (id, epoch, sequence) is all that is written later. The format is Kafka's
+# record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
+
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_LEVEL = 3  # what Kafka's own producer takes when none is given
+_ZSTD = 4
+
+
+class LoneBatch:
+    """One record as a batch. size: bytes of the whole batch as the broker measures it.
+
+    Making it compresses (and releases the interpreter's lock meanwhile): not on the event loop.
+    """
+
+    __slots__ = ("_batch", "size")
+
+    def __init__(self, record: Record) -> None:
+        plain = _plain(record)
+        body = zstd.compress(memoryview(plain)[BATCH_OVERHEAD:], level=_LEVEL)
+        self._batch = with_body(plain, _ZSTD, body)
+        self.size = len(self._batch)
+
+    def builder(self) -> "LoneBuilder":
+        """What the producer takes; a new one for each hand-over."""
+        return LoneBuilder(self._batch)
+
+
+class LoneBuilder:
+    """Does what aiokafka asks of its `BatchBuilder` between `send_batch` and the wire."""
+
+    def __init__(self, batch: bytearray) -> None:
+        self._batch = batch
+        self._producer = (-1, -1, -1)
+        self._buffer: bytearray | None = None
+
+    def close(self) -> None:
+        """Takes no more from the start."""
+
+    def closed(self) -> bool:
+        return True
+
+    def record_count(self) -> int:
+        return 1
+
+    def size(self) -> int:
+        return len(self._batch)
+
+    def _set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        self._producer = (producer_id, epoch, base_sequence)
+
+    def _build(self) -> bytearray:
+        if self._buffer is None:
+            self._buffer = bytearray(self._batch)
+            seal(self._buffer, *self._producer)
+        return self._buffer
+
+
+def _plain(record: Record) -> bytearray:
+    """The batch, uncompressed."""
+    records = Records(0)  # the first one always fits
+    records.append(record.timestamp_ms, record.key, record.value, record.headers)
+    return records.take()
+
+
+# Finds the guilty records of a refused batch.
+
+
+_NO_CAP = sys.maxsize
+
+
+class Halving:
+    """How many records may share a batch, after a batch was refused.
+
+    A broker refuses a whole batch for one record. The records go back to the front of their lane
+    and are sent again in halves, so that k guilty ones among n cost about k * log2(n) batches, the
+    innocent ones are published, and all keep their order.
+    """
+
+    __slots__ = ("_suspects", "cap")
+
+    def __init__(self) -> None:
+        self.cap = _NO_CAP
+        self._suspects = 0
+
+    def refused(self, count: int) -> bool:
+        """A batch of `count` records was refused; tell whether its one record is the guilty one."""
+        if count == 1:
+            self._suspects = max(0, self._suspects - 1)
+            return True
+        self._suspects = max(self._suspects, count)
+        self.cap = max(1, count // 2)
+        return False
+
+    def accepted(self, count: int) -> None:
+        """A batch of `count` records was published."""
+        if self._suspects:
+            self._suspects = max(0, self._suspects - count)
+            self.cap = self.cap * 2 if self._suspects else _NO_CAP
+
+
+# Who waits for something to do, and is woken.
+
+
+class Bell:
+    """For one task that waits. What is rung while nobody waits is not remembered."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Until it rings."""
+        self._waiting = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def ring(self) -> None:
+        """Wake who waits."""
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+
+# What a lane needs of the cluster that it leads to.
+
+
+class SharedProducer(Protocol):
+    """The producer that all lanes of a cluster share, and what they tell about it.
+
+    handed_bytes: of all batches in flight.
+    acked_at: monotonic seconds of the last acknowledgement.
+    """
+
+    handed_bytes: int
+    acked_at: float
+
+    async def ready(self) -> Producer:
+        """Wait until a batch may be handed over."""
+        ...
+
+    def fail(self, producer: Producer, reason: str) -> None:
+        """Hold all lanes and replace this producer."""
+        ...
+
+    def topics_are_old(self) -> None:
+        """Read the topics again: a broker's answer shows that the known state is old."""
+        ...
+
+    def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
+        """A batch was acknowledged."""
+        ...
+
+
+log = logging.getLogger("headgate.backends.kafka.lane")
 
 # A sequence that is still broken with the third producer is not repaired by a fourth.
 _MAX_RESENDS = 3

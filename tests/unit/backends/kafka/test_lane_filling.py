@@ -7,10 +7,9 @@ from typing import Any, cast
 import pytest
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.producing import lane as lane_module
-from headgate.backends.kafka.producing.lane import Lane
-from headgate.backends.kafka.producing.producer import Producer
-from headgate.backends.kafka.producing.shared_producer import SharedProducer
+from headgate.backends.kafka import lane as lane_module
+from headgate.backends.kafka.lane import Lane, SharedProducer
+from headgate.backends.kafka.producer import Producer
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record

@@ -21,11 +21,10 @@ from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.producing.refusals import Fate, classify, learn_error_codes
+from headgate.backends.kafka.produce_request import Fate, classify, learn_error_codes
 from headgate.core.record import Record
 from headgate.kafka.access import client_arguments
-from headgate.kafka.client_metadata import use_own_metadata
-from headgate.kafka.closing import drop_client
+from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the above

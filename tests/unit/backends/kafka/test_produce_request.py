@@ -11,11 +11,12 @@ from aiokafka import errors
 from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.producing.produce_request import BatchSender, address
-from headgate.backends.kafka.producing.refusals import (
+from headgate.backends.kafka.produce_request import (
+    BatchSender,
     Fate,
     InconsistentTopicIdError,
     UnknownTopicIdError,
+    address,
     classify,
     learn_error_codes,
 )

@@ -1,1 +1,0 @@
-"""The way into Kafka: lanes, batches and producers."""
