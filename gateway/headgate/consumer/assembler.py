@@ -1,10 +1,10 @@
-"""Puts chunked events together again (the oversize policy's `chunk`).
+"""Assemble chunked events (the oversize policy's `chunk`).
 
 Give it every record that is read, in the order of each partition. It hands back what is whole:
 ordinary records as they are, and a chunked event when its last chunk is here. Commit `low_water`,
 never the position: it stays before the first chunk of whatever is incomplete, so that a consumer
 that starts again reads those sets from their beginning. What was complete behind such a set comes
-once more then (at-least-once, as everywhere in Kafka; `hg-event-id` tells repeats).
+once more then (at-least-once, as everywhere in Kafka; `hg-event-id` identifies repeats).
 
     class Forget(ConsumerRebalanceListener):
         def __init__(self, assembler):
@@ -99,14 +99,18 @@ class Event(NamedTuple):
     records: int = 1
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name."""
+        """Return the last header of a name."""
         return dict(self.headers).get(name)
 
 
 class Assembler:
-    """See the module. bounds: of all incomplete sets; clock: seconds that only go forward.
+    """Assembles the events of any number of partitions. See the module.
 
     Not safe for use from several threads.
+
+    Args:
+        bounds: Limits of all incomplete sets.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -120,22 +124,22 @@ class Assembler:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Sets given up, by reason, and `malformed` chunks that were skipped."""
+        """Dropped sets, by reason, and skipped `malformed` chunks."""
         malformed = {"malformed": self._bad} if self._bad else {}
         return {str(why): count for why, count in self._sets.dropped.items()} | malformed
 
     @property
     def incomplete(self) -> int:
-        """Sets of which chunks lack."""
+        """The number of incomplete sets."""
         return len(self._sets)
 
     @property
     def bytes(self) -> int:
-        """Held by incomplete sets."""
+        """Memory of incomplete sets."""
         return self._sets.bytes
 
     def add(self, record: ReadRecord) -> Event | None:
-        """Take the next record of its partition; the event if it is whole with it."""
+        """Take the next record of its partition; return the event if it is complete."""
         now_s = self._clock()
         place = (record.topic, record.partition)
         self._places.add(place)
@@ -159,26 +163,26 @@ class Assembler:
         return _event(record, complete.value, headers, head.total)
 
     def low_water(self, topic: str, partition: int) -> int | None:
-        """The offset that may be committed; None where nothing was read."""
+        """Return the offset that may be committed; None before anything was read."""
         self._sets.expire(self._clock())
         self._report()
         return self._sets.low_water((topic, partition))
 
     def first_open(self, topic: str, partition: int) -> int | None:
-        """Where the first incomplete set of a partition begins; None: it has none."""
+        """Return the first offset of a partition's first incomplete set; None without one."""
         self._sets.expire(self._clock())
         self._report()
         return self._sets.first_open((topic, partition))
 
     def committable(self) -> dict[Any, int]:
-        """What `AIOKafkaConsumer.commit` takes: the low-water mark of every partition read."""
+        """Return the low-water marks of all partitions, for `AIOKafkaConsumer.commit`."""
         from aiokafka import TopicPartition  # the pure parts are of use without it
 
         marks = {place: self.low_water(*place) for place in self._places}
         return {TopicPartition(*place): mark for place, mark in marks.items() if mark is not None}
 
     def revoked(self, topic: str, partition: int) -> None:
-        """The partition has another owner: its incomplete sets are his."""
+        """Forget a partition that has another owner, with its incomplete sets."""
         self._places.discard((topic, partition))
         self._sets.forget((topic, partition))
 
@@ -186,7 +190,7 @@ class Assembler:
         for why, count in self._sets.dropped.items():
             if count > self._reported.get(why, 0):
                 self._reported[why] = count
-                # One that began before the committed offset had ended for whoever committed.
+                # One that began before the committed offset had ended for the earlier consumer.
                 level = logging.DEBUG if why is Dropped.HEADLESS else logging.WARNING
                 log.log(level, "incomplete set of chunks dropped: %s (%d so far)", why, count)
 

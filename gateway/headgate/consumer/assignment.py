@@ -1,4 +1,4 @@
-"""What a member of a group does between one rebalance and the next.
+"""The assignment of a group member: its work between one rebalance and the next.
 
 It begins when the group assigns partitions and ends when it revokes them: stop handing out, wait
 for what is handed out (within a budget), commit once more, and only then give the partitions away.
@@ -9,8 +9,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
@@ -30,20 +29,21 @@ _POLL_MS, _BUSY_POLL_MS, _MAX_RECORDS = 500, 50, 500
 _FINAL_COMMIT_S, _END_S = 5.0, 5.0
 
 
-class EventReceiver(Protocol):
-    """Whoever gets the events."""
-
-    def wake(self) -> None:
-        """There may be something to hand out."""
-        ...
-
-    def give_up(self, error: BaseException) -> None:
-        """The consumer cannot go on."""
-        ...
-
-
 class Assignment:
-    """See the module. offsets: where to start, if not from what the group committed."""
+    """One assignment of partitions. See the module.
+
+    Args:
+        consumer: The group's consumer.
+        ownership: The member's terms of ownership.
+        owned: The assigned partitions.
+        options: The consumer's options.
+        pauses: The group's pause intent.
+        counts: Counters to increase.
+        wake: Called when there may be events to hand out.
+        give_up: Called with the error that ends the consumer.
+        failures: Writes dead letters.
+        offsets: The store of starting offsets; None: the group's commits.
+    """
 
     def __init__(
         self,
@@ -53,7 +53,8 @@ class Assignment:
         options: ConsumerOptions,
         pauses: Pauses,
         counts: Counts,
-        receiver: EventReceiver,
+        wake: Callable[[], None],
+        give_up: Callable[[BaseException], None],
         failures: Failures,
         offsets: OffsetStore | None,
     ) -> None:
@@ -62,7 +63,7 @@ class Assignment:
         self._options = options
         self._pauses = pauses
         self._counts = counts
-        self._receiver = receiver
+        self._wake, self._give_up = wake, give_up
         self._failures = failures
         self._offsets = offsets
         self._step = min(_MAX_RECORDS, (options.prefetch + 1) // 2)  # records of one read
@@ -76,8 +77,8 @@ class Assignment:
         self._idle = asyncio.Event()
         self._idle.set()
         self.partitions = {
-            TopicPartition(one.topic, one.partition): OwnedPartition(one, self, self._assembler)
-            for one in owned
+            TopicPartition(each.topic, each.partition): OwnedPartition(each, self, self._assembler)
+            for each in owned
         }
         topics = (partition.topic for partition in self.partitions)
         self._topic_ids = TopicIds(consumer, topics, offsets)
@@ -89,12 +90,12 @@ class Assignment:
             counts,
             offsets,
             self._topic_ids,
-            receiver.give_up,
+            give_up,
         )
         self.commit = self._commits.commit
 
     def begin(self) -> None:
-        """The partitions are all paused; those that intent allows are read from now on."""
+        """Begin to read the partitions that intent allows. All of them are paused before."""
         self.apply_pauses()
         if self.partitions:
             self._commits.begin()
@@ -107,8 +108,8 @@ class Assignment:
         try:
             await self._open_all()
             await self._read_on()
-        except Exception as error:  # the outermost frame of this task: who iterates must hear it
-            self._receiver.give_up(error)
+        except Exception as error:  # the outermost frame of this task: iterations raise it
+            self._give_up(error)
 
     async def _read_on(self) -> None:
         while True:
@@ -117,8 +118,8 @@ class Assignment:
                 await asyncio.sleep(_BUSY_POLL_MS / 1000)
                 continue
             wait_ms = _POLL_MS if len(tps) == len(self.partitions) else _BUSY_POLL_MS
-            found = await self._consumer.getmany(*tps, timeout_ms=wait_ms, max_records=self._step)
-            for tp, records in found.items():
+            batches = await self._consumer.getmany(*tps, timeout_ms=wait_ms, max_records=self._step)
+            for tp, records in batches.items():
                 partition = self.partitions.get(tp)
                 if partition is not None and self._ownership.is_current(partition.owned):
                     self._counts.delivered += len(records)
@@ -126,8 +127,8 @@ class Assignment:
             self._reached(tps)
 
     def _reached(self, tps: Iterable[TopicPartition]) -> None:
-        """Where reading stands may be behind what holds no events, such as a transaction's marker:
-        aiokafka does not hand those over."""
+        """Note the positions of reading. They may be behind offsets without events, such as a
+        transaction's marker, which aiokafka does not hand over."""
         assignment = self._consumer._subscription.subscription.assignment
         for tp in tps:
             partition = self.partitions[tp]
@@ -157,7 +158,7 @@ class Assignment:
     # ---- handing out
 
     def next(self) -> Received | None:
-        """The next event, or None while there is none, or enough are handed out."""
+        """Return the next event; None without one, or if enough are handed out."""
         turn = self._turn
         if self._is_ending or self._outstanding >= self._options.concurrency:
             return None
@@ -175,14 +176,14 @@ class Assignment:
         return None
 
     def ready(self, partition: OwnedPartition) -> None:
-        """See `Work`."""
+        """Note that a partition has events to hand out."""
         if not partition.in_turn:
             partition.in_turn = True
             self._turn.append(partition)
-        self._receiver.wake()
+        self._wake()
 
     def done(self, received: Received) -> None:
-        """See `Work`."""
+        """Count an event that is done."""
         if self._has_ended:
             self._counts.stale_done += 1
         else:
@@ -195,13 +196,13 @@ class Assignment:
         if not self._outstanding:
             self._idle.set()
         if was_full:
-            self._receiver.wake()
+            self._wake()
 
     def failed(
         self, partition: OwnedPartition, received: Received, error: BaseException | str
     ) -> None:
-        """See `Work`: it comes again after a wait, or `Retries.then` says what becomes of it."""
-        if self._has_ended:  # whoever owns the partition now gets it, and judges it
+        """Retry a failed event after a wait, or handle it as `Retries.then` says."""
+        if self._has_ended:  # the partition's present owner gets it
             self._counts.stale_done += 1
             self._returned()
             return
@@ -215,13 +216,13 @@ class Assignment:
         log.error("%r failed its last attempt: %s", received, error)
         if retries.then == "skip":
             self._counts.skipped += 1
-            partition.finish(received)
+            partition.done(received)
         elif retries.then == "dead-letter":
             self._tasks.spawn(self._bury(partition, received, error), "dead letter")
         else:
             self._returned()
             if retries.then == "stop":
-                self._receiver.give_up(self._failures.gave_up(received, error))
+                self._give_up(self._failures.gave_up(received, error))
 
     def _again_in(self, wait_s: float, partition: OwnedPartition, received: Received) -> None:
         def due() -> None:
@@ -236,17 +237,17 @@ class Assignment:
     ) -> None:
         try:
             await self._failures.bury(received, error)
-        except Exception as trouble:  # as `stop`: it stays uncommitted, and somebody must know
+        except Exception as trouble:  # as `stop`: it stays uncommitted, and the consumer ends
             self._returned()
-            self._receiver.give_up(self._failures.gave_up(received, trouble))
+            self._give_up(self._failures.gave_up(received, trouble))
             return
         self._counts.dead_letters += 1
-        partition.finish(received)
+        partition.done(received)
 
     # ---- pauses
 
     def apply_pauses(self) -> None:
-        """Make the consumer's own flags, and ours, what intent says. Never awaits."""
+        """Set the flags of the consumer and of the partitions by intent. Never awaits."""
         for tp, partition in self.partitions.items():
             forbidden = self._pauses.forbids(tp.topic, tp.partition)
             partition.is_forbidden = forbidden
@@ -262,7 +263,7 @@ class Assignment:
     # ---- the end
 
     async def end(self) -> None:
-        """Hand out nothing more, wait for what is handed out, commit, and let go. Bounded."""
+        """Hand out nothing more, wait for events that are handed out, and commit. Bounded."""
         begun = time.monotonic()
         self._is_ending = True
         for timer in self._timers:
@@ -275,7 +276,7 @@ class Assignment:
         self._counts.drain_s += time.monotonic() - begun
         self._counts.revokes += 1
         self._has_ended = True
-        # One that is in flight is dropped: it must not be sent in the group's next generation.
+        # A commit in flight is dropped: it must not be sent in the group's next generation.
         await self._tasks.end(_END_S)
         try:
             async with asyncio.timeout(_FINAL_COMMIT_S):

@@ -1,4 +1,4 @@
-"""Resolves claim checks: records whose value lies in a blob store (`oversize = ["claim-check"]`).
+"""Resolve claim checks: records whose value lies in a blob store (`oversize = ["claim-check"]`).
 
 Such a record has an empty value, `ce_dataref` with the blob's URL, and `hg-value-bytes` and
 `hg-value-sha256` with what must be found there.
@@ -48,7 +48,7 @@ class ClaimChecks:
         self._max_bytes = max_bytes
 
     async def value(self, event: WithHeaders) -> bytes | None:
-        """The event's value, fetched and checked if it is a claim check. Raises ClaimError."""
+        """Return the event's value; fetch and check a claim check. Raises ClaimError."""
         claim = _claim(event.headers)
         if claim is None:
             return event.value
@@ -60,8 +60,11 @@ class ClaimChecks:
         return b"".join(parts)
 
     async def copy(self, event: WithHeaders, into: BinaryIO) -> int:
-        """Write the value to a file, 1 MiB at a time; its bytes. Raises ClaimError (what was
-        written until then is worth nothing)."""
+        """Write the value to a file, 1 MiB at a time; return its length.
+
+        Raises:
+            ClaimError: The content of the file is invalid then.
+        """
         claim = _claim(event.headers)
         if claim is None:
             return into.write(event.value or b"")
@@ -77,13 +80,13 @@ class ClaimChecks:
 
 def _claim(headers: Sequence[tuple[str, bytes | None]]) -> tuple[str, int, str] | None:
     own = [(name, value) for name, value in headers if name in _OF_A_CLAIM]
-    found = {name: (value or b"").decode("utf-8", "replace") for name, value in own}
-    if DATAREF not in found or VALUE_SHA256 not in found:
+    claim = {name: (value or b"").decode("utf-8", "replace") for name, value in own}
+    if DATAREF not in claim or VALUE_SHA256 not in claim:
         return None
-    if len(found) < len(own):  # which one the gateway wrote cannot be told
-        raise ClaimError(f"the record has two headers of one name among {', '.join(found)}")
+    if len(claim) < len(own):  # the gateway's own header cannot be identified
+        raise ClaimError(f"the record has two headers of one name among {', '.join(claim)}")
     try:
-        return found[DATAREF], int(found.get(VALUE_BYTES, "")), found[VALUE_SHA256]
+        return claim[DATAREF], int(claim.get(VALUE_BYTES, "")), claim[VALUE_SHA256]
     except ValueError:
         raise ClaimError(f"{VALUE_BYTES} is missing or no number") from None
 

@@ -1,9 +1,14 @@
-"""Commits what is done of each partition, in its own term of ownership, and never backwards.
+"""The offsets of an assignment: where it starts to read, and what it commits.
 
-aiokafka's `commit` reads member id and generation whenever it sends, also when it sends again. A
-member that the group has given up for dead has neither for a moment, and without them a broker
-takes any commit as long as the group is empty: that of a process that stood still, after its heirs
-have gone. So each request is sent here, with the generation of the assignment or not at all.
+Each partition is committed in its own term of ownership, and never backwards. aiokafka's `commit`
+reads member id and generation whenever it sends, also when it sends again. A member that the group
+has given up for dead has neither for a moment, and without them a broker takes any commit of an
+empty group: also that of a process that stood still, after its successors have left. So each
+request is sent here, with the generation of the assignment or not at all.
+
+Private part of aiokafka 0.14: `_coordinator.fetch_committed_offsets`, as the public call gives no
+metadata. Starting positions are set from the same answer, so that they and the note belong
+together.
 """
 
 import asyncio
@@ -21,37 +26,39 @@ from headgate.consumer.partition import OwnedPartition
 from headgate.core.groups.facts import CommitNote, Committer, read_note
 from headgate.kafka.wire import any_node, read_metadata
 
-# Where a consumer's offsets are, when they are not (only) the group's.
+log = logging.getLogger("headgate.consumer.commits")
 
+_AGAIN_S = 0.1
+_RETRY_S = 0.5  # of starting positions
 
 Place: TypeAlias = tuple[str, int]  # topic, partition
 
 
 class OffsetStore(Protocol):
-    """Such as `SqlOffsets`. An OSError of either is tried again."""
+    """A store of offsets, such as `SqlOffsets`. Calls that raise OSError are repeated."""
 
     async def check_topics(self, ids: Mapping[str, str]) -> None:
-        """Raises PositionError where the offsets kept are those of another topic of that name.
+        """Raise PositionError if the stored offsets belong to another topic of the same name.
 
-        ids: in hex, of assigned topics. Called before `positions`, and before each `advance`.
+        It is called before `positions`, and before each `advance`. ids: of assigned topics, in hex.
         """
         ...
 
     async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
-        """The next offset of those places that have one; called when they are assigned."""
+        """Return the next offsets of assigned partitions that have one."""
         ...
 
     async def advance(self, marks: Mapping[Place, int]) -> None:
-        """Everything below these offsets is done; called before the group's commit."""
+        """Store that all events below these offsets are done; called before the group's commit."""
         ...
 
 
 class PositionError(Exception):
-    """The offset that is to be read next is not one of this log: the topic is another one."""
+    """The next offset does not belong to this log: the topic is another one."""
 
 
 async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:
-    """Go to these positions. Raises PositionError and KafkaError."""
+    """Seek to positions. Raises PositionError and KafkaError."""
     wanted = {TopicPartition(*place): offset for place, offset in positions.items()}
     ends = await consumer.end_offsets(list(wanted)) if wanted else {}
     for tp, offset in wanted.items():
@@ -64,14 +71,15 @@ async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> No
         consumer.seek(tp, offset)
 
 
-# Whether topics are still those whose offsets are kept elsewhere: by their ids, not their names.
-#
-# A topic that was deleted and recreated starts again at offset 0. The group's own offsets go with a
-# deleted topic; those in a database stay, and its next events would pass for done.
-
-
 class TopicIds:
-    """Of the topics of one assignment. store: None where the group alone keeps offsets."""
+    """The check that topics are still those whose offsets a store has: by their ids.
+
+    A recreated topic starts again at offset 0. Kafka deletes the group's own offsets with a topic;
+    those in a database stay, and events of the new topic would count as done.
+
+    Args:
+        store: None if only the group keeps offsets.
+    """
 
     def __init__(
         self, consumer: AIOKafkaConsumer, topics: Iterable[str], store: OffsetStore | None
@@ -81,29 +89,24 @@ class TopicIds:
         self._store = store
 
     async def check(self) -> None:
-        """Raises PositionError where the offsets are another topic's; KafkaError; OSError."""
+        """Raise PositionError if the store's offsets are another topic's; KafkaError; OSError."""
         if self._store is None or not self._topics:
             return
         client = self._consumer._client
         topics = (await read_metadata(client, any_node(client), self._topics)).topics
-        there = {name: one.topic_id.hex() for name, one in topics.items() if any(one.topic_id)}
-        await self._store.check_topics(there)
-
-
-log = logging.getLogger("headgate.consumer.commits")
-
-_AGAIN_S = 0.1
+        ids = {name: topic.topic_id.hex() for name, topic in topics.items() if any(topic.topic_id)}
+        await self._store.check_topics(ids)
 
 
 class CommitMark(NamedTuple):
-    """What there is to commit of a partition. done_below: see `CommitNote`."""
+    """The commit of one partition. done_below: see `CommitNote`."""
 
     offset: int
     done_below: int
 
 
 class Commits:
-    """One assignment's. One commit is in flight at a time."""
+    """The commits of one assignment. One commit is in flight at a time."""
 
     def __init__(
         self,
@@ -124,13 +127,13 @@ class Commits:
         self._store = store
         self._topic_ids = topic_ids
         self._give_up = give_up
-        self._is_over = False  # the topic is another: nothing that was done is of it
+        self._is_over = False  # the topic was recreated: no event that is done belongs to it
         self._committed: dict[TopicPartition, CommitMark] = {}
         self._one_at_a_time = asyncio.Lock()
         self._generation: tuple[int, str] | None = None
 
     def begin(self) -> None:
-        """The assignment begins, in the group's present generation."""
+        """Note the group's present generation, in which the assignment begins."""
         self._generation = self._present_generation()
 
     def _present_generation(self) -> tuple[int, str]:
@@ -144,7 +147,7 @@ class Commits:
             await self.commit()
 
     async def commit(self) -> None:
-        """Commit how far every partition is done, if that moved. Errors are counted and logged."""
+        """Commit the progress of every partition that has any. Errors are counted and logged."""
         async with self._one_at_a_time:
             if self._is_over:
                 return
@@ -169,7 +172,7 @@ class Commits:
                 self._note(tp, mark)
 
     async def _send(self, marks: Mapping[TopicPartition, CommitMark]) -> bool:
-        """False: this member's generation is over, and nothing was sent."""
+        """Send a commit; False if this member's generation has ended, and nothing was sent."""
         coordinator = self._consumer._coordinator
         commits = {
             tp: OffsetAndMetadata(to.offset, self._metadata(tp, to)) for tp, to in marks.items()
@@ -215,20 +218,11 @@ class Commits:
         return marks
 
     def _metadata(self, tp: TopicPartition, mark: CommitMark) -> str:
-        """What a monitor and the next owner are told; aiokafka has no public member id."""
+        """Return the note for a monitor and the next owner; aiokafka has no public member id."""
         member = self._consumer._coordinator.member_id
         committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)
         reaches_further = mark.done_below > mark.offset
         return CommitNote(committer, mark.done_below if reaches_further else None).text()
-
-
-# Where an assignment begins to read, and what behind that is done already.
-#
-# Private part of aiokafka 0.14: `_coordinator.fetch_committed_offsets`, as the public call gives no
-# metadata. The position is set from the same answer, so that it and the note belong together.
-
-
-_RETRY_S = 0.5
 
 
 async def go_to_starts(
@@ -237,11 +231,15 @@ async def go_to_starts(
     store: OffsetStore | None,
     topic_ids: TopicIds,
 ) -> dict[TopicPartition, int]:
-    """Set the positions, from the store where it has one, else from what the group committed.
+    """Set the starting positions: from the store if it has one, else from the group's commits.
 
-    Returns, where the group knows it, below which offset all events are done (`CommitNote`). What
-    the store says needs no such note: it knows of each event whether it is done. Raises
-    PositionError, and whatever else waiting does not help.
+    Returns:
+        The offsets below which all events are done, as far as the group's notes have them
+        (`CommitNote`). The store needs no note: it knows whether an event is done.
+
+    Raises:
+        PositionError: The store's offsets belong to another topic; and other errors that do not
+            pass.
     """
     every = list(tps)
     while True:
@@ -261,13 +259,13 @@ async def go_to_starts(
 async def _follow_the_group(
     consumer: AIOKafkaConsumer, tps: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    found = await consumer._coordinator.fetch_committed_offsets(tps)
-    for tp, committed in found.items():
+    commits = await consumer._coordinator.fetch_committed_offsets(tps)
+    for tp, committed in commits.items():
         consumer.seek(tp, committed.offset)
-    noted = dict(_notes(found))
+    noted = dict(_notes(commits))
     ends = await consumer.end_offsets(list(noted)) if noted else {}
     for tp in [tp for tp, below in noted.items() if below > ends[tp]]:
-        # The log was cut off, as by an unclean election: what comes there now is not what was done.
+        # The log was truncated, as by an unclean election: new records there are not done.
         log.warning(
             "%s ends at offset %d, but its committed offset is %d", tp, ends[tp], noted.pop(tp)
         )
@@ -275,9 +273,9 @@ async def _follow_the_group(
 
 
 def _notes(
-    found: Mapping[TopicPartition, OffsetAndMetadata],
+    commits: Mapping[TopicPartition, OffsetAndMetadata],
 ) -> Iterable[tuple[TopicPartition, int]]:
-    for tp, committed in found.items():
+    for tp, committed in commits.items():
         note = read_note(committed.metadata or "")
         if note is not None and note.done_below is not None:
             yield tp, note.done_below

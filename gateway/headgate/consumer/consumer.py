@@ -1,4 +1,4 @@
-"""A consumer that commits only what is done, never backwards, and stays paused when told to.
+"""A consumer that commits only events that are done, never backwards, and stays paused.
 
     async with Consumer("orders", group="billing", bootstrap="127.0.0.1:9092") as consumer:
         async for event in consumer:
@@ -30,93 +30,26 @@ from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
 from headgate.core.pauses import Intent, Pauses, PauseScope
 
-# Tasks that take events and call a handler, and that end in bounded time when they have to.
+log = logging.getLogger("headgate.consumer.consumer")
 
-
-_CANCEL_S = 5.0
+_REJOIN_S, _PAUSE_POLL_S = 1.0, 1.0
+_CLOSE_S, _CANCEL_S = 5.0, 5.0
 
 Events = AsyncIterator[Received]
 Handler = Callable[[Received], Awaitable[None]]
 
 
-async def work(
-    events: Events, handler: Handler, tasks: int, stop: asyncio.Event, drain_s: float
-) -> None:
-    """Handle events with so many tasks at a time, until there are no more.
-
-    From `stop` on, handlers in flight have `drain_s` to end, and are cancelled then; one that does
-    not end even so is left behind. Raises what `events` raises, as an ExceptionGroup; handlers
-    in flight are cancelled at once then.
-    """
-    end = asyncio.create_task(_end(events, stop), name="end of the events")
-    workers = [
-        asyncio.create_task(_handle_all(events, handler), name=f"handler {number}")
-        for number in range(tasks)
-    ]
-    every = [end, *workers]
-    try:
-        await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
-        if not _errors(every):
-            await asyncio.wait(every, timeout=drain_s, return_when=asyncio.FIRST_EXCEPTION)
-    finally:
-        await _cancel(every)
-    if errors := _errors(every):
-        raise BaseExceptionGroup("the consumer cannot go on", errors)
-
-
-async def _end(events: Events, stop: asyncio.Event) -> None:
-    """What ended the events is heard also while all workers are busy."""
-    await stop.wait()
-    await anext(events, None)
-
-
-async def _handle_all(events: Events, handler: Handler) -> None:
-    async for event in events:
-        try:
-            await handler(event)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            # It came from within the handler, such as from a task that it waited for.
-            log.warning("handler cancelled itself for %r", event)
-            event.failed(error)
-        except Exception as error:  # the handler is not ours; its error is the event's
-            log.exception("handler failed for %r", event)
-            event.failed(error)
-        else:
-            event.done()
-
-
-def _errors(tasks: list[asyncio.Task[None]]) -> list[BaseException]:
-    ended = [task for task in tasks if task.done() and not task.cancelled()]
-    # Each task that asks for the next event is told the same.
-    return list(dict.fromkeys(error for task in ended if (error := task.exception()) is not None))
-
-
-async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
-    left = [task for task in tasks if not task.done()]
-    for task in left:
-        task.cancel()
-    if left:
-        _, unfinished = await asyncio.wait(left, timeout=_CANCEL_S)
-        for task in unfinished:
-            log.error("%s continues after its cancellation and is abandoned", task.get_name())
-
-
-log = logging.getLogger("headgate.consumer.consumer")
-
-_REJOIN_S, _PAUSE_POLL_S = 1.0, 1.0
-_CLOSE_S = 5.0
-
-
 class Consumer:
     """A member of `group` for these topics. See the module.
 
-    bootstrap: `host:port[,...]`, or `ClusterOptions` where TLS or SASL is needed.
-    pauses: a store of pause intent that others write to (`RedisPauses`). Nothing is handed out
-    before it was read once; while it is away, what it said last holds.
-    offsets: where offsets are kept, if not (only) by the group: `SqlOffsets`.
+    Args:
+        topics: At least one.
+        group: Id of the group.
+        bootstrap: `host:port[,...]`, or `ClusterOptions` for TLS or SASL.
+        options: Default: `ConsumerOptions()`.
+        pauses: A store of pause intent that others write to (`RedisPauses`). No event is handed out
+            before it was read once; while it is unavailable, the last intent holds.
+        offsets: A store of offsets beside the group's commits: `SqlOffsets`.
     """
 
     def __init__(
@@ -163,7 +96,7 @@ class Consumer:
         await self._failures.start()
         try:
             await self._read_store()
-        except BaseException:  # nobody will leave what was not entered
+        except BaseException:  # __aexit__ will not be called
             await self._failures.close()
             raise
         self._tasks.spawn(self._be_member(), f"member of {self.group}")
@@ -204,7 +137,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Received:
-        """The next event. Raises what ended the consumer, such as GaveUpError."""
+        """Return the next event. Raises the error that ended the consumer, such as GaveUpError."""
         while True:
             if self._error is not None:
                 raise self._error
@@ -230,7 +163,7 @@ class Consumer:
         await work(self, handler, tasks, self._stop, self.options.drain_s)
 
     async def commit(self) -> None:
-        """Commit what is done now, not only at the next interval."""
+        """Commit all events that are done now, before the next interval."""
         if self._assignment is not None:
             await self._assignment.commit()
 
@@ -245,12 +178,12 @@ class Consumer:
             self._apply_pauses()
 
     def resume(self, reason: str, topic: str | None = None, partition: int | None = None) -> None:
-        """Take one reason away. Others for the same partitions still hold."""
+        """Remove one reason. Others for the same partitions still hold."""
         if self._pauses.resume(PauseScope(topic, partition), reason):
             self._apply_pauses()
 
     def intents(self) -> list[Intent]:
-        """Every reason not to read, one's own and the store's."""
+        """Return every reason not to read: the consumer's own and the store's."""
         return self._pauses.intents()
 
     def _apply_pauses(self) -> None:
@@ -281,7 +214,7 @@ class Consumer:
     # ---- membership.Holder
 
     def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
-        """An assignment begins. Not one await between it and the pauses."""
+        """Begin an assignment. There must be no await between it and the pauses."""
         self._assignment = Assignment(
             consumer,
             self._membership.ownership,
@@ -289,28 +222,88 @@ class Consumer:
             self.options,
             self._pauses,
             self.counts,
-            self,
+            self._wake.set,
+            self.give_up,
             self._failures,
             self._offsets,
         )
         self._assignment.begin()
 
     async def ending(self) -> None:
-        """The assignment ends, while its terms of ownership still last."""
+        """End the assignment, while its terms of ownership still last."""
         assignment, self._assignment = self._assignment, None
         if assignment is not None:
             await assignment.end()
 
     async def revoked(self) -> None:
-        """Nothing is left to do: `ending` came first."""
-
-    # ---- assignment.EventReceiver
-
-    def wake(self) -> None:
-        """See `EventReceiver`."""
-        self._wake.set()
+        """Do nothing: `ending` came first."""
 
     def give_up(self, error: BaseException) -> None:
-        """See `EventReceiver`."""
+        """End the consumer: iterations raise this error."""
         self._error = error
         self.stop()
+
+
+async def work(
+    events: Events, handler: Handler, tasks: int, stop: asyncio.Event, drain_s: float
+) -> None:
+    """Handle events with so many tasks at a time, until there are no more.
+
+    From `stop` on, handlers in flight have `drain_s` to end, and are cancelled then; one that does
+    not end even so is left behind. Raises what `events` raises, as an ExceptionGroup; handlers
+    in flight are cancelled at once then.
+    """
+    end = asyncio.create_task(_end(events, stop), name="end of the events")
+    workers = [
+        asyncio.create_task(_handle_all(events, handler), name=f"handler {number}")
+        for number in range(tasks)
+    ]
+    every = [end, *workers]
+    try:
+        await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+        if not _errors(every):
+            await asyncio.wait(every, timeout=drain_s, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await _cancel(every)
+    if errors := _errors(every):
+        raise BaseExceptionGroup("the consumer cannot go on", errors)
+
+
+async def _end(events: Events, stop: asyncio.Event) -> None:
+    """Raise the error that ended the events, also while all workers are busy."""
+    await stop.wait()
+    await anext(events, None)
+
+
+async def _handle_all(events: Events, handler: Handler) -> None:
+    async for event in events:
+        try:
+            await handler(event)
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # It came from within the handler, such as from a task that it waited for.
+            log.warning("handler cancelled itself for %r", event)
+            event.failed(error)
+        except Exception as error:  # the handler is not ours; its error is the event's
+            log.exception("handler failed for %r", event)
+            event.failed(error)
+        else:
+            event.done()
+
+
+def _errors(tasks: list[asyncio.Task[None]]) -> list[BaseException]:
+    ended = [task for task in tasks if task.done() and not task.cancelled()]
+    # Each task that asks for the next event raises the same error.
+    return list(dict.fromkeys(error for task in ended if (error := task.exception()) is not None))
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    running = [task for task in tasks if not task.done()]
+    for task in running:
+        task.cancel()
+    if running:
+        _, unfinished = await asyncio.wait(running, timeout=_CANCEL_S)
+        for task in unfinished:
+            log.error("%s continues after its cancellation and is abandoned", task.get_name())

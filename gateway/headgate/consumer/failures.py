@@ -1,4 +1,4 @@
-"""Events that failed as often as they may: to a dead-letter topic, or the end of the consumer."""
+"""Events that failed their last attempt: write them to a dead-letter topic, or end the consumer."""
 
 import asyncio
 import logging
@@ -34,11 +34,11 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class DeadLetterError(Exception):
-    """The dead-letter topic cannot take an event, however often that is tried."""
+    """The dead-letter topic cannot take an event, also with retries."""
 
 
 class Failures:
-    """Keeps one producer, if there is a dead-letter topic."""
+    """The producer of dead letters, if there is a dead-letter topic."""
 
     def __init__(self, cluster: ClusterOptions, retries: Retries, client_id: str) -> None:
         self._topic = retries.dead_letter
@@ -69,10 +69,10 @@ class Failures:
         One that is too large for the topic goes there in chunks, as `Assembler` reads them. Raises
         KafkaError, and DeadLetterError where even that does not fit.
         """
-        place = f"{received.topic}-{received.partition}@{received.offset}"
+        origin = f"{received.topic}-{received.partition}@{received.offset}"
         headers = [
             *((legible(name), value) for name, value in received.headers),
-            ("hg-dead-from", place.encode()),
+            ("hg-dead-from", origin.encode()),
             ("hg-dead-reason", str(error).encode("utf-8", "replace")[:_MAX_REASON_BYTES]),
             ("hg-dead-attempts", b"%d" % received.attempt),
         ]
@@ -109,8 +109,8 @@ class Failures:
     async def _send(
         self, received: Received, partition: int, value: bytes | None, headers: Headers
     ) -> None:
-        """In a batch of its own: `send` has a limit of its own, takes no record without key and
-        value, and may change a timestamp of -1 to that of the next record."""
+        """Send a record in a batch of its own: aiokafka's `send` has its own size limit, refuses
+        records without key and value, and may replace a timestamp of -1 by the next record's."""
         assert self._producer is not None
         batch = self._producer.create_batch()
         batch.append(
@@ -126,7 +126,7 @@ class Failures:
 
     @staticmethod
     def gave_up(received: Received, error: BaseException | str) -> GaveUpError:
-        """What the consumer ends with; the event's offset stays uncommitted."""
+        """Return the error that ends the consumer; the event's offset stays uncommitted."""
         text = f"{received!r} failed {received.attempt} times: {error}"
         give_up = GaveUpError(text)
         if isinstance(error, BaseException):

@@ -15,11 +15,16 @@ from headgate.consumer.sql_tables import SEEN, VERSIONS, insert_into
 
 
 async def seen(connection: AsyncConnection, scope: str, event_id: str, now_ms: int) -> bool:
-    """Whether an event with this id was seen before; from now on, it was.
+    """Return whether an event with this id was seen before, and remember it.
 
-    scope: who must tell events apart, such as the name of the effect.  event_id: of the record's
-    `hg-event-id`.  now_ms: kept beside it, for `forget_seen`. Two transactions with one id wait for
-    each other; if the first one is rolled back, the second one is told False.
+    Two transactions with one id wait for each other; if the first one is rolled back, the second
+    one gets False.
+
+    Args:
+        connection: The connection of the effect's transaction.
+        scope: A name for the effect: ids of different scopes are independent.
+        event_id: Of the record's `hg-event-id`.
+        now_ms: Stored with the id, for `forget_seen`.
     """
     row = {"scope": scope, "event_id": event_id, "seen_at_ms": now_ms}
     done = await connection.execute(
@@ -35,7 +40,7 @@ async def forget_seen(connection: AsyncConnection, scope: str, before_ms: int) -
 
 
 async def newer_than(connection: AsyncConnection, scope: str, key: bytes, version: int) -> bool:
-    """Whether `version` is greater than every one before it of this key; from now on, it is.
+    """Return whether a version is greater than all earlier ones of its key, and remember it.
 
     version: what grows with each change of the key at its source: a row's version, a change time in
     ms, or the offset where all events of a key are in one partition. Equal is not newer, so that an

@@ -5,8 +5,8 @@ Private parts of aiokafka 0.14, and why:
 - `_coordinator._coordination_task`, `_fetcher._fetch_task`: a dead one leaves a consumer that says
   nothing and gets nothing.
 - `_client`: whether a topic is there, and to look again.
-- `_coordinator._pending_exception`: kept until somebody polls, which a member without partitions
-  never does.
+- `_coordinator._pending_exception`: kept until the next poll, and a member without partitions never
+  polls.
 """
 
 import asyncio
@@ -33,9 +33,12 @@ _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without
 
 @dataclass(frozen=True, slots=True)
 class MemberOptions:
-    """group: its id.  session_timeout_ms: how long a dead member keeps its partitions.
+    """The options of a member.
 
-    revoke_ms: how long its holder may take to let go of them; a rebalance waits that long.
+    Args:
+        group: Id of the group.
+        session_timeout_ms: Time for which a dead member keeps its partitions.
+        revoke_ms: Longest time of the holder to give up partitions; a rebalance waits that long.
     """
 
     group: str
@@ -47,28 +50,28 @@ class MemberOptions:
 
     @property
     def heartbeat_ms(self) -> int:
-        """Three heartbeats fit into a session."""
+        """The heartbeat interval, in ms: a third of a session."""
         return max(100, self.session_timeout_ms // 3)
 
 
 class Holder(Protocol):
-    """Who does the work of the partitions."""
+    """Does the work of the assigned partitions."""
 
     def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
-        """These terms begin; the partitions are paused until their owners resume them."""
+        """Begin terms of ownership. The partitions are paused until their owner resumes them."""
         ...
 
     async def ending(self) -> None:
-        """All terms are about to end: what may only be done within them, in bounded time."""
+        """Do the last work of all terms, in bounded time: they are about to end."""
         ...
 
     async def revoked(self) -> None:
-        """All terms have ended: finish what is in flight, in bounded time."""
+        """Finish work in flight, in bounded time: all terms have ended."""
         ...
 
 
 class Membership:
-    """One member. Whoever calls `hold` owns it for that time."""
+    """One member of a group, for the time of a call of `hold`."""
 
     def __init__(self, cluster: ClusterOptions, options: MemberOptions, holder: Holder) -> None:
         self._cluster = cluster
@@ -116,7 +119,7 @@ class Membership:
         )
 
     def begin_terms(self, consumer: AIOKafkaConsumer, partitions: Iterable[TopicPartition]) -> None:
-        """The group's new assignment. First of all nothing is read.
+        """Begin the group's new assignment, with all partitions paused.
 
         After an await it is too late (docs/design/measured.md#pauses-end-with-a-rebalance).
         """
@@ -128,7 +131,7 @@ class Membership:
         self._holder.assigned(consumer, owned)
 
     async def end_terms(self) -> None:
-        """Nothing is owned any more."""
+        """End all terms of ownership."""
         await self._holder.ending()
         self.ownership.revoke_all()
         await self._holder.revoked()
@@ -148,13 +151,15 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 async def committed(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, str]:
     """Return the group's offset (-1: none) and its metadata. Raises KafkaError."""
-    found: Any = await consumer._coordinator.fetch_committed_offsets([tp])
-    one = found.get(tp)
-    return (-1, "") if one is None or one.offset < 0 else (one.offset, one.metadata or "")
+    commits: Any = await consumer._coordinator.fetch_committed_offsets([tp])
+    commit = commits.get(tp)
+    return (
+        (-1, "") if commit is None or commit.offset < 0 else (commit.offset, commit.metadata or "")
+    )
 
 
 async def _watch(consumer: AIOKafkaConsumer, topics: list[str], stop: asyncio.Event) -> None:
-    """Until it is time to stop. Raises KafkaError when the consumer cannot go on."""
+    """Watch the consumer until `stop`. Raises KafkaError if it cannot go on."""
     coordinator, client = consumer._coordinator, consumer._client
     while not stop.is_set():
         # A topic that is not there, or not again yet: aiokafka would look in five minutes.

@@ -1,4 +1,4 @@
-"""What consumers have done, for Prometheus.
+"""Counters of consumers, for Prometheus.
 
 REGISTRY.register(ConsumerMetrics(consumer))
 """
@@ -36,7 +36,7 @@ class ConsumerMetrics(Collector):
         self._consumers = consumers
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        """One family for each field of `Counts`."""
+        """Yield one family for each field of `Counts`."""
         for field in fields(Counts):
             name = f"headgate_consumer_{_NAMES.get(field.name, field.name)}"
             family = CounterMetricFamily(name, _TEXTS[field.name], labels=("group", "client_id"))

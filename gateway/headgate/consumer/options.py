@@ -1,4 +1,4 @@
-"""What a consumer is told."""
+"""Options and counters of a consumer."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -6,7 +6,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """What becomes of an event whose handler failed.
+    """Handling of events whose handler failed.
 
     attempts: how often it is handed out at most.  first_s, max_s: the wait before the second
     attempt, doubled each time up to `max_s`. Later events of its key wait behind it.
@@ -31,13 +31,13 @@ class Retries:
             raise ValueError('then = "dead-letter" needs dead_letter, the topic, and nothing else')
 
     def wait_s(self, attempt: int) -> float:
-        """Before the attempt after this one, in seconds; attempt counts from 1."""
+        """Return the wait after an attempt, in seconds; attempts count from 1."""
         return float(min(self.max_s, self.first_s * 2 ** min(attempt - 1, 30)))
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """How a consumer works.
+    """The options of a consumer.
 
     concurrency: events handed out and not done, at most.
     prefetch: records of one partition that are read ahead, at most.
@@ -75,7 +75,7 @@ class GaveUpError(Exception):
 
 @dataclass(slots=True)
 class Counts:
-    """What a consumer has done so far, since it was made.
+    """The work of a consumer since its creation.
 
     delivered: records that Kafka handed over.  processed: events that are done.  committed:
     offsets by which the group's position went forward.  The three differ by what is in flight; a

@@ -1,8 +1,12 @@
-"""Who owns a partition: terms of ownership, and what may be committed in one.
+"""Terms of ownership of partitions, and the progress of the work in one.
 
-A consumer group hands partitions from one member to another. Whatever a member does for a
-partition carries the term in which it began; a term ends when the partition is revoked and never
-comes back, also when the partition does (assigned, taken away, assigned again).
+A consumer group hands partitions from one member to another. All work on a partition carries the
+term in which it began. A term ends when the partition is revoked, and the next assignment of the
+same partition begins a new one.
+
+A member starts from the committed offset after a rebalance, so a commit may only cover events that
+are done: the low-water mark of work that ends in any order (parallel-consumer's rule, without its
+bit maps).
 """
 
 from collections import deque
@@ -19,7 +23,7 @@ class Owned(NamedTuple):
 
 
 class Ownership:
-    """The partitions of one member of a group, told what the group says."""
+    """The partitions that a group has assigned to one of its members."""
 
     __slots__ = ("_committed", "_last_term", "_owned")
 
@@ -32,7 +36,7 @@ class Ownership:
         return len(self._owned)
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> list[Owned]:
-        """The group's whole new assignment: each partition begins a term, all others ended."""
+        """Begin a term for each partition of the group's new assignment; all other terms end."""
         self.revoke_all()
         for topic, partition in sorted(partitions):
             self._last_term += 1
@@ -40,30 +44,24 @@ class Ownership:
         return list(self._owned.values())
 
     def revoke_all(self) -> list[Owned]:
-        """No partition is owned any more; returns what was."""
+        """End all terms, and return them."""
         ended = list(self._owned.values())
         self._owned.clear()
         self._committed.clear()
         return ended
 
     def is_current(self, owned: Owned) -> bool:
-        """Whether the term still lasts."""
+        """Return whether a term still lasts."""
         return self._owned.get((owned.topic, owned.partition)) == owned
 
     def may_commit(self, owned: Owned, offset: int) -> bool:
-        """Whether this offset may be committed now: in its own term, and never backwards."""
+        """Return whether an offset may be committed now: in its own term, and never backwards."""
         return self.is_current(owned) and offset >= self._committed.get(owned, 0)
 
     def committed(self, owned: Owned, offset: int) -> None:
-        """Note a commit that the group has, so that none goes back behind it in this term."""
+        """Note a commit: no later one of this term may be before it."""
         if self.is_current(owned):
             self._committed[owned] = max(offset, self._committed.get(owned, 0))
-
-
-# How far a partition is done: the low-water mark of work that ends in any order.
-#
-# What is committed is what a member starts from after the next rebalance, so it may only cover
-# events of which nothing is left to do: parallel-consumer's rule, without its bit maps.
 
 
 class PartitionProgress:
@@ -81,28 +79,28 @@ class PartitionProgress:
         self.first = -1
 
     def __len__(self) -> int:
-        """How many offsets the low-water mark cannot pass yet, ended ones behind it included."""
+        """Return the number of offsets behind the low-water mark, also of events that are done."""
         return len(self._open)
 
     def enter(self, offset: int, first: int) -> None:
-        """An event begins. first: where reading must start for it to come again as a whole."""
+        """Begin an event. first: the offset to read from to get the whole event again."""
         self._open.append((offset, first))
 
     def passed(self, offset: int) -> None:
-        """A record was read; it, and what lies before it, is either entered or needs nothing."""
+        """Note a record that was read: it and all before it are entered or need no work."""
         if self._next is None:
             self.first = offset
         self._next = offset + 1
 
     def reached(self, position: int) -> None:
-        """All records below are read; those that were not handed over hold no events: markers of
-        transactions, what was aborted, what compaction or retention took."""
+        """Note the position of reading. Offsets that were not handed over have no events: they are
+        markers of transactions, or aborted, compacted or deleted records."""
         if self._next is None:
             self.first = self._next = position
         self._next = max(self._next, position)
 
     def done(self, offset: int) -> bool:
-        """Nothing is left to do for this event. True: the low-water mark moved."""
+        """End an event; return whether the low-water mark moved."""
         entered = self._open
         if entered[0][0] != offset:
             self._ended.add(offset)

@@ -8,19 +8,11 @@ from headgate.consumer.assembler import Assembler
 from headgate.consumer.ownership import Owned, PartitionProgress
 
 
-class Origin(Protocol):
-    """The partition, in one term of ownership, that an event came from."""
-
-    def done(self, received: "Received") -> None: ...
-
-    def failed(self, received: "Received", error: BaseException | str) -> None: ...
-
-
 class Received:
-    """One event. Call `done` or `failed` exactly once; a second call is without effect.
+    """One event. Call `done` or `failed` exactly once; a second call has no effect.
 
-    offset: of its record, of its last one if it was written in chunks.  timestamp: ms since 1970.
-    attempt: 1 the first time it is handed out here.
+    `offset` is that of its record, or of its last record if it was written in chunks. `timestamp`
+    is in ms since 1970. `attempt` is 1 when the event is handed out here for the first time.
     """
 
     __slots__ = (
@@ -36,8 +28,13 @@ class Received:
         "value",
     )
 
-    def __init__(self, origin: Origin, event: Any, headers: Sequence[tuple[str, bytes | None]]):
-        self._origin = origin
+    def __init__(
+        self,
+        partition: "OwnedPartition",
+        event: Any,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> None:
+        self._origin = partition
         self._is_open = False
         self.topic: str = event.topic
         self.partition: int = event.partition
@@ -49,36 +46,35 @@ class Received:
         self.attempt = 0
 
     def header(self, name: str) -> bytes | None:
-        """The last header of that name."""
+        """Return the last header of a name."""
         return dict(self.headers).get(name)
 
     def done(self) -> None:
-        """Nothing is left to do for it: its offset may be committed."""
+        """Report that the event is done: its offset may be committed."""
         if self._is_open:
             self._is_open = False
             self._origin.done(self)
 
     def failed(self, error: BaseException | str) -> None:
-        """It could not be handled. It comes again, or what `Retries` says."""
+        """Report a failure: the event is retried, or handled as `Retries` says."""
         if self._is_open:
             self._is_open = False
             self._origin.failed(self, error)
 
     def hand_out(self) -> None:
-        """One more attempt begins."""
+        """Begin one more attempt."""
         self._is_open = True
         self.attempt += 1
 
     def __repr__(self) -> str:
-        place = f"{self.topic}-{self.partition}@{self.offset}"
-        return f"<Received {place} attempt {self.attempt}>"
+        return f"<Received {self.topic}-{self.partition}@{self.offset} attempt {self.attempt}>"
 
 
 class PartitionWork(Protocol):
-    """Whom a partition tells (`assignment.Assignment`)."""
+    """The assignment that a partition belongs to (`assignment.Assignment`)."""
 
     def ready(self, partition: "OwnedPartition") -> None:
-        """There is something to hand out."""
+        """Note that the partition has events to hand out."""
         ...
 
     def done(self, received: Received) -> None: ...
@@ -89,10 +85,10 @@ class PartitionWork(Protocol):
 
 
 class OwnedPartition:
-    """Hands out events one after the other for each key, and side by side for different keys.
+    """Hands out events of one key in sequence, and of different keys concurrently.
 
-    is_forbidden: by pause intent, so nothing is handed out.  in_turn: whether the assignment has it
-    among those with something to hand out.  may_be_read: its starting position is known.
+    `is_forbidden`: pause intent forbids handing out. `in_turn`: the assignment has it among the
+    partitions with events to hand out. `may_be_read`: its starting position is known.
     """
 
     __slots__ = (
@@ -122,12 +118,12 @@ class OwnedPartition:
         self._keys: dict[bytes, deque[Received] | None] = {}
 
     def begin(self, done_below: int) -> None:
-        """Its position is known. done_below: events that end before it were done by others."""
+        """Set the starting position. done_below: all events that end before it are done."""
         self._done_below = done_below
         self.may_be_read = True
 
     def take(self, records: Sequence[Any]) -> None:
-        """What was read next, in the order of the log."""
+        """Take the next records, in the order of the log."""
         was_empty = not self._ready
         progress, assembler = self.progress, self._assembler
         for record in records:
@@ -142,7 +138,7 @@ class OwnedPartition:
             self._work.ready(self)
 
     def reached(self, position: int) -> None:
-        """Reading goes on at this offset; what was read before it is taken."""
+        """Note the position of reading; all records before it were taken."""
         self.progress.reached(position)
 
     def _assemble(self, assembler: Assembler, record: Any) -> None:
@@ -170,7 +166,7 @@ class OwnedPartition:
             line.append(received)
 
     def hand_out(self) -> Received | None:
-        """The next event whose key is free; None: there is none, or pause intent forbids it."""
+        """Return the next event whose key is free; None without one, or if it is paused."""
         if self.is_forbidden or not self._ready:
             return None
         received = self._ready.popleft()
@@ -178,20 +174,15 @@ class OwnedPartition:
         return received
 
     def again(self, received: Received) -> None:
-        """Its wait after a failure is over; its key is still its own."""
+        """Hand out an event again after its wait. It still holds its key."""
         self._ready.appendleft(received)
         self._work.ready(self)
-
-    # ---- received.Origin
-
-    def done(self, received: Received) -> None:
-        self.finish(received)
 
     def failed(self, received: Received, error: BaseException | str) -> None:
         self._work.failed(self, received, error)
 
-    def finish(self, received: Received) -> None:
-        """Nothing is left to do for an event that is not handed out any more."""
+    def done(self, received: Received) -> None:
+        """Note that an event is done, and free its key."""
         self.progress.done(received.offset)
         key = received.key
         if key is not None:
@@ -209,7 +200,7 @@ class OwnedPartition:
 
     @property
     def done_below(self) -> int:
-        """No event that ends below this offset is open, whatever the offset to be committed."""
+        """The offset below which no event ends that is open."""
         return max(self._done_below, self.progress.done_below or 0)
 
     @property

@@ -13,9 +13,9 @@ Why it is exactly once, also with members of the group that were given up for de
 - Each effect's transaction first inserts the row (group, topic, partition, offset). Of two that
   try, the second waits for the first, and does nothing when that one committed.
 - Rows below the position are removed in the transaction that raises it. A position only rises over
-  what is done, so whoever says so is right, also when it owns the partition no more.
+  events that are done, so it is right also if its writer no longer owns the partition.
 - After its insert the transaction reads the position. If the row of an effect had been removed, so
-  that the insert could succeed again, the position had been raised before, and tells. This needs
+  that the insert could succeed again, the position had been raised before, and shows it. This needs
   READ COMMITTED, where each statement sees what was committed before it; or SQLite, where the
   insert has made this transaction the one writer.
 A key's next event is handed out when this one's transaction has ended, here or elsewhere, so that
@@ -38,7 +38,7 @@ Effect: TypeAlias = Callable[[AsyncConnection, Received], Awaitable[None]]
 
 
 class SqlOffsets:
-    """What a group has done, kept in the database of its effects.
+    """The offsets of a group, in the database of its effects.
 
     Implements `consumer.commits.OffsetStore`.
 
@@ -86,10 +86,10 @@ class SqlOffsets:
         if inserted.rowcount != 1:
             return False
         query = select(POSITIONS.c.position).where(self._is(POSITIONS, place))
-        found = (await connection.execute(query)).first()
-        if found is None:
+        stored = (await connection.execute(query)).first()
+        if stored is None:
             raise LookupError("SqlOffsets: give it to the consumer, too: Consumer(offsets=...)")
-        return found.position is None or received.offset >= found.position
+        return stored.position is None or received.offset >= stored.position
 
     # ---- consumer.commits.OffsetStore
 
@@ -104,29 +104,29 @@ class SqlOffsets:
         query = select(TOPICS.c.topic_id).where(
             (TOPICS.c.group_name == self._group) & (TOPICS.c.topic == topic)
         )
-        known = (await connection.execute(query)).scalar_one_or_none()
-        if known is None:
+        stored_id = (await connection.execute(query)).scalar_one_or_none()
+        if stored_id is None:
             row = {"group_name": self._group, "topic": topic, "topic_id": topic_id}
             await connection.execute(
                 insert_into(connection, TOPICS).values(row).on_conflict_do_nothing()
             )
-        elif known != topic_id:
+        elif stored_id != topic_id:
             raise PositionError(
                 f"{topic} was deleted and made again: its id is {topic_id}, and offsets of group "
-                f"{self._group} are kept for {known}. Stop all members and let the store forget "
-                "them (SqlOffsets.forget)"
+                f"{self._group} are kept for {stored_id}. Stop all members and let the store "
+                "forget them (SqlOffsets.forget)"
             )
 
     async def positions(self, places: Iterable[Place]) -> Mapping[Place, int]:
-        """The next offset of each place that has one. Raises OSError while the database is away."""
-        found: dict[Place, int] = {}
+        """Return the stored next offsets. Raises OSError while the database is unavailable."""
+        positions: dict[Place, int] = {}
         with self._away_is_an_os_error():
             async with self._engine.begin() as connection:
                 for place in sorted(set(places)):
                     position = await self._open(connection, place)
                     if position is not None:
-                        found[place] = position
-        return found
+                        positions[place] = position
+        return positions
 
     async def _open(self, connection: AsyncConnection, place: Place) -> int | None:
         # So that every effect finds a row, and one without is an error.
@@ -139,7 +139,7 @@ class SqlOffsets:
         return position
 
     async def advance(self, marks: Mapping[Place, int]) -> None:
-        """Everything below these offsets is done. Raises OSError while the database is away."""
+        """Raise the positions. Raises OSError while the database is unavailable."""
         with self._away_is_an_os_error():
             for place, mark in sorted(marks.items()):
                 async with self._engine.begin() as connection:

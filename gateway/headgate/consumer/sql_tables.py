@@ -1,4 +1,4 @@
-"""What the idempotence helpers keep in a service's own database."""
+"""The tables of the idempotence helpers in a service's own database."""
 
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, String, Table
 from sqlalchemy.dialects import postgresql, sqlite

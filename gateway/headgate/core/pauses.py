@@ -1,8 +1,8 @@
-"""What may not be read now, and why: pause intent, kept apart from the consumer's own flags.
+"""Pause intent: the partitions that must not be read and the reasons, apart from Kafka's flags.
 
 A Kafka consumer forgets its pauses at every rebalance
 (docs/design/measured.md#pauses-end-with-a-rebalance), so the intent lives here and is applied again
-and again. Whoever pauses gives a reason; a partition is read again when every reason is gone.
+and again. Each pause has a reason; a partition is read again when all its reasons are removed.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ class PauseScope(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}-{self.partition}"
 
     def covers(self, topic: str, partition: int) -> bool:
-        """Whether this partition is meant."""
+        """Return whether the scope covers a partition."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
@@ -71,14 +71,14 @@ class Pauses:
         return was_there
 
     def store_says(self, intents: Iterable[Intent]) -> bool:
-        """What the store has now, all of it. False: nothing changed."""
+        """Replace the stored intents; return whether they changed."""
         now = frozenset(intents)
         is_new = now != self._stored
         self._stored = now
         return is_new
 
     def forbids(self, topic: str, partition: int) -> bool:
-        """Whether nothing of this partition may be handed out."""
+        """Return whether events of this partition must not be handed out."""
         return any(
             intent.scope.covers(topic, partition)
             for intents in (self._local, self._stored)
@@ -86,8 +86,10 @@ class Pauses:
         )
 
     def intents(self) -> list[Intent]:
-        """All of them, in the order of scope and reason."""
-        return sorted(self._local | self._stored, key=lambda one: (str(one.scope), one.reason))
+        """Return all intents, in the order of scope and reason."""
+        return sorted(
+            self._local | self._stored, key=lambda intent: (str(intent.scope), intent.reason)
+        )
 
 
 def checked(scope: PauseScope) -> PauseScope:
@@ -100,7 +102,7 @@ def checked(scope: PauseScope) -> PauseScope:
 
 
 def checked_reason(reason: str) -> str:
-    """Return a reason that can be told apart later. Raises ValueError."""
+    """Return a reason that can be named later. Raises ValueError."""
     if not reason or len(reason) > 200 or not reason.isprintable():
         raise ValueError("a reason is 1 to 200 printable characters: it is what resuming names")
     return reason

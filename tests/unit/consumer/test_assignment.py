@@ -88,7 +88,7 @@ async def test_whatever_ends_the_reading_ends_the_consumer() -> None:
     failures = NoDeadLetters(options.retries)
     assignment = Assignment(
         cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), Counts(), receiver, failures, NoTable(),
+        Pauses(), Counts(), receiver.wake, receiver.give_up, failures, NoTable(),
     )  # fmt: skip
     assignment.begin()
     await eventually(lambda: receiver.error is not None)
@@ -102,7 +102,7 @@ async def test_an_event_that_no_dead_letter_topic_takes_stops_the_consumer() -> 
     options = ConsumerOptions(retries=retries, drain_s=0.01)
     assignment = Assignment(
         cast(AIOKafkaConsumer, None), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), counts, receiver, NoDeadLetters(retries), None,
+        Pauses(), counts, receiver.wake, receiver.give_up, NoDeadLetters(retries), None,
     )  # fmt: skip
     (partition,) = assignment.partitions.values()
     partition.take(cast(Any, [Read(0, b"a"), Read(1, b"a")]))
@@ -132,7 +132,8 @@ def assignment_of(
     cluster = ClusterOptions("127.0.0.1:1")
     assignment = Assignment(
         cast(AIOKafkaConsumer, Reader()), ownership, ownership.assign([("orders", 0)]), options,
-        Pauses(), counts, receiver, failures or Failures(cluster, options.retries, "test"), None,
+        Pauses(), counts, receiver.wake, receiver.give_up,
+        failures or Failures(cluster, options.retries, "test"), None,
     )  # fmt: skip
     (partition,) = assignment.partitions.values()
     partition.take(cast(Any, [Read(0, b"a"), Read(1, b"b")]))

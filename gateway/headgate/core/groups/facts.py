@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from headgate.core.groups.log_ends import LogEnds
 
-# What a member of `headgate.consumer` commits beside an offset: who it is, and what is done.
+# The note of a commit of `headgate.consumer`: the member, and the events that are done.
 #
 # The committed offset lies before the first set of chunks that is incomplete, so what is done may
 # reach far beyond it. The next owner reads those chunks again; events that are done it leaves out.
 
 
 class Committer(NamedTuple):
-    """Who committed, by its own word."""
+    """The member that committed, by its own account."""
 
     member: str
     client: str
@@ -37,7 +37,7 @@ class CommitNote(NamedTuple):
 
 
 def read_note(metadata: str) -> CommitNote | None:
-    """Read the metadata of a commit; None if it is nobody's of this library."""
+    """Read the metadata of a commit; None if this library did not write it."""
     if not metadata.startswith("{"):
         return None
     try:
