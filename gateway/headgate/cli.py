@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
 from headgate.commands import USAGE, CommandError
@@ -19,24 +19,25 @@ from headgate.core.command_line import (
 from headgate.core.terminal.text import indented
 from headgate.metrics.build import VERSION
 
-COMMANDS = (
-    "dev",
-    "serve",
-    "init",
-    "coalesce",
-    "monitor",
-    "top",
-    "blobs",
-    "spool",
-    "check",
-    "config",
-    "replay",
-    "offsets",
-    "compare",
-    "token",
-    "completion",
-    "worker",
-)  # modules of headgate.commands
+# The commands, in the order of the help, with the module of headgate.commands that has each.
+COMMANDS: Mapping[str, str] = {
+    "dev": "dev",
+    "serve": "serve",
+    "init": "config",
+    "coalesce": "serve",
+    "monitor": "serve",
+    "top": "top",
+    "blobs": "blobs",
+    "spool": "spool",
+    "check": "config",
+    "config": "config",
+    "replay": "replay",
+    "offsets": "replay",
+    "compare": "compare",
+    "token": "config",
+    "completion": "completion",
+    "worker": "serve",
+}
 
 _EXAMPLES = """examples:
   headgate dev                            Kafka, Redis and the gateway on this machine
@@ -90,9 +91,10 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     found.add_argument("--version", action="version", version=VERSION)
     subparsers = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
-        module = import_module(f"headgate.commands.{name}")
-        module.register(subparsers)
-        subparsers.choices[name].set_defaults(run=module.run, program=parser)
+        module = import_module(f"headgate.commands.{COMMANDS[name]}")
+        getattr(module, f"register_{name}")(subparsers)
+        run = getattr(module, f"run_{name}")
+        subparsers.choices[name].set_defaults(run=run, program=parser)
     return found
 
 

@@ -28,7 +28,7 @@ not all), 2 usage or configuration"""
 MIN_HOURS = 12  # twice the age at which an object in S3 is written again (backends.blobs.objects)
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_blobs(subparsers: "Subparsers") -> None:
     """Add `blobs` to the commands."""
     purpose = "clean up the blob store (claim checks)"
     parser = add_command(subparsers, "blobs", purpose, _EXAMPLES)
@@ -47,7 +47,7 @@ def register(subparsers: "Subparsers") -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_blobs(args: argparse.Namespace) -> int:
     """Collect, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.blobs.blobs import open_store  # slow to import, as what follows
     from headgate.backends.blobs.gc import NotCollectedError, collect_garbage

@@ -72,7 +72,7 @@ class _Selection(NamedTuple):
     share: float
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_compare(subparsers: "Subparsers") -> None:
     """Add `compare` to the commands."""
     purpose = "compare the contents of two topics, key by key"
     parser = add_command(subparsers, "compare", purpose, _EXAMPLES)
@@ -121,7 +121,7 @@ def register(subparsers: "Subparsers") -> None:
     add_quiet(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_compare(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.kafka.logs import CutShortError
 

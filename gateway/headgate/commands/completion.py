@@ -413,14 +413,14 @@ SHELLS: Mapping[str, Callable[[Command], str]] = {
 }
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_completion(subparsers: "Subparsers") -> None:
     """Add `completion` to the commands."""
     examples = EXAMPLES.format(program="headgate")
     parser = add_command(subparsers, "completion", PURPOSE, examples)
     parser.add_argument("shell", choices=SHELLS, help="which shell")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_completion(args: argparse.Namespace) -> int:
     """Print the script; `args.program` makes the parser of all commands."""
     sys.stdout.write(SHELLS[args.shell](command_of(args.program())))
     return OK

@@ -1,31 +1,62 @@
-"""`headgate config`: every option's effective value, and where it is from."""
+"""Commands about the configuration: `config`, `check`, `init` and `token`."""
 
 import argparse
+import hashlib
 import json
+import logging
 import os
+import re
+import secrets
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import OK, add_command
-from headgate.commands.config_file import CONFIG_DEFAULT, add_config_option
-from headgate.config import Loaded, load_with_origins
+from headgate.commands import FAILED, OK, USAGE, add_command
+from headgate.commands.config_file import CONFIG_DEFAULT, add_config, add_config_option
+from headgate.commands.output import add_json, say, show_json
+from headgate.config import ConfigError, Loaded, Problem, load, load_with_origins
 from headgate.config.problems import toml_text
 from headgate.config.reference import effective, reference_toml
-from headgate.core.terminal.text import escaped
+from headgate.config.settings import dotted
+from headgate.core.terminal.style import Ink
+from headgate.core.terminal.text import escaped, one_line
 
 if TYPE_CHECKING:
+    from headgate.check.rules import Finding
     from headgate.commands import Subparsers
+    from headgate.wiring.initialise import ReportLine
 
-_EXAMPLES = """  headgate config --config headgate.toml
+
+_CONFIG_HELP = """  headgate config --config headgate.toml
   HEADGATE_HTTP__PORT=8081 headgate config --config headgate.toml
   headgate config --config headgate.toml --json
   headgate config --reference          every option with its default, as TOML"""
+_CHECK_HELP = """  headgate check --config headgate.toml
+  headgate check --config headgate.toml --connect
+  headgate check --config headgate.toml --connect --strict --json
+
+exit codes: 0 nothing wrong (warnings are allowed, unless --strict), 1 an error or, with --strict,
+a warning, 2 the configuration cannot be used"""
+_INKS = {"ok": Ink.GOOD, "warn": Ink.WARNING, "error": Ink.BAD}
+_INIT_HELP = """  headgate init --config headgate.toml
+  headgate init --config headgate.toml --check     creates nothing: are they there and right?
+
+Topics that coalesce (coalesce_quiet_ms) need one internal topic each, headgate.held.<topic>.
+A cluster that is another one's backfill tier needs headgate.offsets, the mirror's offset map.
+Whatever exists is checked and never changed. Run it again whenever a topic begins to coalesce.
+
+exit codes: 0 all there and right, 1 something is wrong or missing, 2 the configuration cannot
+be used"""
+_RANDOM_BYTES = 32  # 256 bits: cannot be guessed, so an unsalted hash is enough
+_PREFIX = "hg_"  # lets secret scanners and people recognise one
+_TOKEN_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_config(subparsers: "Subparsers") -> None:
     """Add `config` to the commands."""
     purpose = "show every active option and the source of its value; secrets are masked"
-    parser = add_command(subparsers, "config", purpose, _EXAMPLES)
+    parser = add_command(subparsers, "config", purpose, _CONFIG_HELP)
     source = parser.add_mutually_exclusive_group()
     add_config_option(source, f"the configuration file; default: {CONFIG_DEFAULT}")
     source.add_argument(
@@ -35,7 +66,7 @@ def register(subparsers: "Subparsers") -> None:
     parser.set_defaults(finds_config=True)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_config(args: argparse.Namespace) -> int:
     """Print, and return the exit code. Raises ConfigError."""
     if args.reference:
         sys.stdout.write(reference_toml())
@@ -64,3 +95,145 @@ def _as_toml(loaded: Loaded) -> str:
         text = f"# {each.name} is not set" if unset else f"{each.name} = {toml_text(each.value)}"
         lines.append(f"{text:<48} # {each.origin}")
     return "\n".join(lines) + "\n"
+
+
+def register_check(subparsers: "Subparsers") -> None:
+    """Add `check` to the commands."""
+    purpose = "validate the configuration; with --connect also its topics and Redis"
+    parser = add_command(subparsers, "check", purpose, _CHECK_HELP)
+    add_config(parser)
+    parser.add_argument("--connect", action="store_true", help="also ask Kafka and Redis")
+    parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    add_json(parser)
+
+
+def run_check(args: argparse.Namespace) -> int:
+    """Check, report, and return the exit code."""
+    try:
+        findings = _check_findings(args.config, connect=args.connect)
+    except ConfigError as wrong:
+        _report_check(args, [_finding(problem) for problem in wrong.problems])
+        return USAGE
+    _report_check(args, findings)
+    failing = ("error", "warn") if args.strict else ("error",)
+    return FAILED if any(finding.level in failing for finding in findings) else OK
+
+
+def _check_findings(file: Path, *, connect: bool) -> "list[Finding]":
+    from headgate.check.local import judge_settings
+    from headgate.check.rules import ok
+
+    settings, origins = load_with_origins(file, os.environ)
+    counts = f"{len(settings.clusters)} cluster(s), {len(settings.topics)} topic pattern(s)"
+    findings = [ok("configuration", f"{file} is valid: {counts}")]
+    findings += judge_settings(settings, origins)
+    findings += _spools(file, settings.spool.path)
+    if connect:
+        import asyncio  # slow to import, as what follows
+
+        from headgate.check.connect import check_connections
+
+        # what aiokafka would write to standard error is a finding already
+        logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+        findings += asyncio.run(check_connections(settings))
+    return findings
+
+
+def _spools(file: Path, current: str | None) -> "list[Finding]":
+    """Return spools with events that the configuration does not name any more."""
+    from headgate.check.rules import error
+    from headgate.spool.folders import SpoolFolders  # slow to import
+
+    return [
+        error(
+            "spool.path",
+            f"{spool}, which the configuration does not name any more: a start is refused",
+            f"headgate spool drain {spool.folder} --config {file}",
+        )
+        for spool in SpoolFolders(file, os.environ).left_behind(current)
+    ]
+
+
+def _finding(problem: Problem) -> "Finding":
+    from headgate.check.rules import error
+
+    where = f" ({problem.origin})" if problem.origin else ""
+    text = f"{problem.found}{where}; expected {problem.expected}"
+    return error(problem.option, text, problem.fix)
+
+
+def _report_check(args: argparse.Namespace, findings: "Sequence[Finding]") -> None:
+    if args.json:
+        failed = any(finding.level == "error" for finding in findings)
+        shown = [finding._asdict() for finding in findings]
+        show_json({"config": str(args.config), "ok": not failed, "findings": shown})
+        return
+    for finding in findings:
+        level = f"{finding.level.upper():5}"
+        say(f"{finding.subject}: {finding.text}", _INKS[finding.level], level)
+        if finding.fix:
+            say(f"      fix: {finding.fix}")
+
+
+def register_init(subparsers: "Subparsers") -> None:
+    """Add `init` to the commands."""
+    purpose = "create or check the internal topics (headgate.*) of the configuration"
+    parser = add_command(subparsers, "init", purpose, _INIT_HELP)
+    add_config(parser)
+    parser.add_argument("--check", action="store_true", help="only check, create nothing")
+    add_json(parser)
+
+
+def run_init(args: argparse.Namespace) -> int:
+    """Create, check, report; return the exit code. Raises ConfigError."""
+    import asyncio  # slow to import, as what follows
+
+    from headgate.wiring.initialise import initialise
+
+    # what aiokafka would write to standard error is a line of the report already
+    logging.getLogger("aiokafka").addHandler(logging.NullHandler())
+    settings = load(args.config, os.environ)
+    lines = asyncio.run(initialise(settings, may_create=not args.check))
+    if args.json:
+        show_json({"topics": [line._asdict() for line in lines]})
+    else:
+        _show_init(lines)
+    return FAILED if any(line.is_bad for line in lines) else OK
+
+
+def _show_init(lines: "Sequence[ReportLine]") -> None:
+    for line in lines:
+        ink = Ink.BAD if line.is_bad else Ink.GOOD
+        say(f"{line.subject}: {line.text}", ink, f"{line.word:7}")
+    if not lines:
+        say("ok      no topic of the configuration needs an internal topic")
+
+
+def register_token(subparsers: "Subparsers") -> None:
+    """Add `token` to the commands."""
+    purpose = "create a token for a producer; only its hash is stored, so keep the token"
+    parser = add_command(subparsers, "token", purpose, "  headgate token checkout")
+    parser.add_argument("name", metavar="NAME", help="the producer's name")
+
+
+def run_token(args: argparse.Namespace) -> int:
+    """Print a token to standard error, and the section with its hash to standard output.
+
+    The section can be pasted or redirected into the configuration, and never carries the token.
+    """
+    if not re.fullmatch(_TOKEN_NAME, args.name):
+        sys.stderr.write(
+            f'"{one_line(args.name)}" is not a producer\'s name: '
+            'letters, digits, ".", "-" and "_", at most 100\n'
+        )
+        return USAGE
+    token = _PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    sys.stderr.write(
+        f"Token for {args.name}, shown once. {args.name} sends it as `Authorization: Bearer "
+        f"TOKEN`:\n\n    {token}\n\n"
+        "Section for the configuration (two hashes are allowed while one replaces the other):\n\n"
+    )
+    sys.stderr.flush()
+    sys.stdout.write(f'[{dotted(("producers", args.name))}]\ntoken_sha256 = ["{digest}"]\n')
+    return OK

@@ -24,7 +24,7 @@ _EXAMPLES = """\
 """
 
 
-def register(subparsers: Subparsers) -> None:
+def register_dev(subparsers: Subparsers) -> None:
     """Declare the options."""
     parser = add_command(
         subparsers, "dev", "run Kafka (two tiers), Redis and the gateway on this machine", _EXAMPLES
@@ -75,7 +75,7 @@ def register(subparsers: Subparsers) -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_dev(args: argparse.Namespace) -> int:
     """Run until stopped. Exit code 1 when something could not start or ended by itself."""
     from headgate.devstack.child import StartError
     from headgate.devstack.jars import JarsError

@@ -1,4 +1,4 @@
-"""`headgate replay`: asks a gateway for replays, and shows, pauses and cancels them."""
+"""`headgate replay` and `headgate offsets`: replays, and positions on the other tier."""
 
 import argparse
 import re
@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.output import show_facts, show_table
+from headgate.commands.asking import add_gateway, ask, read_argument
+from headgate.commands.output import (
+    add_formats,
+    add_quiet,
+    is_table,
+    progress,
+    show_facts,
+    show_json,
+    show_table,
+)
 from headgate.core.terminal.figures import duration, share, short
 from headgate.core.terminal.progress import Amount, Step
 from headgate.core.terminal.style import Ink
@@ -18,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.commands import Subparsers
 
 
-_EXAMPLES = """  headgate replay create --topic orders --from 2h --producer checkout --wait
+_REPLAY_HELP = """  headgate replay create --topic orders --from 2h --producer checkout --wait
   headgate replay create --topic orders --from 2h --to now --dry-run
   headgate replay create --topic orders --from 2026-01-31T12:00:00Z --mode seek
   headgate replay create --topic orders --from '{"snapshot": "r17"}' --mode group --group billing
@@ -35,8 +44,8 @@ needs isolation.level=read_committed.
 
 exit codes: 0 done, 1 refused or failed, 2 usage"""
 
-# What the API calls what is typed here.
-_OPTIONS = {
+# The options of the command line by the API's fields.
+_REPLAY_OPTIONS = {
     "name": "--name", "topic": "--topic", "partitions": "--partitions", "from": "--from",
     "to": "--to", "filter": "--filter", "filter.producers": "--producer", "filter.keys": "--key",
     "deliver.mode": "--mode", "deliver.group": "--group", "deliver.ttl_s": "--ttl",
@@ -44,21 +53,42 @@ _OPTIONS = {
 }  # fmt: skip
 _POLL_S = 1.0
 _UNFINISHED = ("pending", "planned", "copying")
+_COLUMNS = (
+    Column("id"), Column("state"), Column("topic"), Column("mode"), Column("done", right=True),
+    Column("records", right=True), Column("by"), Column("created"), Column("name"),
+)  # fmt: skip
+_INKS = {
+    "ready": Ink.GOOD,
+    "completed": Ink.GOOD,
+    "failed": Ink.BAD,
+    "cancelled": Ink.FAINT,
+    "expired": Ink.FAINT,
+}
+_FIELDS = ("id", "name", "state", "control", "reason", "topic", "from", "to", "filter", "by",
+         "created_at", "changed_at", "expires_at")  # fmt: skip
+_OFFSETS_HELP = """  headgate offsets translate --topic orders 0:1729
+  headgate offsets translate --topic orders 0:5,9,17 3:0
+  headgate offsets translate --topic orders --to ingest 0:1801
+
+PARTITION:OFFSET[,OFFSET...], as many as you like. A client of the gateway's control plane: --url
+(or HEADGATE_URL), --token-file (or HEADGATE_TOKEN). It prints JSON, on a terminal a table.
+
+An offset that is not mirrored yet, or no longer, is `out_of_range`.
+
+exit codes: 0 done, 1 refused or failed, 2 usage"""
+_OFFSETS_OPTIONS = {"topic": "--topic", "to": "--to", "offsets": "PARTITION:OFFSETS"}
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_replay(subparsers: "Subparsers") -> None:
     """Add `replay` to the commands."""
-    from headgate.commands.asking import add_gateway
-    from headgate.commands.output import add_formats, add_quiet
-
     parser = add_command(
-        subparsers, "replay", "create and manage replays from the backfill tier", _EXAMPLES
+        subparsers, "replay", "create and manage replays from the backfill tier", _REPLAY_HELP
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    create = add_command(actions, "create", "create a replay", _EXAMPLES)
+    create = add_command(actions, "create", "create a replay", _REPLAY_HELP)
     _add_create(create)
     add_quiet(create)
-    listed = add_command(actions, "list", "list replays", _EXAMPLES)
+    listed = add_command(actions, "list", "list replays", _REPLAY_HELP)
     listed.add_argument("--topic", metavar="T", help="only those of this topic")
     listed.add_argument("--state", metavar="S", help="only those in this state")
     parsers = [create, listed]
@@ -68,12 +98,12 @@ def register(subparsers: "Subparsers") -> None:
         "pause": "pause copying",
         "resume": "resume copying",
     }.items():
-        one = add_command(actions, name, purpose, _EXAMPLES)
-        one.add_argument("id", metavar="ID", help="the replay's id")
-        parsers.append(one)
-    for one in parsers:
-        add_gateway(one)
-        add_formats(one)
+        action = add_command(actions, name, purpose, _REPLAY_HELP)
+        action.add_argument("id", metavar="ID", help="the replay's id")
+        parsers.append(action)
+    for action in parsers:
+        add_gateway(action)
+        add_formats(action)
 
 
 def _add_create(parser: argparse.ArgumentParser) -> None:
@@ -118,11 +148,8 @@ def _add_create(parser: argparse.ArgumentParser) -> None:
     add("--wait", action="store_true", help="wait until the replay is ready or has ended")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_replay(args: argparse.Namespace) -> int:
     """Ask, print the answer; return the exit code. Raises CommandError."""
-    from headgate.commands.asking import ask
-    from headgate.commands.output import is_table, show_json
-
     if args.action == "create":
         return _create(args)
     if args.action == "list":
@@ -138,26 +165,21 @@ def run(args: argparse.Namespace) -> int:
         page = ask(args, "DELETE", path)
     else:
         page = ask(args, "POST", f"{path}/{args.action}")
-    _show(args, page)
+    _show_replay(args, page)
     return OK
 
 
 def _create(args: argparse.Namespace) -> int:
-    from headgate.commands.asking import ask
-
     key = args.idempotency_key
     headers = {} if key is None else {"Idempotency-Key": key}
-    page = ask(args, "POST", "/v1/replays", _body(args), headers, _OPTIONS)
+    page = ask(args, "POST", "/v1/replays", _body(args), headers, _REPLAY_OPTIONS)
     if args.wait and page.get("state") in _UNFINISHED:
         page = _waited_for(args, page)
-    _show(args, page)
+    _show_replay(args, page)
     return FAILED if page.get("state") in ("failed", "cancelled") else OK
 
 
 def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any]:
-    from headgate.commands.asking import ask
-    from headgate.commands.output import progress
-
     line = progress(is_quiet=args.quiet)
     try:
         while True:
@@ -176,15 +198,11 @@ def _waited_for(args: argparse.Namespace, page: dict[str, Any]) -> dict[str, Any
         line.end()
 
 
-def _show(args: argparse.Namespace, page: dict[str, Any]) -> None:
-    from headgate.commands.output import is_table, show_json
-
+def _show_replay(args: argparse.Namespace, page: dict[str, Any]) -> None:
     (show_replay if is_table(args) else show_json)(page)
 
 
 def _body(args: argparse.Namespace) -> dict[str, Any]:
-    from headgate.commands.asking import read_argument
-
     deliver = {"mode": args.mode, "group": args.group, "ttl_s": args.ttl}
     rate = {"bytes_per_s": args.bytes_per_s, "records_per_s": args.records_per_s}
     only = {} if args.filter is None else read_argument("--filter", args.filter)
@@ -211,7 +229,6 @@ def _given(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bound(option: str, text: str) -> Any:
-    from headgate.commands.asking import read_argument
     from headgate.replays.spec import FieldError, read_time
 
     if text.startswith(("{", "@")):
@@ -236,45 +253,28 @@ def _numbers(text: str | None) -> list[int] | None:
     if text is None:
         return None
     try:
-        return [int(one) for one in text.split(",")]
+        return [int(number) for number in text.split(",")]
     except ValueError as error:
         raise CommandError(
             f"--partitions {text}: expected numbers separated by commas", USAGE
         ) from error
 
 
-# The control plane's answers about replays as tables.
-
-
-_COLUMNS = (
-    Column("id"), Column("state"), Column("topic"), Column("mode"), Column("done", right=True),
-    Column("records", right=True), Column("by"), Column("created"), Column("name"),
-)  # fmt: skip
-_INKS = {
-    "ready": Ink.GOOD,
-    "completed": Ink.GOOD,
-    "failed": Ink.BAD,
-    "cancelled": Ink.FAINT,
-    "expired": Ink.FAINT,
-}
-_TOLD = ("id", "name", "state", "control", "reason", "topic", "from", "to", "filter", "by",
-         "created_at", "changed_at", "expires_at")  # fmt: skip
-
-
 def show_replays(page: dict[str, Any]) -> None:
-    """Print the list, and which clusters could not be asked."""
-    show_table(_COLUMNS, [_row(one) for one in page["replays"]])
-    for one in page["unavailable"]:
-        show_facts([("not asked", ", ".join(f"{name} {value}" for name, value in one.items()))])
+    """Print the list, and the clusters that could not be asked."""
+    show_table(_COLUMNS, [_row(replay) for replay in page["replays"]])
+    for cluster in page["unavailable"]:
+        text = ", ".join(f"{name} {value}" for name, value in cluster.items())
+        show_facts([("not asked", text)])
 
 
 def show_replay(page: dict[str, Any]) -> None:
-    """Print one replay, or what a dry run says that it would be."""
+    """Print one replay, or the plan of a dry run."""
     show_facts(_facts(page))
 
 
 def replay_step(page: dict[str, Any]) -> Step:
-    """How far it is; its part is how much of what was planned has been read."""
+    """Return the progress: the part of the plan that has been read."""
     what, done = f"{page['id']} {page['state']}", page["done"]
     total, also = page["planned"]["records"], (Amount(done["bytes"], "B"),)
     return Step(what, done["read"], total, "records", f"{short(done['records'])} taken", also)
@@ -297,7 +297,7 @@ def _row(page: dict[str, Any]) -> list[str | Cell]:
 
 
 def _facts(page: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name in _TOLD:
+    for name in _FIELDS:
         if (value := page.get(name)) is not None:
             yield name.replace("_", " "), _text(value)
     yield "deliver", _text(page.get("deliver", {}))
@@ -311,8 +311,8 @@ def _facts(page: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "done", f"{percent}: {short(done['records'])} records, {short(done['bytes'], 'B')}"
     if (result := page.get("result")) is not None:
         yield "result", f"topic {result['topic']} at {result['bootstrap_servers']}"
-        for partition, place in result["offsets"].items():
-            yield f"partition {partition}", _text(place)
+        for partition, position in result["offsets"].items():
+            yield f"partition {partition}", _text(position)
 
 
 def _mode(page: dict[str, Any]) -> str:
@@ -321,7 +321,66 @@ def _mode(page: dict[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {_text(each)}" for name, each in value.items())
     if isinstance(value, list):
         return ", ".join(map(_text, value))
     return str(value)
+
+
+def register_offsets(subparsers: "Subparsers") -> None:
+    """Add `offsets` to the commands."""
+    parser = add_command(
+        subparsers, "offsets", "find a record's position on the other tier", _OFFSETS_HELP
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    action = add_command(
+        actions,
+        "translate",
+        "translate offsets of one tier into offsets of the other",
+        _OFFSETS_HELP,
+    )
+    action.add_argument("--topic", required=True, metavar="T", help="the topic")
+    action.add_argument(
+        "--to", choices=("backfill", "ingest"), default="backfill",
+        help="the tier of the resulting offsets; default: backfill",
+    )  # fmt: skip
+    action.add_argument(
+        "positions", nargs="+", metavar="PARTITION:OFFSETS", help="such as 0:1729, or 0:5,9,17"
+    )
+    add_gateway(action)
+    add_formats(action)
+
+
+def run_offsets(args: argparse.Namespace) -> int:
+    """Ask, print the answer; return the exit code. Raises CommandError."""
+    offsets: dict[str, list[int]] = {}
+    for position in args.positions:
+        partition, _, numbers = position.partition(":")
+        try:
+            given = [int(number) for number in numbers.split(",")]
+            offsets.setdefault(str(int(partition)), []).extend(given)
+        except ValueError as error:
+            raise CommandError(
+                f"{position}: expected PARTITION:OFFSET[,OFFSET...]", USAGE
+            ) from error
+    body = {"topic": args.topic, "to": args.to, "offsets": offsets}
+    page = ask(args, "POST", "/v1/offsets/translate", body, options=_OFFSETS_OPTIONS)
+    (_show_offsets if is_table(args) else show_json)(page)
+    return OK
+
+
+def _show_offsets(page: dict[str, Any]) -> None:
+    inks = {"exact": Ink.GOOD, "next": Ink.WARNING, "out_of_range": Ink.BAD}
+    titles = ("partition", "given", "offset", "result")
+    columns = [Column(title, right=title != "result") for title in titles]
+    rows = [
+        [
+            partition,
+            str(each["source"]),
+            "-" if each["offset"] is None else str(each["offset"]),
+            Cell(each["result"] + ", deleted" * bool(each.get("deleted")), inks[each["result"]]),
+        ]
+        for partition, translated in page["offsets"].items()
+        for each in translated
+    ]
+    show_table(columns, rows)

@@ -1,30 +1,54 @@
-"""`headgate serve`: the gateway."""
+"""Commands that run until a signal: `serve`, its `worker` processes, `coalesce` and `monitor`."""
 
 import argparse
 import asyncio
 import logging
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, USAGE, CommandError, add_command
+from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.config_file import add_config
 
 if TYPE_CHECKING:
     from headgate.commands import Subparsers
+    from headgate.config import Settings
 
-_EXAMPLES = """  headgate serve --config headgate.toml
+
+_SERVE_HELP = """  headgate serve --config headgate.toml
   headgate serve --config headgate.toml --workers 3
 
 signals: TERM and INT drain and end it (twice: at once), HUP reloads topics and producers
 exit codes: 0 drained, 1 failed, 2 the configuration cannot be used"""
 
 _WORKERS = "HEADGATE_HTTP__WORKERS"
+_COALESCE_HELP = """  headgate coalesce --config headgate.toml
+
+Takes its share of the held topics' partitions beside every other coalescer of the group; gateways
+leave it to such processes with coalescer.in_gateway = false. Start as many as you like. With
+coalescer.port set it answers /live, /ready and /metrics there.
+
+signals: TERM and INT finish the transactions under way, leave the group and end it
+exit codes: 0 ended by a signal, 1 failed, 2 the configuration cannot be used"""
+_MONITOR_HELP = """  headgate monitor --config headgate.toml            watch, and answer /v1/groups
+  headgate monitor --config headgate.toml --once     one poll, as a table
+  headgate monitor --config headgate.toml --once --json
+  curl -s 127.0.0.1:9096/v1/groups?pretty            or /v1/groups of any gateway
+
+Polls all groups of all clusters every monitor.interval_ms and, where it may read
+__consumer_offsets, follows every commit. One per installation is enough. On a terminal it
+prints a table after every poll; the log, on standard error, names every commit that went back.
+
+signals: TERM and INT end it
+exit codes: 0 ended by a signal (or polled once), 1 failed, 2 the configuration cannot be used"""
+_ONCE_S = 60.0
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_serve(subparsers: "Subparsers") -> None:
     """Add `serve` to the commands."""
     purpose = "take events over HTTP and publish them to Kafka"
-    parser = add_command(subparsers, "serve", purpose, _EXAMPLES)
+    parser = add_command(subparsers, "serve", purpose, _SERVE_HELP)
     add_config(parser)
     parser.add_argument(
         "--workers", metavar="N", help="processes that share the port (overrides http.workers)"
@@ -36,7 +60,7 @@ def register(subparsers: "Subparsers") -> None:
     )
 
 
-def run(args: argparse.Namespace) -> int:
+def run_serve(args: argparse.Namespace) -> int:
     """Serve until a signal ends it; return the exit code. Raises ConfigError."""
     from headgate.config import load
     from headgate.metrics import logs
@@ -59,24 +83,128 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _look_for_spools(args: argparse.Namespace, current: str | None) -> None:
-    """Note the spool's folder. Raises CommandError: events lie in one that is not named now."""
+    """Note the spool's folder.
+
+    Raises:
+        CommandError: Events lie in a spool that the configuration no longer names.
+    """
     from headgate.spool.folders import SpoolFolders  # slow to import
 
     folders = SpoolFolders(args.config, os.environ)
-    left = folders.left_behind(current)
-    if left and not args.abandon_spool:
-        text = "; ".join(map(str, left))
+    abandoned = folders.left_behind(current)
+    if abandoned and not args.abandon_spool:
+        text = "; ".join(map(str, abandoned))
         commands = " && ".join(
-            f"headgate spool drain {one.folder} --config {args.config}" for one in left
+            f"headgate spool drain {spool.folder} --config {args.config}" for spool in abandoned
         )
         raise CommandError(
             f"spool.path: {text} would stay there, because the configuration no longer names it. "
             f"Publish them first: `{commands}`; or give --abandon-spool",
             USAGE,
         )
-    for one in left:
+    for spool in abandoned:
         logging.getLogger("headgate.spool").warning(
-            "spool abandoned because of --abandon-spool: %s", one
+            "spool abandoned because of --abandon-spool: %s", spool
         )
-    folders.forget(left)
+    folders.forget(abandoned)
     folders.note(current)
+
+
+def register_worker(subparsers: "Subparsers") -> None:
+    """Add `worker` to the commands, without a line in the help."""
+    parser = subparsers.add_parser("worker", description="Started by `headgate serve`.")
+    parser.add_argument("--config", required=True, type=Path)
+    parser.add_argument("--folder", required=True, type=Path)
+    parser.add_argument("--index", required=True, type=int)
+
+
+def run_worker(args: argparse.Namespace) -> int:
+    """Serve as one process of the gateway; return the exit code. Raises ConfigError."""
+    from headgate.supervisor import worker  # slow to import
+
+    return worker.run_worker(worker.WorkerFiles(args.config, os.environ, args.folder, args.index))
+
+
+def register_coalesce(subparsers: "Subparsers") -> None:
+    """Add `coalesce` to the commands."""
+    purpose = "publish held events of coalescing topics, without a gateway"
+    parser = add_command(subparsers, "coalesce", purpose, _COALESCE_HELP)
+    add_config(parser)
+
+
+def run_coalesce(args: argparse.Namespace) -> int:
+    """Coalesce until a signal; return the exit code. Raises ConfigError."""
+    import uvloop  # slow to import, as what follows
+
+    from headgate.config import load, read_file
+    from headgate.errors_in_words import listen_error
+    from headgate.metrics import logs
+    from headgate.metrics.build import start_fields
+    from headgate.supervisor.coalescer_process import coalesce
+
+    text = read_file(args.config)
+    settings = load(args.config, os.environ, text=text)
+    logs.configure(settings.logs)
+    try:
+        uvloop.run(coalesce(settings, start_fields(args.config, text)))
+    except OSError as error:
+        raise CommandError(
+            f"coalescer.port = {settings.coalescer.port}: {listen_error(error)}", FAILED
+        ) from error
+    return OK
+
+
+def register_monitor(subparsers: "Subparsers") -> None:
+    """Add `monitor` to the commands."""
+    purpose = "watch all consumer groups: lag, states and commits that were rewound"
+    parser = add_command(subparsers, "monitor", purpose, _MONITOR_HELP)
+    add_config(parser)
+    parser.add_argument("--once", action="store_true", help="poll once, print and exit")
+    parser.add_argument("--json", action="store_true", help="with --once: print JSON")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table even if the output is not a terminal"
+    )
+
+
+def run_monitor(args: argparse.Namespace) -> int:
+    """Watch until a signal; return the exit code. Raises ConfigError, CommandError."""
+    import uvloop  # slow to import, as what follows
+
+    from headgate.commands.output import style, write
+    from headgate.config import load, read_file
+    from headgate.errors_in_words import listen_error
+    from headgate.metrics import logs
+    from headgate.metrics.build import start_fields
+    from headgate.supervisor.kept_tls import TlsFilesError
+    from headgate.supervisor.monitor_process import monitor
+
+    text = read_file(args.config)
+    settings = load(args.config, os.environ, text=text)
+    logs.configure(settings.logs)
+    if args.once:
+        return _once(settings, args.json)
+    show = write if args.table or sys.stdout.isatty() else None
+    try:
+        uvloop.run(monitor(settings, start_fields(args.config, text), show, style()))
+    except TlsFilesError as error:
+        raise CommandError(str(error), USAGE) from error
+    except OSError as error:
+        text = f"monitor.port = {settings.monitor.port}: {listen_error(error)}"
+        raise CommandError(text, FAILED) from error
+    return OK
+
+
+def _once(settings: "Settings", as_json: bool) -> int:
+    import orjson
+    import uvloop
+
+    from headgate.commands.output import style, write
+    from headgate.core.terminal.text import escaped
+    from headgate.supervisor.monitor_process import poll_once, table
+
+    try:
+        poll = uvloop.run(poll_once(settings, _ONCE_S))
+    except TimeoutError as error:
+        raise CommandError("a cluster does not answer: see the log", FAILED) from error
+    write(escaped(orjson.dumps(poll.groups()).decode()) if as_json else table(poll, style()))
+    return OK

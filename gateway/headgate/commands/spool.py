@@ -47,7 +47,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_spool(subparsers: "Subparsers") -> None:
     """Add `spool` to the commands."""
     purpose = "inspect, publish or empty a spool"
     parser = add_command(subparsers, "spool", purpose, _EXAMPLES)
@@ -75,7 +75,7 @@ def register(subparsers: "Subparsers") -> None:
     drop.add_argument("--yes", action="store_true", help="confirm: these events were answered 202")
 
 
-def run(args: argparse.Namespace) -> int:
+def run_spool(args: argparse.Namespace) -> int:
     """Run the action; return the exit code. Raises ConfigError, CommandError."""
     from headgate.spool.database import FILE, JournalDamagedError, JournalError
 

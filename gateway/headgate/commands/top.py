@@ -41,7 +41,7 @@ _ANSWER_S = 10.0
 _PAGE, _MAX_PAGES = "limit=1000", 100  # more rows are no table for people
 
 
-def register(subparsers: "Subparsers") -> None:
+def register_top(subparsers: "Subparsers") -> None:
     """Add `top` to the commands."""
     from headgate.commands.asking import add_gateway
 
@@ -61,7 +61,7 @@ def register(subparsers: "Subparsers") -> None:
     add_gateway(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run_top(args: argparse.Namespace) -> int:
     """Show until it is told to end; return the exit code. Raises CommandError."""
     from headgate.commands.asking import check_gateway
     from headgate.commands.output import style

@@ -375,8 +375,8 @@ WRITERS = {
     f"gateway/headgate/{name}.py": why
     for why, names in {
         _TESTED: """
-            cli commands/blobs commands/config commands/monitor commands/output commands/spool
-            commands/token core/http/reply edge/management/json_page native/plain_answers
+            cli commands/blobs commands/config commands/output commands/serve commands/spool
+            core/http/reply edge/management/json_page native/plain_answers
             supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
