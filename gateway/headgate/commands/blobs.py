@@ -1,4 +1,4 @@
-"""`headgate blobs gc`: removes blobs that no record refers to any more."""
+"""`headgate blobs gc`: remove blobs that no record refers to any more."""
 
 import argparse
 import asyncio

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.asking import add_gateway, ask, read_argument
+from headgate.commands.api_client import add_gateway, ask, read_argument
 from headgate.commands.output import (
     add_formats,
     add_quiet,

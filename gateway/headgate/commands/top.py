@@ -43,7 +43,7 @@ _PAGE, _MAX_PAGES = "limit=1000", 100  # more rows are no table for people
 
 def register_top(subparsers: "Subparsers") -> None:
     """Add `top` to the commands."""
-    from headgate.commands.asking import add_gateway
+    from headgate.commands.api_client import add_gateway
 
     purpose = "show a gateway's producers, topics and groups, live in the terminal"
     parser = add_command(subparsers, "top", purpose, _EXAMPLES)
@@ -62,8 +62,8 @@ def register_top(subparsers: "Subparsers") -> None:
 
 
 def run_top(args: argparse.Namespace) -> int:
-    """Show until it is told to end; return the exit code. Raises CommandError."""
-    from headgate.commands.asking import check_gateway
+    """Show until the user quits; return the exit code. Raises CommandError."""
+    from headgate.commands.api_client import check_gateway
     from headgate.commands.output import style
     from headgate.top.readings import View
     from headgate.top.session import NoAnswerError, Options, run_live
@@ -105,7 +105,7 @@ def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
 
 
 def _read(args: argparse.Namespace, view: "View") -> "Reading":
-    """Raises CommandError."""
+    """Poll the gateway. Raises CommandError."""
     from headgate.top.pages import (
         GroupsPage,
         Health,
@@ -121,11 +121,13 @@ def _read(args: argparse.Namespace, view: "View") -> "Reading":
         if view is View.GROUPS:
             pages = list(_pages(args, "/v1/groups", GroupsPage))
             return groups_read(time.monotonic(), health, pages)
-        found = [page for page, _ in _pages(args, "/v1/producers", ProducersPage)]
-        at_s, producers = time.monotonic(), [one for page in found for one in page.producers]
+        pages_of_producers = [page for page, _ in _pages(args, "/v1/producers", ProducersPage)]
+        at_s = time.monotonic()
+        producers = [each for page in pages_of_producers for each in page.producers]
         if view is View.PRODUCERS:
             return producers_read(at_s, health, producers)
-        topics = [one for page, _ in _pages(args, "/v1/topics", TopicsPage) for one in page.topics]
+        topics_pages = _pages(args, "/v1/topics", TopicsPage)
+        topics = [each for page, _ in topics_pages for each in page.topics]
         return topics_read(at_s, health, topics, producers)
     except OddPageError as error:
         text = f"--url {args.url}: what answers is not a gateway of this version ({error})"
@@ -135,7 +137,7 @@ def _read(args: argparse.Namespace, view: "View") -> "Reading":
 def _pages(
     args: argparse.Namespace, path: str, kind: "type[Listed]"
 ) -> "Iterator[tuple[Listed, Any]]":
-    """Each page, and as it came. Raises CommandError, OddPageError."""
+    """Yield each page, checked and as received. Raises CommandError, OddPageError."""
     from headgate.top.pages import checked
 
     following = ""
@@ -149,6 +151,6 @@ def _pages(
 
 
 def _ask(args: argparse.Namespace, path: str, also: "Collection[int]" = ()) -> Any:
-    from headgate.commands.asking import ask
+    from headgate.commands.api_client import ask
 
     return ask(args, "GET", path, timeout_s=_ANSWER_S, also=also)

@@ -384,7 +384,7 @@ WRITERS = {
             edge/console/replays edge/console/wizard
         """,
         _KEPT: """
-            backends/redis/pause_store commands/asking config/problems audits/facts
+            backends/redis/pause_store commands/api_client config/problems audits/facts
             core/formats/canonical core/groups/facts core/oversize/split
             devstack/child edge/management/bodies edge/management/remote
             monitor/kept_probation replays/registry replays/spec tracing/otlp

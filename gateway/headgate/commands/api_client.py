@@ -1,4 +1,4 @@
-"""What the commands that ask a gateway's control plane share: options, and the HTTP request."""
+"""Client of a gateway's control plane, for commands: the options, and the HTTP request."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ _URL_VARIABLE, _TOKEN_VARIABLE = "HEADGATE_URL", "HEADGATE_TOKEN"
 
 
 def add_gateway(parser: argparse.ArgumentParser) -> None:
-    """Where the gateway is, and who asks."""
+    """Add the options for the gateway's URL and the token."""
     parser.add_argument(
         "--url",
         default=os.environ.get(_URL_VARIABLE, _DEFAULT_URL),
@@ -52,10 +52,20 @@ def ask(
     timeout_s: float = ANSWER_S,
     also: Collection[int] = (),
 ) -> Any:
-    """The answer's JSON. Raises CommandError with what the gateway says.
+    """Send a request, and return the JSON of the answer.
 
-    options: what the fields of the body, or objects of fields, are called on the command line.
-    timeout_s: how long it may be silent.  also: statuses that are no refusal (/ready's 503).
+    Args:
+        args: The command line, with the options of `add_gateway`.
+        method: The HTTP method.
+        path: The path, with its query.
+        body: The body, sent as JSON.
+        headers: More headers.
+        options: The options of the command line by the fields of the body, for errors.
+        timeout_s: Longest silence of the gateway, in seconds.
+        also: Statuses that are no refusal (503 of /ready).
+
+    Raises:
+        CommandError: The gateway refuses, with its reason, or does not answer.
     """
     raw = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -74,7 +84,7 @@ def ask(
 
 
 def _why(error: Exception, args: argparse.Namespace) -> str:
-    """Return what is wrong with the connection or the answer, and the fix."""
+    """Return the fault of the connection or of the answer, and the fix."""
     if isinstance(error, ValueError | RecursionError) and not isinstance(error, OSError):
         return "the answer is not that of a gateway's management port; correct the port"
     text, rest = connection_error(error), args.url.partition("://")[2]
@@ -100,7 +110,7 @@ def _answered(
 
 
 def read_argument(name: str, text: str) -> Any:
-    """JSON of the command line, or of a file as @FILE. Raises CommandError."""
+    """Return JSON of the command line, or of a file as @FILE. Raises CommandError."""
     try:
         return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
     except (OSError, UnicodeDecodeError) as error:
@@ -110,7 +120,7 @@ def read_argument(name: str, text: str) -> Any:
 
 
 def check_gateway(args: argparse.Namespace) -> None:
-    """Raises CommandError where the options of `add_gateway` cannot be meant."""
+    """Raise CommandError if the options of `add_gateway` cannot be used."""
     _root(args.url)
     _headers(args)
 
@@ -118,16 +128,16 @@ def check_gateway(args: argparse.Namespace) -> None:
 def _root(url: str) -> str:
     try:
         parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:  # no number of a port, half an IPv6 address
-        is_one = False
-    if not is_one or not url.isascii() or not url.isprintable() or " " in url:
+        is_valid = False
+    if not is_valid or not url.isascii() or not url.isprintable() or " " in url:
         raise CommandError(f"--url {url}: expected http://HOST:PORT or https://HOST:PORT", USAGE)
     return url.rstrip("/")
 
 
 def _headers(args: argparse.Namespace) -> dict[str, str]:
-    found = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json"}
     token = os.environ.get(_TOKEN_VARIABLE)
     if args.token_file is not None:
         try:
@@ -135,7 +145,7 @@ def _headers(args: argparse.Namespace) -> dict[str, str]:
         except (OSError, UnicodeDecodeError) as error:
             text = f"--token-file {args.token_file}: {file_error(error)}"
             raise CommandError(text, USAGE) from error
-    return {**found, "Authorization": f"Bearer {token}"} if token else found
+    return {**headers, "Authorization": f"Bearer {token}"} if token else headers
 
 
 def _error_text(error: urllib.error.HTTPError, url: str, options: Mapping[str, str]) -> str:
@@ -155,7 +165,7 @@ def _error_text(error: urllib.error.HTTPError, url: str, options: Mapping[str, s
 
 
 def _by_option(field: Any, detail: str, options: Mapping[str, str]) -> str | None:
-    """The detail with the option in place of the field: who typed one never saw the other."""
+    """Return the detail with the option in place of the field, which the user never saw."""
     parts = str(field or "").split(".")
     for count in range(len(parts), 0, -1):
         option = options.get(".".join(parts[:count]))
