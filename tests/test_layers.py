@@ -118,7 +118,7 @@ ALLOWED = {
 # What the Spark jobs may.
 SPARK_ALLOWED = {
     "__version__", "audits.facts_topic", "audits.results", "charts", "commands.completion",
-    "commands.config_file", "commands.output", "core", "devstack.jars", "devstack.java",
+    "commands.command_line", "commands.output", "core", "devstack.jars", "devstack.java",
     "errors_in_words", "kafka", "replays.offset_map", "replays.packed", "replays.plan",
     "replays.registry", "replays.segments", "replays.spec",
 }  # fmt: skip

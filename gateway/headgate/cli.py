@@ -1,4 +1,4 @@
-"""The command `headgate`: finds the sub-command and turns its end into an exit code."""
+"""The command `headgate`: run a sub-command, and turn its end into an exit code."""
 
 import argparse
 import os
@@ -6,16 +6,18 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 
-from headgate.commands import USAGE, CommandError
-from headgate.commands.config_file import NoConfigFileError, find_config
-from headgate.config.problems import ConfigError
-from headgate.core.command_line import (
+from headgate.commands.command_line import (
+    USAGE,
+    CommandError,
     HelpfulParser,
-    ended_well,
+    NoConfigFileError,
+    find_config,
     mask_of_files,
+    run_command,
     with_help_last,
     with_times_joined,
 )
+from headgate.config.problems import ConfigError
 from headgate.core.terminal.text import indented
 from headgate.metrics.build import VERSION
 
@@ -55,7 +57,8 @@ exit codes: 0 ok, 1 failed, 2 usage or configuration
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one sub-command; return the exit code.
 
-    arguments: those of the program if None; the process is then this command's alone.
+    Args:
+        arguments: The command line; None means that of the process, which then belongs to it.
     """
     if arguments is None:
         mask = mask_of_files(os.environ, _say)
@@ -63,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return USAGE
         os.umask(mask)
     given = sys.argv[1:] if arguments is None else arguments
-    return ended_well(lambda: _run(given), _say, sys.stdout)
+    return run_command(lambda: _run(given), _say, sys.stdout)
 
 
 def _run(given: Sequence[str]) -> int:
@@ -74,33 +77,30 @@ def _run(given: Sequence[str]) -> int:
         find_config(chosen, os.environ, _say)
         code: int = chosen.run(chosen)
     except (ConfigError, NoConfigFileError) as error:
-        return _fail(str(error), USAGE)
+        _say(str(error))
+        return USAGE
     except CommandError as error:
-        return _fail(str(error), error.exit_code)
+        _say(str(error))
+        return error.exit_code
     return code
 
 
 def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
-    """These sub-commands with their arguments. A gateway's processes keep no others in memory."""
-    found = HelpfulParser(
+    """Return a parser of these commands. A gateway's processes keep no others in memory."""
+    top = HelpfulParser(
         prog="headgate",
         description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("--version", action="version", version=VERSION)
-    subparsers = found.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    top.add_argument("--version", action="version", version=VERSION)
+    subparsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in names:
         module = import_module(f"headgate.commands.{COMMANDS[name]}")
         getattr(module, f"register_{name}")(subparsers)
         run = getattr(module, f"run_{name}")
         subparsers.choices[name].set_defaults(run=run, program=parser)
-    return found
-
-
-def _fail(text: str, code: int) -> int:
-    _say(text)
-    return code
+    return top
 
 
 def _say(text: str) -> None:

@@ -7,15 +7,16 @@ import sys
 from collections.abc import Sequence
 
 from headgate import __version__
-from headgate.commands.completion import EXAMPLES, PURPOSE, SHELLS, command_of
-from headgate.commands.config_file import NoConfigFileError, find_config
-from headgate.core.command_line import (
+from headgate.commands.command_line import (
     HelpfulParser,
-    ended_well,
+    NoConfigFileError,
+    find_config,
     mask_of_files,
+    run_command,
     with_help_last,
     with_times_joined,
 )
+from headgate.commands.completion import EXAMPLES, PURPOSE, SHELLS, command_of
 from headgate.core.terminal.text import indented
 from headgate_spark.audit.command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.commands.mirror_command import add_mirror, add_verify
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return USAGE
         os.umask(mask)
     given = sys.argv[1:] if arguments is None else arguments
-    return ended_well(lambda: _run(given), _say, sys.stdout)
+    return run_command(lambda: _run(given), _say, sys.stdout)
 
 
 def _run(given: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from headgate.commands import FAILED, USAGE, CommandError
+from headgate.commands.command_line import FAILED, USAGE, CommandError
 from headgate.errors_in_words import (
     connection_error,
     does_not_speak_tls,

@@ -7,12 +7,11 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.config_file import add_config
+from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.core.terminal.text import one_line
 
 if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
 
 _EXAMPLES = """  headgate blobs gc --config headgate.toml --dry-run
   headgate blobs gc --config headgate.toml                        from cron, once a day

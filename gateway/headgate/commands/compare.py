@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import (
     add_json,
     add_quiet,
@@ -31,7 +31,7 @@ from headgate.errors_in_words import connection_error
 if TYPE_CHECKING:
     from headgate.backends.kafka.logs import LogRecord, Reach
     from headgate.backends.kafka.options import ClusterOptions
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
     from headgate.core.side_by_side.contents import ContentRule
     from headgate.core.side_by_side.findings import Finding, Found
     from headgate.core.side_by_side.history import Side, Window

@@ -8,10 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from headgate.commands import OK, add_command
+from headgate.commands.command_line import OK, add_command
 
 if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
 
 PURPOSE = "print a shell's completion script"
 EXAMPLES = """  source <({program} completion bash)           in ~/.bashrc

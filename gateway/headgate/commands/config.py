@@ -12,8 +12,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, USAGE, add_command
-from headgate.commands.config_file import CONFIG_DEFAULT, add_config, add_config_option
+from headgate.commands.command_line import (
+    CONFIG_DEFAULT,
+    FAILED,
+    OK,
+    USAGE,
+    add_command,
+    add_config,
+    add_config_option,
+)
 from headgate.commands.output import add_json, say, show_json
 from headgate.config import ConfigError, Loaded, Problem, load, load_with_origins
 from headgate.config.problems import toml_text
@@ -24,7 +31,7 @@ from headgate.core.terminal.text import escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.check.rules import Finding
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
     from headgate.wiring.initialise import ReportLine
 
 

@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-from headgate.commands import FAILED, USAGE, CommandError, Subparsers, add_command
+from headgate.commands.command_line import FAILED, USAGE, CommandError, Subparsers, add_command
 from headgate.errors_in_words import file_error
 
 _EXAMPLES = """\

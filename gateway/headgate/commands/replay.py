@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.api_client import add_gateway, ask, read_argument
+from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command
 from headgate.commands.output import (
     add_formats,
     add_quiet,
@@ -24,7 +24,7 @@ from headgate.core.terminal.style import Ink
 from headgate.core.terminal.table import Cell, Column
 
 if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
 
 
 _REPLAY_HELP = """  headgate replay create --topic orders --from 2h --producer checkout --wait

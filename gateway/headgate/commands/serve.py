@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.config_file import add_config
+from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 
 if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
     from headgate.config import Settings
 
 

@@ -12,15 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.commands import FAILED, OK, USAGE, CommandError, add_command
-from headgate.commands.config_file import add_config
+from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say, show_json, show_table
 from headgate.core.terminal.figures import counted
 from headgate.core.terminal.table import Column
 from headgate.core.terminal.text import escaped, one_line
 
 if TYPE_CHECKING:
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
     from headgate.core.spool.chunk import Packed
     from headgate.spool.reading import Aside, Gap, LaneFigures
 

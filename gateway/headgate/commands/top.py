@@ -8,12 +8,12 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from headgate.commands import OK, USAGE, CommandError, add_command
+from headgate.commands.command_line import OK, USAGE, CommandError, add_command
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from headgate.commands import Subparsers
+    from headgate.commands.command_line import Subparsers
     from headgate.top.pages import Listed
     from headgate.top.readings import Reading, View
     from headgate.top.views import Sort

@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from headgate.commands.config_file import add_config
+from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
 from headgate.core.terminal.text import one_line
 from headgate_spark.commands.paths import local_path

@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from headgate.commands.config_file import add_config
+from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.errors import USAGE, JobError

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from headgate import cli
-from headgate.core.command_line import with_times_joined
+from headgate.commands.command_line import with_times_joined
 from headgate_spark import cli as spark_cli
 from support.root import ROOT
 

@@ -8,7 +8,7 @@ import pytest
 
 from headgate import cli
 from headgate.cli import main
-from headgate.commands import config_file
+from headgate.commands import command_line
 from headgate_spark import cli as spark_cli
 
 CONFIG = '[clusters.main]\nbootstrap_servers = "127.0.0.1:9"\n[topics.orders]\n'
@@ -19,7 +19,7 @@ FINDERS = ["serve", "check", "config", "init", "coalesce", "monitor", "blobs gc"
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEADGATE_CONFIG", raising=False)
-    monkeypatch.setattr(config_file, "SYSTEM_FILE", tmp_path / "etc" / "headgate.toml")
+    monkeypatch.setattr(command_line, "SYSTEM_FILE", tmp_path / "etc" / "headgate.toml")
 
 
 def written(file: Path, port: int) -> Path:

