@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import sha256
 from importlib.util import find_spec
 from itertools import islice, pairwise
+from pathlib import Path
 
 from headgate.config.backend_settings import BlobSettings
 from headgate.config.problems import Problem, shown
 from headgate.config.settings import ProducerSettings, Settings, dotted
-from headgate.config.well_known import is_well_known
 from headgate.core.keys import BadPointer, parse_pointer
 from headgate.core.oversize.blob_names import root_problem
 from headgate.core.topics.globs import ties
@@ -18,6 +20,7 @@ from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"
 _PRODUCER_NAME = r"[A-Za-z0-9][\w.\-]{0,99}"
 _MAX_TIES = 20  # ties that are reported: a thousand patterns have half a million pairs
+_ENDINGS = ("", "1", "2", "3", "12", "123", "1234", "!", "\n")
 _OTHER = "other"  # the metrics' label of every producer that is not configured
 
 
@@ -248,3 +251,40 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
         text = f"true with oversize = {shown(policy.oversize)}"
         expected = 'oversize = ["reject"]: what is spooled is published as one record'
         yield Problem("spool", text, expected, "Leave out the strategies, or spool.")
+
+
+def is_well_known(digest: str, name: str) -> bool:
+    """Return whether a hash is that of a well-known word, or of the producer's own name.
+
+    A producer with such a token would be open to everyone.
+
+    Args:
+        digest: SHA-256 in hexadecimal digits, in lower case.
+        name: The producer's name.
+    """
+    return digest in _well_known_hashes() or digest in map(_sha256, _variants(name))
+
+
+@cache
+def _well_known_hashes() -> frozenset[str]:
+    return frozenset(_sha256(text) for word in well_known_words() for text in _variants(word))
+
+
+def well_known_words() -> set[str]:
+    """Return words that people use as tokens while they try things, and that others guess.
+
+    They are names of programs, placeholders of documents and the usual heads of lists of leaked
+    passwords, without the cases and endings that `_variants` adds.
+    """
+    return {"", *Path(__file__).with_name("well_known.txt").read_text(encoding="utf-8").split()}
+
+
+def _variants(word: str) -> Iterator[str]:
+    """Yield the word as people write it, also with the newline of `echo`."""
+    for written in {word, word.capitalize(), word.upper()}:
+        for ending in _ENDINGS:
+            yield f"{written}{ending}"
+
+
+def _sha256(text: str) -> str:
+    return sha256(text.encode()).hexdigest()
