@@ -55,8 +55,8 @@ HOT = """
     core/reasons
     core/record
     core/refusal
-    core/http/reply
-    core/http/request
+    core/reply
+    core/request
     core/topics/route
     core/scanning
     suppression/rules
@@ -101,7 +101,6 @@ HOT = """
     edge/auth
     edge/origins
     edge/attempt_limit
-    core/http/attempts
     spool/backlog
     spool/backlogs
     spool/placement

@@ -7,7 +7,7 @@ encoded, compressed, sent and answered. This adds up what the C code for that ta
 with hot caches and ready arguments: parsing by aiohttp, msgspec and hiredis, blake2b, aiokafka's
 encoder with zstd, orjson, and the bytes through loopback sockets. No objects for events, no event
 loop, no lanes, no figures, no error is looked for. So no design on these libraries comes below it.
-Answers go without orjson (`core/http/reply.py`), and the compiled gateway does without msgspec and
+Answers go without orjson (`core/reply.py`), and the compiled gateway does without msgspec and
 blake2b (`native/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
 (`native/_records.c`).
 

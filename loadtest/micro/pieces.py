@@ -24,10 +24,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from headgate.core.content import Comparison, Content, Digester, Orders, examine_here, is_long
 from headgate.core.formats.decode import decode
 from headgate.core.formats.jsontext import KeyReader
-from headgate.core.http.reply import answer
 from headgate.core.keys import KeyRule, Partitioner, partition_for
 from headgate.core.outcome import Name, Outcome
 from headgate.core.publish import Ticket
+from headgate.core.reply import answer
 from headgate.edge.answer import on_the_wire
 from headgate.edge.known_heads import frame
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts

@@ -7,12 +7,12 @@ from typing import Any
 
 import yaml
 
-from headgate.core.groups.cluster_watch import ClusterHealth
-from headgate.core.groups.lag_rules import LagState
-from headgate.core.groups.report import Heat
 from headgate.core.outcome import Name, Reason
 from headgate.core.suppression import STATES
 from headgate.metrics.catalogue import METRICS, MetricKind
+from headgate.monitor.cluster_watch import ClusterHealth
+from headgate.monitor.group_watch import Heat
+from headgate.monitor.rules import LagState
 from headgate.replays.registry import ReplayState
 from headgate_spark.audit import result as audit_textfile
 from headgate_spark.mirror import mirror_lag

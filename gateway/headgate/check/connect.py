@@ -27,7 +27,7 @@ from headgate.check.rules import (
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.errors_in_words import connection_error

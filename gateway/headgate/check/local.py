@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from headgate.check.rules import Finding, error, judge_options, ok, warn
 from headgate.config.settings import Settings, dotted
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.errors_in_words import file_error, user
 
 _FILE_URL = "file://"

@@ -6,8 +6,7 @@ from typing import NamedTuple
 from headgate.coalescer.base import Decisions, WindowDecision, WindowVerdict
 from headgate.core.coalescing.window import Window
 from headgate.core.topics.route import Route
-from headgate.core.tracing.later import Carried, LaterSpans, carried
-from headgate.core.tracing.span import Attributes
+from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
 _GIVEN_UP = "not committed"
 

@@ -22,9 +22,7 @@ from headgate.commands.output import (
     show_table,
     write,
 )
-from headgate.core.terminal.figures import short
-from headgate.core.terminal.style import Ink
-from headgate.core.terminal.table import Cell, Column
+from headgate.core.terminal import Cell, Column, Ink, short
 from headgate.core.times import shown_time
 from headgate.errors_in_words import connection_error
 
@@ -32,10 +30,8 @@ if TYPE_CHECKING:
     from headgate.backends.kafka.logs import LogRecord, Reach
     from headgate.backends.kafka.options import ClusterOptions
     from headgate.commands.command_line import Subparsers
-    from headgate.core.side_by_side.contents import ContentRule
-    from headgate.core.side_by_side.findings import Finding, Found
-    from headgate.core.side_by_side.history import Side, Window
-    from headgate.core.terminal.progress import ProgressLine
+    from headgate.core.side_by_side import ContentRule, Finding, Found, Side, Window
+    from headgate.core.terminal import ProgressLine
 
 
 _EXAMPLES = """  headgate compare orders-old orders --config headgate.toml
@@ -146,8 +142,7 @@ def run_compare(args: argparse.Namespace) -> int:
 
 def _selection(args: argparse.Namespace) -> _Selection:
     from headgate.core.keys import BadPointer
-    from headgate.core.side_by_side.contents import ContentRule
-    from headgate.core.side_by_side.history import Window
+    from headgate.core.side_by_side import ContentRule, Window
     from headgate.core.times import TimeError, parse_time
 
     now_ms = time.time_ns() // 1_000_000
@@ -196,8 +191,8 @@ async def _read(
 ) -> tuple[list["Side"], bool]:
     """Read both topics; return also whether one has records before the window."""
     from headgate.backends.kafka.logs import LogScan
-    from headgate.core.side_by_side.history import Side
-    from headgate.core.terminal.progress import Step
+    from headgate.core.side_by_side import Side
+    from headgate.core.terminal import Step
 
     scans = [
         LogScan(
@@ -236,7 +231,7 @@ async def _partitions(topic: _Topic) -> int:
 
 
 def _see(side: "Side", selection: _Selection, record: "LogRecord") -> None:
-    from headgate.core.side_by_side.history import part_of
+    from headgate.core.side_by_side import part_of
 
     if not selection.window.has(record.timestamp):
         return
@@ -300,7 +295,7 @@ def compared(names: tuple[str, str], sides: "Sequence[Side]", *, has_before: boo
         sides: Their records.
         has_before: Whether a topic has records before the ones that were read.
     """
-    from headgate.core.side_by_side.findings import findings, keyless_only
+    from headgate.core.side_by_side import findings, keyless_only
 
     first, second = sides
     by_kind = findings(first, second, has_before=has_before)

@@ -26,8 +26,7 @@ from headgate.config import ConfigError, Loaded, Problem, load, load_with_origin
 from headgate.config.problems import toml_text
 from headgate.config.reference import effective, reference_toml
 from headgate.config.settings import dotted
-from headgate.core.terminal.style import Ink
-from headgate.core.terminal.text import escaped, one_line
+from headgate.core.terminal import Ink, escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.check.rules import Finding

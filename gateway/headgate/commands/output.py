@@ -10,10 +10,18 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from headgate.core.terminal.progress import ProgressLine
-from headgate.core.terminal.style import Ink, Style, style_of
-from headgate.core.terminal.table import Column, Row, facts, table
-from headgate.core.terminal.text import escaped, one_line
+from headgate.core.terminal import (
+    Column,
+    Ink,
+    ProgressLine,
+    Row,
+    Style,
+    escaped,
+    facts,
+    one_line,
+    style_of,
+    table,
+)
 
 _COLUMNS = 80  # if the terminal does not say
 

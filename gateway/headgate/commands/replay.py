@@ -18,10 +18,7 @@ from headgate.commands.output import (
     show_json,
     show_table,
 )
-from headgate.core.terminal.figures import duration, share, short
-from headgate.core.terminal.progress import Amount, Step
-from headgate.core.terminal.style import Ink
-from headgate.core.terminal.table import Cell, Column
+from headgate.core.terminal import Amount, Cell, Column, Ink, Step, duration, share, short
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers

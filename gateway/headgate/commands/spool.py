@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say, show_json, show_table
-from headgate.core.terminal.figures import counted
-from headgate.core.terminal.table import Column
-from headgate.core.terminal.text import escaped, one_line
+from headgate.core.terminal import Column, counted, escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from headgate.commands.command_line import Subparsers
-    from headgate.top.pages import Listed
-    from headgate.top.readings import Reading, View
+    from headgate.top.readings import Listed, Reading, View
     from headgate.top.views import Sort
 
 _EXAMPLES = """  headgate top                                      live; the last line has the keys
@@ -106,15 +105,18 @@ def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
 
 def _read(args: argparse.Namespace, view: "View") -> "Reading":
     """Poll the gateway. Raises CommandError."""
-    from headgate.top.pages import (
+    from headgate.top.readings import (
         GroupsPage,
         Health,
         OddPageError,
         ProducersPage,
         TopicsPage,
+        View,
         checked,
+        groups_read,
+        producers_read,
+        topics_read,
     )
-    from headgate.top.readings import View, groups_read, producers_read, topics_read
 
     try:
         health = checked(_ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,)), Health)
@@ -138,7 +140,7 @@ def _pages(
     args: argparse.Namespace, path: str, kind: "type[Listed]"
 ) -> "Iterator[tuple[Listed, Any]]":
     """Yield each page, checked and as received. Raises CommandError, OddPageError."""
-    from headgate.top.pages import checked
+    from headgate.top.readings import checked
 
     following = ""
     for _ in range(_MAX_PAGES):

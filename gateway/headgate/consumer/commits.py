@@ -23,7 +23,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import OwnedPartition
-from headgate.core.groups.facts import CommitNote, Committer, read_note
+from headgate.core.groups import CommitNote, Committer, read_note
 from headgate.kafka.wire import any_node, read_metadata
 
 log = logging.getLogger("headgate.consumer.commits")

@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from headgate.core.formats.canonical import Fallback, canonical
-from headgate.core.http.media_type import is_json
+from headgate.core.formats.jsontext import is_json
 from headgate.core.keys import parse_pointer
 from headgate.core.outcome import Failure
 from headgate.core.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from headgate.core.terminal.text import indented
+from headgate.core.terminal import indented
 from headgate.devstack.child import Child, Ledger, StartError
 from headgate.devstack.demo import (
     IS_STUCK,

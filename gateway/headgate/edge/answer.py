@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
-from headgate.core.http.reply import Reply
+from headgate.core.reply import Reply
 from headgate.edge.problems import response
 
 # More may have to wait for a slow reader, which aiohttp's writer does.

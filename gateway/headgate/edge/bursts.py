@@ -7,10 +7,10 @@ from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import DRAINING
-from headgate.core.http.reply import JSON, Reply, json_text, problem
-from headgate.core.http.request import read_burst
 from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
+from headgate.core.reply import JSON, Reply, json_text, problem
+from headgate.core.request import read_burst
 from headgate.edge.answer import answered
 from headgate.edge.auth import Identity
 from headgate.edge.events import EventsFront

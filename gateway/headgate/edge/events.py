@@ -8,13 +8,13 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.core.admission import DRAINING, Admission
-from headgate.core.http.reply import Reply, answer, problem
-from headgate.core.http.request import read_options, with_query_key
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
+from headgate.core.reply import Reply, answer, problem
+from headgate.core.request import read_options, with_query_key
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body, waits_for_leave

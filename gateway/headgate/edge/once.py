@@ -11,12 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from headgate.core.http.reply import Reply
 from headgate.core.idempotency.attempt import Attempt
 from headgate.core.idempotency.protocol import KeyedRequest
 from headgate.core.outcome import Failure, Reason, rejected
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused
+from headgate.core.reply import Reply
 from headgate.pipeline.inbound import Decode, Inbound
 from headgate.pipeline.pipeline import Pipeline
 

@@ -14,12 +14,11 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.core.http.path_hints import of_management_port, of_one_port
-from headgate.core.http.request import read_flag
 from headgate.core.ids import RequestIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, malformed
-from headgate.core.terminal.text import escaped
+from headgate.core.request import of_management_port, of_one_port, read_flag
+from headgate.core.terminal import escaped
 from headgate.edge.problems import problem_response
 from headgate.edge.request_log import REPORTED, RequestLog, received_bytes
 from headgate.metrics.exposition import (

@@ -10,10 +10,10 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from headgate.core.http.path_hints import of_data_port
-from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused
+from headgate.core.reply import JSON, Reply
+from headgate.core.request import of_data_port
 from headgate.edge.bursts import BurstsFront
 from headgate.edge.confluent.produce import ProduceEndpoint
 from headgate.edge.confluent.records import RecordStreams

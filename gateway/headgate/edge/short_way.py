@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Final, Protocol
 
-from headgate.core.http.reply import problem
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
+from headgate.core.reply import problem
 from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.known_heads import Framed, frame
 from headgate.edge.peer import Peer, peer_at

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from headgate.core.http.reply import Reply
 from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.publish import Ticket
+from headgate.core.reply import Reply
 from headgate.edge.in_turn import InTurn
 from headgate.edge.once import Once
 from headgate.pipeline.deadlines import Deadlines

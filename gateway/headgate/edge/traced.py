@@ -1,7 +1,7 @@
 """Requests that are traced: a front before the front, there only where tracing is on.
 
 It gives a sampled request the produce span's context as its `traceparent` (see
-`core.tracing.traces`), remembers which request is being answered, and ends its span.
+`tracing.spans`), remembers which request is being answered, and ends its span.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,14 +14,13 @@ from aiohttp.http import RawRequestMessage
 
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.publish import Ticket
-from headgate.core.tracing.context import TRACEPARENT
-from headgate.core.tracing.trace import Trace
-from headgate.core.tracing.traces import Traces
+from headgate.core.trace_context import TRACEPARENT
 from headgate.edge.events import ROUTE, EventsFront
 from headgate.edge.peer import Peer
 from headgate.edge.plain_post import PlainPosts
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestReports
+from headgate.tracing.spans import Trace, Traces
 
 _REQUEST_ID: Final = b"x-request-id"
 _STATUS: Final = slice(9, 12)  # of a response's bytes: b"HTTP/1.1 201 ..."

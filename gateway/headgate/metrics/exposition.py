@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal import escaped
 from headgate.metrics import sketches
 from headgate.metrics.catalogue import METRICS, Metric, MetricKind
 from headgate.metrics.snapshot import Buckets, Snapshot, recent

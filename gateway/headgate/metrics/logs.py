@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
-from headgate.core.terminal.figures import counted
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal import counted, escaped
 
 # Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"

@@ -15,16 +15,14 @@ from headgate.backends.kafka.groups import TOPIC, CommitStream, GroupPoll, Group
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups.cluster_watch import ClusterWatch, WatchOptions
-from headgate.core.groups.commit_records import OffsetsRecord, before_and_after
-from headgate.core.groups.facts import Partition, Regression
-from headgate.core.groups.probation import Probation
-from headgate.core.groups.report import GroupReport
-from headgate.core.groups.rogue_readers import RogueReaders
+from headgate.core.groups import OffsetsRecord, Partition, before_and_after
 from headgate.core.outage import Outage
 from headgate.errors_in_words import connection_error
-from headgate.monitor.broker_metrics import ScrapeError, scrape
-from headgate.monitor.commit_stream import take
+from headgate.monitor.cluster_monitor import ScrapeError, scrape, take
+from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
+from headgate.monitor.group_watch import GroupReport, Regression
+from headgate.monitor.rogue_readers import RogueReaders
+from headgate.monitor.rules import Probation
 
 log = logging.getLogger("headgate.monitor.cluster_monitor")
 

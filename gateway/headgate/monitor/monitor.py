@@ -1,26 +1,139 @@
-"""All clusters' monitors together: what `/v1/groups`, /metrics and the terminal are made of."""
+"""All clusters' monitors together: the source of `/v1/groups`, /metrics and the table."""
 
 import asyncio
+import json
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.core.groups.group_watch import GroupWatch
-from headgate.core.groups.report import GroupReport
 from headgate.core.outage import Outage
 from headgate.core.pauses import Kept
-from headgate.metrics.snapshot import Snapshot
+from headgate.metrics.catalogue import OTHER
+from headgate.metrics.snapshot import Labels, Snapshot
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
-from headgate.monitor.figures import snapshot
-from headgate.monitor.kept_probation import read_probation, write_probation
+from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
+from headgate.monitor.group_watch import GroupReport, GroupWatch, Heat
+from headgate.monitor.rules import LagState, Probation
 from headgate.monitor.views import Json
+
+# ---- Probation of groups over a restart of the monitor: one small JSON file
+
+probation_log = logging.getLogger("headgate.monitor.monitor")
+
+Known = dict[str, dict[str, Probation]]
+
+
+def read_probation(path: Path | None) -> Known:
+    """By cluster and group; empty where there is no file yet. One that is broken is set aside."""
+    if path is None or not path.exists():
+        return {}
+    try:
+        said = json.loads(path.read_text())
+        return {
+            cluster: {group: Probation(*times) for group, times in groups.items()}
+            for cluster, groups in said.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        probation_log.warning(
+            "monitor.state_file %s cannot be used and is replaced: %s", path, error
+        )
+        with suppress(OSError):
+            path.replace(path.with_suffix(path.suffix + ".broken"))
+        return {}
+
+
+def write_probation(path: Path | None, clusters: Iterable[tuple[str, ClusterWatch]]) -> None:
+    """Write it aside, then rename. A file that cannot be written is logged."""
+    if path is None:
+        return
+    said: Mapping[str, Mapping[str, Probation]] = {
+        name: {group: one.probation for group, one in watch.groups.items()}
+        for name, watch in clusters
+    }
+    fresh = path.with_suffix(path.suffix + ".new")
+    try:
+        fresh.write_text(json.dumps(said))
+        fresh.replace(path)
+    except OSError as error:
+        probation_log.warning("monitor.state_file %s cannot be written: %s", path, error)
+
+
+# ---- Metrics. Group names are unbounded in Kafka, so their number is bounded here
+
+_MAX_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
+_MAX_GROUPS = 2_000
+
+Table = dict[Labels, float]
+
+
+def snapshot(
+    clusters: Iterable[ClusterMonitor], now_ms: int, max_partitions: int = _MAX_PARTITIONS
+) -> Snapshot:
+    """Everything that /metrics of the monitor says. max_partitions: series of one metric."""
+    every = list(clusters)
+    gauges: dict[str, Table] = defaultdict(dict)
+    counters: dict[str, Table] = defaultdict(dict)
+    for cluster in every:
+        _of_cluster(cluster, now_ms, gauges)
+        regressions = counters["headgate_commit_regressions_total"]
+        for by, count in cluster.watch.counts.items():
+            labels = by if len(regressions) < max_partitions or by in regressions else (OTHER,) * 2
+            regressions[labels] = regressions.get(labels, 0) + count
+        _of_groups(cluster, gauges, max_partitions)
+    return Snapshot(dict(counters), dict(gauges))
+
+
+def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) -> None:
+    name, status = cluster.name, cluster.status
+    for state, count in cluster.watch.health._asdict().items():
+        gauges["headgate_cluster_partitions"][name, state] = count
+    if status.polled_ms is not None:
+        age_s = (now_ms - status.polled_ms) / 1000
+        gauges["headgate_monitor_look_age_seconds"][name,] = age_s
+        gauges["headgate_monitor_look_seconds"][name,] = status.poll_s
+    for topic, rate in cluster.readers.unexplained.items():
+        gauges["headgate_unexplained_bytes_per_second"][name, topic] = rate
+    gauges["headgate_monitor_follows_commits"][name,] = not status.commits
+
+
+def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions: int) -> None:
+    lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
+    for name, found in cluster.judged.items():
+        for partition in found.partitions:
+            if partition.is_unread:
+                continue
+            labels: Labels = (name, partition.place.topic, str(partition.place.partition))
+            if len(lags) >= max_partitions and labels not in lags:
+                labels = (OTHER, OTHER, "")
+            lags[labels] = lags.get(labels, 0) + partition.lag
+        if len(states) >= _MAX_GROUPS * len(LagState) and (name, LagState.OK) not in states:
+            continue
+        watch = cluster.watch.groups.get(name)
+        for state in LagState:
+            _raise(states, (name, state), found.state is state)
+        _raise(gauges["headgate_group_stuck_commits"], (name,), found.is_stuck)
+        _raise(gauges["headgate_group_idle_members"], (name,), found.idle_members)
+        _raise(gauges["headgate_group_position_age_seconds"], (name,), found.age_ms / 1000)
+        for heat in (Heat.HOT, Heat.COOLING, Heat.COLD):
+            _raise(gauges["headgate_group_heat"], (name, heat), found.heat is heat)
+        if found.loss_ms is not None:
+            gauges["headgate_group_loss_seconds"][name,] = found.loss_ms / 1000
+        on_probation = watch is not None and watch.probation.admitted_ms is None
+        _raise(gauges["headgate_group_probation"], (name,), on_probation)
+
+
+def _raise(table: Table, labels: Labels, value: float) -> None:
+    """Of two groups of one name on two clusters the larger value counts."""
+    table[labels] = max(table.get(labels, 0.0), float(value))
+
 
 log = logging.getLogger("headgate.monitor.pauses")
 

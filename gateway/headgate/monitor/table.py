@@ -3,10 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headgate.core.terminal.figures import counted
-from headgate.core.terminal.style import PLAIN, Ink, Style
-from headgate.core.terminal.table import Cell, Column, table
-from headgate.core.terminal.text import shown
+from headgate.core.terminal import PLAIN, Cell, Column, Ink, Style, counted, shown, table
 
 COLUMNS = (
     Column("state"),

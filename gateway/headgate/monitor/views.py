@@ -4,14 +4,21 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.core.groups.facts import Drift, Regression, SeenCommit, named
-from headgate.core.groups.group_watch import GroupWatch
-from headgate.core.groups.lag_rules import SEVERITY, LagState
-from headgate.core.groups.report import GroupReport, Heat, PartitionReport
+from headgate.core.groups import named
 from headgate.core.pauses import Kept
 from headgate.core.times import shown_time
 from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.cluster_watch import WatchOptions
+from headgate.monitor.group_watch import (
+    Drift,
+    GroupReport,
+    GroupWatch,
+    Heat,
+    PartitionReport,
+    Regression,
+    SeenCommit,
+)
+from headgate.monitor.rules import SEVERITY, LagState
 
 Json = dict[str, Any]
 

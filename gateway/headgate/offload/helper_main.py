@@ -4,13 +4,28 @@ Started by `helper_process` as `python -m headgate.offload.helper_main FD`. What
 are pickles: the socket is a pair that nobody else holds.
 """
 
+import ctypes
+import os
 import pickle
 import signal
 import socket
 import sys
 from typing import BinaryIO, cast
 
-from headgate.offload.orphans import end_with_parent
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
+    """Ask the kernel to send this signal to us when our parent ends. Linux; elsewhere nothing.
+
+    The signal is tied to the thread that started us: start children from the main thread.
+    """
+    if sys.platform != "linux":
+        return
+    parent = os.getppid()
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
+    if os.getppid() != parent:  # it ended while we asked
+        os.kill(os.getpid(), number)
 
 
 def main() -> None:

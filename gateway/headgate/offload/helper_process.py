@@ -20,6 +20,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
+from headgate.core.oversize.weigh import Weight, heaviest
+
 log = logging.getLogger("headgate.aside")
 
 PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 10-60 ms, a start 0.3 s
@@ -167,3 +169,23 @@ class _Process:
     def _deliver(self, number: int, found: Any) -> None:
         with suppress(RuntimeError):  # the event loop has ended meanwhile
             self._loop.call_soon_threadsafe(self._received, self, number, found)
+
+
+INLINE_BYTES = 65_536  # below, weighing takes less than the hop to another process
+_PATIENCE_S = 5.0  # an answer without paths is better than one that comes too late
+
+
+class PoolWeigher:
+    """See the module."""
+
+    def __init__(self, helper: HelperProcess) -> None:
+        self._helper = helper
+
+    async def weigh(self, document: bytes) -> list[Weight]:
+        if len(document) <= INLINE_BYTES:
+            return heaviest(document)
+        try:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await self._helper.ask(heaviest, document) or []
+        except TimeoutError:
+            return []

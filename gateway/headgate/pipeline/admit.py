@@ -5,10 +5,10 @@ from typing import Protocol
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.admission import Admission, InFlightLimit
-from headgate.core.http.request import RequestOptions
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, malformed
+from headgate.core.request import RequestOptions
 
 
 class Quotas(Protocol):

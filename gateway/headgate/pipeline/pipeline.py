@@ -8,13 +8,12 @@ HTTP library, so that another front can be put before it.
 
 from headgate.core.admission import Admission
 from headgate.core.event import Decoded
-from headgate.core.formats.decode import decode
-from headgate.core.http.hints import with_hint
-from headgate.core.http.request import RequestOptions, read_options
+from headgate.core.formats.decode import decode, with_hint
 from headgate.core.idempotency.attempt import Attempt
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
 from headgate.core.refusal import Refused
+from headgate.core.request import RequestOptions, read_options
 from headgate.core.scanning import scan
 from headgate.core.topics.route import Route
 from headgate.pipeline.admit import Admit

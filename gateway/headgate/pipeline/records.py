@@ -8,7 +8,6 @@ from typing import Final
 
 from headgate.backends.base import Lanes
 from headgate.core.event import SPREAD, Decoded, RawEvent
-from headgate.core.http.request import RequestOptions
 from headgate.core.outcome import Failure, Reason, rejected
 from headgate.core.oversize.limits import exceeded, stored_in_vain
 from headgate.core.oversize.strategies import Large
@@ -26,6 +25,7 @@ from headgate.core.record import (
     size_of,
 )
 from headgate.core.refusal import Refused
+from headgate.core.request import RequestOptions
 from headgate.core.topics.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
 
 # Names come from clients: the memory for them must be bounded.

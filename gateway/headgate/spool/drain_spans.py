@@ -1,9 +1,8 @@
 """Spans of spooled events on their way to Kafka, where requests are traced."""
 
 from headgate.core.outcome import Outcome
-from headgate.core.tracing.later import Carried, LaterSpans, carried
-from headgate.core.tracing.span import Attributes
 from headgate.spool.backlog import Unit
+from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
 
 class _Piece:

@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.spool.database import FILE, JournalError
 from headgate.spool.place import LOCK
 from headgate.spool.reading import Reader

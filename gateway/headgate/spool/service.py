@@ -9,9 +9,8 @@ from typing import Final, NamedTuple, Protocol
 from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
 from headgate.core.suppression import Scope
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.core.topics.topic import TopicState
-from headgate.core.tracing.later import LaterSpans
 from headgate.metrics.health import Dependency
 from headgate.spool.backlogs import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
@@ -22,6 +21,7 @@ from headgate.spool.options import SpoolMeter, SpoolOptions
 from headgate.spool.reports import SpoolReports
 from headgate.spool.spool import Spool
 from headgate.spool.writing import Writing
+from headgate.tracing.spans import LaterSpans
 
 log = logging.getLogger("headgate.spool")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from headgate import __version__
 from headgate.config import Settings
 from headgate.core.installation import Detail, Happening, Kind
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.native.chosen import CODE
 
 _GATEWAY, _CONFIGURATION, _CERTIFICATES = "gateway", "configuration", "certificates"

@@ -20,7 +20,6 @@ from typing import Protocol
 import orjson
 
 from headgate.config.settings import LogSettings
-from headgate.core.http.reply import json_text
 from headgate.core.installation import (
     Happening,
     LogEntry,
@@ -28,6 +27,7 @@ from headgate.core.installation import (
     entry_of,
     read_entry,
 )
+from headgate.core.reply import json_text
 
 log = logging.getLogger("headgate.installation_log")
 

@@ -4,13 +4,17 @@ Workers read the copies: a pair that is being replaced, or is bad, keeps no work
 coming back. All files of one state are swapped at once, by a symbolic link.
 """
 
+import base64
+import binascii
 import dataclasses
+import re
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
-from headgate.core.http.expiry import expires_at
 from headgate.edge.tls import server_context
 from headgate.errors_in_words import (
     FileTrouble,
@@ -18,6 +22,59 @@ from headgate.errors_in_words import (
     authorities_trouble,
     key_pair_trouble,
 )
+
+# ---- Expiry of the certificates in a PEM file (as much of DER as it takes, RFC 5280, 4.1)
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
+_VERSION = 0xA0
+_UTC_TIME = 0x17
+_LONG = 0x80
+
+
+class _Element(NamedTuple):
+    """One element of DER. Its content is from start to end, and the next one begins there."""
+
+    tag: int
+    start: int
+    end: int
+
+
+def expires_at(pem: bytes) -> float | None:
+    """When the first of the certificates ends, in seconds since 1970: with one that has ended a
+    chain is worth nothing. None: there is no certificate that can be read."""
+    ends = []
+    for body in _PEM.findall(pem):
+        try:
+            ends.append(_not_after(base64.b64decode(body)))
+        except (IndexError, ValueError, binascii.Error):
+            return None
+    return min(ends, default=None)
+
+
+def _not_after(der: bytes) -> float:
+    fields = _element(der, _element(der, 0).start)
+    at = fields.start
+    if der[at] == _VERSION:
+        at = _element(der, at).end
+    for _ in ("serial number", "signature", "issuer"):
+        at = _element(der, at).end
+    not_before = _element(der, _element(der, at).start)
+    found = _element(der, not_before.end)
+    text = der[found.start : found.end].decode("ascii")
+    if found.tag == _UTC_TIME:
+        text = ("19" if text >= "5" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _element(der: bytes, at: int) -> _Element:
+    tag, size = der[at], der[at + 1]
+    start = at + 2
+    if size & _LONG:
+        digits = size & ~_LONG
+        size = int.from_bytes(der[start : start + digits])
+        start += digits
+    return _Element(tag, start, start + size)
+
 
 _OPTIONS = ("tls_cert_file", "tls_key_file", "tls_client_ca_file")
 _IN_FORCE = "tls"

@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 
-from headgate.offload.orphans import end_with_parent
+from headgate.offload.helper_main import end_with_parent
 
 HURRY = signal.SIGINT  # asks a worker to drain without `http.shutdown_delay_ms`
 _MARGIN_S = 5.0  # on top of a drain's own bound

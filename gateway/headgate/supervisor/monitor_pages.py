@@ -4,9 +4,9 @@ from aiohttp import web
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
-from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.reply import json_text
 from headgate.edge.management.requests import asking
 from headgate.edge.origins import Origins
 from headgate.edge.pages import json_page, listed, metrics_page, page_of, paging, problems

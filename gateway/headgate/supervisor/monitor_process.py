@@ -13,11 +13,11 @@ from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
 from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings
-from headgate.core.groups.cluster_watch import WatchOptions
-from headgate.core.groups.lag_rules import LagRules
-from headgate.core.terminal.style import PLAIN, Style
+from headgate.core.terminal import PLAIN, Style
 from headgate.monitor.cluster_monitor import Exporters
+from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.monitor.rules import LagRules
 from headgate.monitor.table import lines
 from headgate.supervisor.monitor_pages import MonitorPages
 

@@ -8,16 +8,82 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import aiohttp
+import orjson
 
+from headgate import __version__
 from headgate.core.outage import Outage
-from headgate.core.tracing.span import Span
-from headgate.tracing import otlp
+from headgate.tracing.spans import Span, SpanKind
+
+# ---- OTLP/HTTP in its JSON form (opentelemetry.io/docs/specs/otlp)
+
+PATH: Final = "/v1/traces"
+CONTENT_TYPE: Final = "application/json"
+
+_ERROR: Final = {"code": 2}
+_SAMPLED: Final = 0x01
+_REMOTE: Final = 0x300  # the parent came with a request or a record
+_LOCAL: Final = 0x100
+_CONTINUING: Final = (SpanKind.SERVER, SpanKind.CONSUMER)
+
+Json = dict[str, Any]
+
+
+def request(resource: Mapping[str, str | int], spans: Iterable[Span]) -> bytes:
+    """An ExportTraceServiceRequest. resource: who made the spans, as attributes."""
+    scope = {"name": "headgate", "version": __version__}
+    scoped = {"scope": scope, "spans": [_span(span) for span in spans]}
+    whole = {"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scoped]}
+    return orjson.dumps({"resourceSpans": [whole]})
+
+
+def rejected(answer: bytes, sent: int) -> int:
+    """How many spans a collector refused of a request with so many that it took, whatever number
+    it says."""
+    try:
+        refused = int(orjson.loads(answer)["partialSuccess"].get("rejectedSpans", 0))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return 0  # most answers say nothing of it, or are empty
+    return max(0, min(refused, sent))
+
+
+def _span(span: Span) -> Json:
+    is_remote = span.kind in _CONTINUING
+    found: Json = {
+        "traceId": span.trace_id,
+        "spanId": span.span_id,
+        "name": span.name,
+        "kind": int(span.kind),
+        "flags": _SAMPLED | (_REMOTE if is_remote and span.parent_id else _LOCAL),
+        "startTimeUnixNano": str(span.began_ns),
+        "endTimeUnixNano": str(span.ended_ns),
+        "attributes": _attributes(span.attributes),
+    }
+    if span.parent_id:
+        found["parentSpanId"] = span.parent_id
+    if span.state:
+        found["traceState"] = span.state
+    if span.error:
+        found["status"] = {**_ERROR, "message": span.error}
+    if span.moments:
+        found["events"] = [
+            {"name": one.name, "timeUnixNano": str(one.at_ns)} for one in span.moments
+        ]
+    return found
+
+
+def _attributes(given: Mapping[str, str | int]) -> list[Json]:
+    # 64-bit integers are texts in Protobuf's JSON, so that JavaScript reads them.
+    return [
+        {"key": key, "value": {"stringValue": one} if type(one) is str else {"intValue": str(one)}}
+        for key, one in given.items()
+    ]
+
 
 MAX_WAITING: Final = 4096  # spans, some kB each
 BATCH: Final = 128
@@ -104,7 +170,7 @@ class Exporter:
         """Send the oldest. False: they wait for the collector."""
         spans = list(islice(self._waiting, BATCH))
         try:
-            body = otlp.request(self._resource, spans)
+            body = request(self._resource, spans)
         except TypeError as error:  # it would fail for ever, and all that comes behind it
             self._done(spans, "dropped")
             log.error("spans cannot be encoded: %r", error)  # noqa: TRY400
@@ -123,7 +189,7 @@ class Exporter:
             said = answer.body[:_SHOWN].decode("utf-8", "replace")
             self._is_away(f"it refuses spans: {answer.status} {said}")
             return True
-        refused = otlp.rejected(answer.body, len(spans))
+        refused = rejected(answer.body, len(spans))
         self._done(spans[:refused], "refused")
         self._done(spans[refused:], "exported")
         self._is_back()
@@ -149,8 +215,8 @@ class Collector:
     """A collector's HTTP endpoint. headers: of each request.  timeout_s: for each."""
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
-        self._url = endpoint.rstrip("/") + otlp.PATH
-        self._headers = {"Content-Type": otlp.CONTENT_TYPE, **headers}
+        self._url = endpoint.rstrip("/") + PATH
+        self._headers = {"Content-Type": CONTENT_TYPE, **headers}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._session: aiohttp.ClientSession | None = None
 

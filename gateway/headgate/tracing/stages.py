@@ -11,8 +11,7 @@ from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.suppression import Scope
 from headgate.core.topics.topic import TopicState
-from headgate.core.tracing.trace import Producing, Reserving
-from headgate.core.tracing.traces import Traces
+from headgate.tracing.spans import Producing, Reserving, Traces
 
 
 class TracedLanes:

@@ -37,8 +37,7 @@ from headgate.edge.routes import Page
 from headgate.idempotency.events import EventIdentity
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
-from headgate.offload.helper_process import HelperProcess
-from headgate.offload.weigher import PoolWeigher
+from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.oversize.choose import Tools
 from headgate.pipeline.clock_watch import ClockWatch, now_ms
 from headgate.pipeline.deadlines import Deadlines

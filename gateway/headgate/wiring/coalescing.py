@@ -26,16 +26,16 @@ from headgate.core.coalescing.holding import Oddity, leftover
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
 from headgate.core.suppression import Scope
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
-from headgate.core.tracing.later import LaterSpans
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
+from headgate.tracing.spans import LaterSpans
 from headgate.wiring.suppression import suppressor_of
 
 log = logging.getLogger("headgate.coalescing")

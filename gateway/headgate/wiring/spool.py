@@ -6,9 +6,9 @@ from pathlib import Path
 from headgate.config import Settings
 from headgate.core.coalescing.held import HELD_PREFIX
 from headgate.core.topics.policy import PolicyTable
-from headgate.core.tracing.later import LaterSpans
 from headgate.spool.options import SpoolMeter, SpoolOptions
 from headgate.spool.service import KnownTopics, SpoolService
+from headgate.tracing.spans import LaterSpans
 
 
 def spool_of(

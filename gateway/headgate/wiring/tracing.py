@@ -18,8 +18,6 @@ from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
 from headgate.config.settings import TracingSettings
-from headgate.core.tracing.later import LaterSpans
-from headgate.core.tracing.traces import Sampling, Traces
 from headgate.edge.events import EventsFront
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestReports
@@ -34,6 +32,7 @@ from headgate.edge.traced import (
     current_trace_id,
 )
 from headgate.tracing.exporter import Collector, Exporter, SpanMeter
+from headgate.tracing.spans import LaterSpans, Sampling, Traces
 from headgate.tracing.stages import (
     TracedDeliveries,
     TracedLanes,

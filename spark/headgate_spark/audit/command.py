@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
-from headgate.core.terminal.text import one_line
+from headgate.core.terminal import one_line
 from headgate_spark.commands.paths import local_path
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
 if TYPE_CHECKING:
-    from headgate.core.terminal.progress import ProgressLine
+    from headgate.core.terminal import ProgressLine
     from headgate_spark.audit.job import AuditRequest
     from headgate_spark.audit.result import Document
     from headgate_spark.job.options import JobConfig

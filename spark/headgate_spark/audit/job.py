@@ -14,9 +14,8 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
 from headgate.audits.results import with_earlier
-from headgate.core.groups.facts import Partition
-from headgate.core.terminal.progress import ProgressLine
-from headgate.core.terminal.text import escaped
+from headgate.core.groups import Partition
+from headgate.core.terminal import ProgressLine, escaped
 from headgate_spark.audit.collect import KEYS, LOAD, STEPS, count_all, figures_of
 from headgate_spark.audit.diagnosis import with_unpublished
 from headgate_spark.audit.facts import read_unpublished

@@ -13,7 +13,7 @@ from headgate_spark.job.errors import USAGE, JobError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.core.terminal.progress import ProgressLine
+    from headgate.core.terminal import ProgressLine
     from headgate_spark.job.options import JobConfig
 
 _FAILURES = 8  # how often a task may die before the job gives up

@@ -1,7 +1,7 @@
 """What a job says to whoever started it."""
 
 from headgate.commands.output import progress
-from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal import ProgressLine
 
 
 def report_to_people(*, is_quiet: bool = False) -> ProgressLine:

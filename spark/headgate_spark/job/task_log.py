@@ -2,7 +2,7 @@
 
 import logging
 
-from headgate.core.terminal.text import indented
+from headgate.core.terminal import indented
 
 
 class _Indented(logging.Formatter):

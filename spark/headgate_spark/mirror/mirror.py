@@ -15,8 +15,7 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal.figures import counted
-from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal import ProgressLine, counted
 from headgate.kafka.wire import Metadata
 from headgate.replays.segments import NO_TIMESTAMP, MapError
 from headgate_spark.copying.copy_plan import Copied, CopyOptions

@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.terminal.figures import counted
-from headgate.core.terminal.progress import Amount, Step
+from headgate.core.terminal import Amount, Step, counted
 from headgate.replays.offset_map import PartitionMap
 from headgate_spark.copying.copy_plan import Unit
 from headgate_spark.mirror.map_view import Seen

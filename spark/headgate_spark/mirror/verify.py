@@ -11,9 +11,7 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal.figures import counted, short
-from headgate.core.terminal.progress import ProgressLine, Step
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal import ProgressLine, Step, counted, escaped, short
 from headgate_spark.copying.copy_plan import CopyOptions
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.errors import FAILED, OK, USAGE, JobError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal import ProgressLine
 from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.wire import Metadata
 from headgate.replays.plan import BACKFILL, INGEST

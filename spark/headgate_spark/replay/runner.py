@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.core.terminal.progress import ProgressLine
+from headgate.core.terminal import ProgressLine
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, runner_record
 from headgate_spark.copying.tiers import pairs
 from headgate_spark.job.connections import Connection

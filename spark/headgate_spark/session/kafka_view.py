@@ -9,7 +9,7 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headgate.core.groups.facts import Partition
+from headgate.core.groups import Partition
 from headgate.core.topics.internal_topics import replicas_on
 from headgate_spark.job.errors import JobError
 from headgate_spark.job.options import Cluster

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from headgate.core.groups.facts import Partition
+from headgate.core.groups import Partition
 from headgate_spark.job.errors import USAGE, JobError
 
 

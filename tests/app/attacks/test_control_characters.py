@@ -26,13 +26,10 @@ import headgate_spark.cli
 from headgate import cli
 from headgate.commands.output import say, show_facts, show_json, show_table
 from headgate.config.settings import LogSettings
-from headgate.core.http.reply import problem, reply
 from headgate.core.installation import Happening, Kind, LogEntry
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.terminal.progress import ProgressLine, Step
-from headgate.core.terminal.style import Style
-from headgate.core.terminal.table import Column
-from headgate.core.terminal.text import escaped, one_line
+from headgate.core.reply import problem, reply
+from headgate.core.terminal import Column, ProgressLine, Step, Style, escaped, one_line
 from headgate.devstack.session import sayer
 from headgate.edge.console.rendering import shown
 from headgate.edge.management.routes import management_app

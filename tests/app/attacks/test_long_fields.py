@@ -18,11 +18,11 @@ import pytest
 
 from headgate.config.settings import HttpSettings, LogSettings
 from headgate.core.formats.envelope import read_envelope
-from headgate.core.http.reply import problem
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure
 from headgate.core.record import EVENT_ID
 from headgate.core.refusal import Refused
+from headgate.core.reply import problem
 from headgate.edge.request_log import RequestLog
 from headgate.metrics import logs
 from headgate.replays.spec import read_spec

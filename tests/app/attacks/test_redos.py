@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.http.hints import with_hint
+from headgate.core.formats.decode import with_hint
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Failure, Reason
 from headgate.core.schema import Schema

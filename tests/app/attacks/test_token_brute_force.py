@@ -13,8 +13,7 @@ import aiohttp
 import pytest
 
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
-from headgate.core.http.attempts import WINDOW_S
-from headgate.edge.attempt_limit import AttemptLimit
+from headgate.edge.attempt_limit import WINDOW_S, AttemptLimit
 from headgate.edge.auth import OWN_PAGES, Authenticator
 from headgate.edge.management.routes import management_app
 from headgate.wiring.callers import Callers

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.tracing.later import LaterSpans
-from headgate.core.tracing.span import Span
 from headgate.spool.drain_spans import DrainSpans
+from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.spool_world import UNKNOWN, SpoolWorld, names
 
 TRACE, SPAN, OTHER = "4b" * 16, "0a" * 8, "0b" * 8

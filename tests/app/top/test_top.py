@@ -16,7 +16,7 @@ import pytest
 
 from headgate.config.settings import AuthSettings, Settings
 from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.terminal.text import width
+from headgate.core.terminal import width
 from support.gateway.admin_world import TOKENS, TOPICS
 from support.root import ROOT
 from support.terminal.management import Management, group

@@ -12,8 +12,8 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.groups import CommitStream
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.cluster_watch import WatchOptions
 from support.process.stack import RunningBroker, eventually
 from support.scenarios.consumer_world import fill
 

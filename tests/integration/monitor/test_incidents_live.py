@@ -14,7 +14,7 @@ import pytest
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.redis.pause_store import RedisPauses
-from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.process.stack import RunningBroker, RunningRedis, eventually
 from support.root import ROOT

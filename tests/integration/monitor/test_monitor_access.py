@@ -19,10 +19,10 @@ from confluent_kafka.admin import (
 )
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation
 from headgate.monitor.cluster_monitor import ClusterMonitor
+from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.kafka.rd_member import RdMember
 from support.process.stack import RunningBroker, eventually, free_port, single_node

@@ -16,9 +16,9 @@ from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import ClusterHealth, WatchOptions
-from headgate.core.groups.lag_rules import LagRules
+from headgate.monitor.cluster_watch import ClusterHealth, WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.monitor.rules import LagRules
 from support.kafka.kafka_log import wait_settled
 from support.process.stack import RunningBroker, RunningCluster, eventually
 from support.scenarios.consumer_world import fill

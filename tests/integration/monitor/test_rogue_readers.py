@@ -15,11 +15,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import WatchOptions
 from headgate.devstack.jars import cache_directory
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation, ensure_agent, start_node, wait_for_node
 from headgate.monitor.cluster_monitor import Exporters
+from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually, free_port, single_node

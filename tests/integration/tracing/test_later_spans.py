@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.tracing.context import read_parent
+from headgate.core.trace_context import read_parent
 from headgate.devstack.child import Child
 from support.clients.http_client import JSON, post
 from support.gateway.coalescing_gateway import config_text, run_init

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.groups.facts import Partition
+from headgate.core.groups import Partition
 from headgate.core.times import shown_time
 from headgate.devstack.java import JavaMissingError, find_java
 from headgate.replays.spec import FieldError, read_time

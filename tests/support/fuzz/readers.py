@@ -12,8 +12,8 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from headgate.core.http.reply import JSON, Reply
 from headgate.core.publish import Ticket
+from headgate.core.reply import JSON, Reply
 from headgate.edge.answer import answered
 from headgate.edge.framing import ambiguity
 from headgate.edge.parsed import parsed_before

@@ -11,10 +11,10 @@ from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.kafka.lane import LoneBatch
 from headgate.core.admission import Admission
-from headgate.core.http.reply import answer
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
+from headgate.core.reply import answer
 from headgate.core.scanning import Scanner
 from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy

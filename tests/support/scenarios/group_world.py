@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from headgate.core.groups.cluster_watch import ClusterWatch, PartitionSeen, TopicSeen, WatchOptions
-from headgate.core.groups.facts import (
+from headgate.core.groups import (
     CommittedOffset,
     Described,
     GroupMember,
     Partition,
-    Regression,
+    PartitionSeen,
+    TopicSeen,
 )
-from headgate.core.groups.lag_rules import LagState
-from headgate.core.groups.report import GroupReport, PartitionReport
+from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
+from headgate.monitor.group_watch import GroupReport, PartitionReport, Regression
+from headgate.monitor.rules import LagState
 from support.scenarios.burrow_rules import Burrow
 
 GROUP, TOPIC = "billing", "orders"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import WatchOptions
+from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.scenarios.group_world import World
 

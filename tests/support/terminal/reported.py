@@ -6,8 +6,7 @@ import io
 import threading
 import time
 
-from headgate.core.terminal.progress import ProgressLine
-from headgate.core.terminal.style import PLAIN
+from headgate.core.terminal import PLAIN, ProgressLine
 
 
 class Reported:

@@ -9,10 +9,10 @@ import pytest
 
 from headgate.coalescer.bursts import Bursts
 from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
-from headgate.core.http.reply import reply
 from headgate.core.idempotency.remembered import duplicate, pack, unpack
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.core.reply import reply
 from headgate.core.topics.policy import PolicyTable
 from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import NOW_MS, policy, topic_state

@@ -12,9 +12,8 @@ from headgate.coalescer.traced import TracedDecisions
 from headgate.core.coalescing.held import HeldEvent, packed
 from headgate.core.coalescing.window import Window
 from headgate.core.topics.route import Route
-from headgate.core.tracing.later import LaterSpans
-from headgate.core.tracing.span import Span
 from headgate.pipeline.routes import Compiler
+from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.fakes import policy, topic_state
 
 TRACE = "4b" * 16

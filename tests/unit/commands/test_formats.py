@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headgate.cli import main
-from headgate.core.terminal.text import width
+from headgate.core.terminal import width
 from support.root import ROOT
 from support.terminal.terminal import Terminal
 

@@ -7,9 +7,8 @@ import re
 import pytest
 
 from headgate.supervisor.overview import InstanceHealth
-from headgate.top.frame import SORT_KEYS, VIEW_KEYS
 from headgate.top.session import _PAGES, _QUIT, _STEPS
-from headgate.top.views import _SORTED_COLUMNS, Sort
+from headgate.top.views import _SORTED_COLUMNS, SORT_KEYS, VIEW_KEYS, Sort
 from support.pages import DOCS
 
 PAGE = (DOCS / "operate" / "monitor.md").read_text()

@@ -12,9 +12,9 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from headgate.core.http.reply import JSON, Reply
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused
+from headgate.core.reply import JSON, Reply
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.plain_post import PlainPosts

@@ -12,8 +12,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from headgate.core.http.reply import JSON, Reply
 from headgate.core.publish import Ticket
+from headgate.core.reply import JSON, Reply
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.known_heads import Framed, KnownHeads, frame
 from headgate.edge.plain_post import PlainPosts

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from generate import ALERTS, alerts
-from headgate.core.groups.lag_rules import LagState
+from headgate.monitor.rules import LagState
 from support.alerts import gateway, groups, monitor, tiers
 from support.alerts.case import rule_tests
 from support.known_metrics import LABELS, wrong

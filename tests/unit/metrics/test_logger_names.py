@@ -53,7 +53,7 @@ NAMES = {
     "headgate.ladder.climb",
     "headgate.ladder.ladder",
     "headgate.monitor.cluster_monitor",
-    "headgate.monitor.kept_probation",
+    "headgate.monitor.monitor",
     "headgate.monitor.pauses",
     "headgate.monitor_client",
     "headgate.prometheus",

@@ -9,8 +9,7 @@ from contextlib import nullcontext
 import pytest
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
-from headgate.core.terminal.progress import ProgressLine
-from headgate.core.terminal.style import PLAIN
+from headgate.core.terminal import PLAIN, ProgressLine
 from headgate_spark.copying.source_reader import ReadError
 from headgate_spark.job.errors import JobError, in_words
 from headgate_spark.job.progress import Progress

@@ -12,16 +12,20 @@ import pytest
 from headgate.backends.kafka import groups as commit_stream
 from headgate.backends.kafka.groups import Found, GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import ClusterWatch, TopicSeen, WatchOptions
-from headgate.core.groups.commit_records import CommitRecord, read_record
-from headgate.core.groups.facts import CommittedOffset, Described, Partition, Regression
-from headgate.core.groups.log_ends import LogEnds
-from headgate.core.groups.probation import Probation
+from headgate.core.groups import (
+    CommitRecord,
+    CommittedOffset,
+    Described,
+    Partition,
+    TopicSeen,
+    read_record,
+)
 from headgate.core.pauses import ALL, Intent, Kept, PauseScope
-from headgate.monitor.broker_metrics import ScrapeError, scrape
-from headgate.monitor.cluster_monitor import ClusterMonitor
-from headgate.monitor.figures import snapshot
-from headgate.monitor.kept_probation import read_probation, write_probation
+from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
+from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
+from headgate.monitor.group_watch import Regression
+from headgate.monitor.monitor import read_probation, snapshot, write_probation
+from headgate.monitor.rules import LogEnds, Probation
 from headgate.monitor.table import lines
 from headgate.monitor.views import partition
 from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World

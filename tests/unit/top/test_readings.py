@@ -7,25 +7,21 @@ from typing import Any
 
 import pytest
 
-from headgate.core.terminal.style import PLAIN, Style
-from headgate.core.terminal.text import width
-from headgate.top.frame import Room, Shown, Trouble, frame, rows_in
-from headgate.top.pages import (
+from headgate.core.terminal import PLAIN, Style, width
+from headgate.top.readings import (
+    SPAN_S,
     Dependency,
+    Flow,
     GroupsPage,
     Health,
     OddPageError,
     ProducerPage,
+    Reading,
     Skew,
     TopicPage,
+    View,
     Workers,
     checked,
-)
-from headgate.top.readings import (
-    SPAN_S,
-    Flow,
-    Reading,
-    View,
     flows,
     groups_read,
     growth,
@@ -34,7 +30,18 @@ from headgate.top.readings import (
     topics_read,
 )
 from headgate.top.session import Options, Session
-from headgate.top.views import SORTS, Sort, listing, sorted_names, total
+from headgate.top.views import (
+    SORTS,
+    Room,
+    Shown,
+    Sort,
+    Trouble,
+    frame,
+    listing,
+    rows_in,
+    sorted_names,
+    total,
+)
 from support.terminal.management import group
 
 HEALTH = Health("ready", {}, Workers(1, 1))

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from headgate.core.tracing.span import Span, SpanKind
 from headgate.tracing.exporter import Answer, Collector, Exporter
+from headgate.tracing.spans import Span, SpanKind
 from support.network.accepting import accepting
 
 TIMEOUT_S = 0.3

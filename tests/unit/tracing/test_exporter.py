@@ -9,9 +9,16 @@ from collections.abc import Awaitable, Callable
 import orjson
 import pytest
 
-from headgate.core.tracing.span import Moment, Span, SpanKind
-from headgate.tracing.exporter import BATCH, EVERY_S, MAX_WAITING, Answer, Exporter
-from headgate.tracing.otlp import rejected, request
+from headgate.tracing.exporter import (
+    BATCH,
+    EVERY_S,
+    MAX_WAITING,
+    Answer,
+    Exporter,
+    rejected,
+    request,
+)
+from headgate.tracing.spans import Moment, Span, SpanKind
 from support.virtual_time import run_in_virtual_time
 
 FINE = Answer(200, b"{}")

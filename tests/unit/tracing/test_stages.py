@@ -10,7 +10,7 @@ import pytest
 from headgate.backends.base import Deliveries
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish
-from headgate.core.tracing.traces import Sampling, Traces
+from headgate.tracing.spans import Sampling, Traces
 from headgate.tracing.stages import TracedDeliveries
 
 

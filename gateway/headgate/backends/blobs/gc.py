@@ -19,7 +19,7 @@ from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.config import Settings
 from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.errors_in_words import connection_error
 

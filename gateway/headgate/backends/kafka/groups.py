@@ -14,14 +14,19 @@ from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.cluster_watch import PartitionSeen, TopicSeen
-from headgate.core.groups.commit_records import (
+from headgate.core.groups import (
+    CommittedOffset,
+    Described,
+    GroupMember,
+    Offsets,
     OffsetsRecord,
+    Partition,
+    PartitionSeen,
+    TopicSeen,
     read_assignment,
     read_record,
     read_subscription,
 )
-from headgate.core.groups.facts import CommittedOffset, Described, GroupMember, Offsets, Partition
 from headgate.core.topics.topic import TopicState, with_settings
 from headgate.kafka.access import client_arguments
 from headgate.kafka.aiokafka_internals import (

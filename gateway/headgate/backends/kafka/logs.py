@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.groups import describe_consumer
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups.facts import Described
+from headgate.core.groups import Described
 from headgate.core.refusal import brief
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import client_arguments

@@ -29,11 +29,11 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups.facts import Partition
+from headgate.core.groups import Partition
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.core.terminal.figures import counted
+from headgate.core.terminal import counted
 from headgate.core.topics.internal_topics import InternalTopic
 from headgate.core.topics.topic import SETTINGS, PartitionState, TopicState, with_settings
 from headgate.kafka.access import client_arguments, create_topics

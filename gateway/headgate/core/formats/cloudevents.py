@@ -16,8 +16,7 @@ import msgspec
 
 from headgate.core.event import RawEvent
 from headgate.core.formats.headers import HeaderCount
-from headgate.core.formats.jsontext import elements, members
-from headgate.core.http.media_type import is_json
+from headgate.core.formats.jsontext import elements, is_json, members
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
 

@@ -14,10 +14,10 @@ import msgspec
 
 from headgate.core.event import SPREAD
 from headgate.core.formats.headers import HeaderCount, is_own
-from headgate.core.http.reply import Reply, advice_headers, json_text
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.record import CONTENT_TYPE, Header
 from headgate.core.refusal import Refused, brief, long_key, malformed
+from headgate.core.reply import Reply, advice_headers, json_text
 from headgate.core.topics.policy import CompatJsonKeys
 
 _TEXT = msgspec.json.Decoder(str)

@@ -26,10 +26,10 @@ from headgate.core.formats.confluent import (
 from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsontext import elements, is_crowd
 from headgate.core.formats.structs import ABSENT, StructReader
-from headgate.core.http.reply import Reply, json_text, retry_after
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.refusal import Refused, malformed
+from headgate.core.reply import Reply, json_text, retry_after
 from headgate.core.topics.policy import CompatJsonKeys
 
 TYPE = "application/vnd.kafka.v2+json"

@@ -22,10 +22,10 @@ from headgate.core.formats.confluent import (
 )
 from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.structs import ABSENT, StructReader
-from headgate.core.http.reply import json_text
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.reply import json_text
 from headgate.core.times import shown_time
 from headgate.core.topics.policy import CompatJsonKeys
 

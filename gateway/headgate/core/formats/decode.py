@@ -8,9 +8,9 @@ from typing import Final
 from headgate.core.event import Decoded, RawEvent
 from headgate.core.formats import cloudevents, envelope
 from headgate.core.formats.jsontext import elements, is_crowd
-from headgate.core.http.request import is_array_one_event, is_tombstone
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
+from headgate.core.request import is_array_one_event, is_tombstone
 
 Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 
@@ -176,3 +176,52 @@ def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Fai
         except Refused as refused:
             found.append(refused.failure)
     return found
+
+
+# ---- Hints for refused bodies
+
+_HINTED = frozenset((Reason.MALFORMED, Reason.MISSING_KEY, Reason.INVALID_KEY))
+_HEAD_BYTES = 4096
+_TYPE_SHOWN_BYTES = 60
+_ENVELOPE = re.compile(rb'\s*\{\s*"events"\s*:\s*\[')
+_CLOUDEVENT = re.compile(rb'\s*\{[^\[{]*"specversion"\s*:')
+_LINES = re.compile(rb"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
+_JSON_LIKE = re.compile(rb'\s*[\[{"]')
+
+
+def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
+    """The failure, and what the body seems to be."""
+    if failure.reason not in _HINTED or b"ce-specversion" in headers:
+        return failure
+    hint = _hint(headers.get(b"content-type"), body[:_HEAD_BYTES])
+    return failure if hint is None else failure._replace(detail=f"{failure.detail}. {hint}")
+
+
+def _hint(content_type: bytes | None, head: bytes) -> str | None:
+    kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
+    wanted = _wanted(kind, head)
+    if kind is BodyKind.OPAQUE:
+        return f"{_received(content_type)}: send Content-Type: {wanted or 'application/json'}"
+    if wanted is None:
+        return None
+    return f"The body looks like another type: send Content-Type: {wanted}"
+
+
+def _received(content_type: bytes | None) -> str:
+    if content_type is None:
+        return "Without a Content-Type the body is opaque bytes, and no key is looked for in it"
+    shown = content_type[:_TYPE_SHOWN_BYTES].decode("ascii", "replace")
+    return f"A body of Content-Type {shown!r} is opaque bytes, and no key is looked for in it"
+
+
+def _wanted(kind: BodyKind, head: bytes) -> str | None:
+    """The Content-Type for what the body looks like, if it is another one."""
+    if kind is not BodyKind.ENVELOPE and _ENVELOPE.match(head):
+        return "application/vnd.headgate.batch+json"
+    if kind not in (BodyKind.CLOUDEVENT, BodyKind.CLOUDEVENTS) and _CLOUDEVENT.match(head):
+        return "application/cloudevents+json"
+    if kind is not BodyKind.NDJSON and _LINES.match(head):
+        return "application/x-ndjson"
+    if kind is BodyKind.NDJSON and head.lstrip()[:1] == b"[":
+        return "application/json"
+    return "application/json" if kind is BodyKind.OPAQUE and _JSON_LIKE.match(head) else None

@@ -11,11 +11,11 @@ from headgate.core.event import RawEvent
 from headgate.core.formats import cloudevents
 from headgate.core.formats.decode import JSON, BodyKind, Headers, kind_of
 from headgate.core.formats.json_stream import JsonStream
-from headgate.core.http.request import is_array_one_event, is_tombstone, read_options
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import streamed_batch
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.refusal import Refused, long_key, malformed
+from headgate.core.request import is_array_one_event, is_tombstone, read_options
 from headgate.core.topics.policy import fingerprint
 from headgate.core.topics.route import Route
 

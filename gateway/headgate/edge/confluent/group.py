@@ -9,9 +9,9 @@ from headgate.core.formats.confluent import codes_of
 from headgate.core.formats.confluent_v3 import Sent, failure_report, read_record, report
 from headgate.core.formats.headers import HeaderCount
 from headgate.core.formats.jsonslow import parse_slowly
-from headgate.core.http.reply import advice_headers
 from headgate.core.outcome import Failure
 from headgate.core.refusal import Refused
+from headgate.core.reply import advice_headers
 from headgate.core.topics.route import Route
 from headgate.edge.events import EventsFront
 from headgate.pipeline.inbound import Inbound

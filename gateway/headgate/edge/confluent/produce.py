@@ -8,9 +8,9 @@ from headgate.core.event import Decoded
 from headgate.core.formats import confluent_v2
 from headgate.core.formats.confluent import codes_of, error, failed
 from headgate.core.formats.confluent_v2 import TYPE, Format
-from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, brief
+from headgate.core.reply import Reply
 from headgate.core.topics.route import Route
 from headgate.edge.confluent.service import ProduceService, ServiceRequest
 from headgate.pipeline.inbound import Inbound

@@ -12,9 +12,9 @@ from aiohttp import web
 from headgate.core.formats.concatenated import PIECE_BYTES, Documents
 from headgate.core.formats.confluent import NO_RECORDS, error
 from headgate.core.formats.confluent_v3 import TYPE
-from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.core.reply import Reply
 from headgate.edge.body import is_coded
 from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster

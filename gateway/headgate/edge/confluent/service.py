@@ -13,9 +13,9 @@ from aiohttp import web
 
 from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import error, failed
-from headgate.core.http.reply import Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused
+from headgate.core.reply import Reply
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import PartitionState, TopicState

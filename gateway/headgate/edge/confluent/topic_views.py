@@ -9,9 +9,9 @@ from aiohttp import web
 
 from headgate.core.formats import confluent_v2, confluent_v3
 from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, error
-from headgate.core.http.reply import Reply, json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
+from headgate.core.reply import Reply, json_text
 from headgate.core.topics.policy import INTERNAL_PREFIXES
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster

@@ -13,7 +13,7 @@ import orjson
 from markupsafe import Markup
 
 from headgate.charts.charts import STYLE
-from headgate.core.terminal.text import escaped
+from headgate.core.terminal import escaped
 from headgate.edge.console import wording
 from headgate.edge.console.audits import figure_words
 from headgate.edge.console.page import Page

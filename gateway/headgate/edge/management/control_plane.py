@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from headgate.core.coalescing.held import held_topic
-from headgate.core.http.reply import shown_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import Intent
 from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.reply import shown_text
 from headgate.core.spelling import did_you_mean
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.similar import SimilarTopics

@@ -6,9 +6,9 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.core.http.reply import json_text
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
+from headgate.core.reply import json_text
 from headgate.edge.auth import Identity
 from headgate.edge.management.requests import Bodies
 from headgate.edge.pages import json_page

@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from headgate.core.admission import Admission
-from headgate.core.http.media_type import is_form, is_json
+from headgate.core.formats.jsontext import is_form, is_json
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import management_body
 from headgate.core.refusal import Refused, TooMuch, brief, malformed

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from headgate.core.http.reply import JSON, Reply
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused
+from headgate.core.reply import JSON, Reply
 from headgate.edge.problems import response
 
 _STATIC = Path(str(files("headgate.edge.openapi"))) / "static"

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.groups.lag_rules import LagState
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy
 from headgate.edge.management.routes import management_app
 from headgate.edge.pages import Paging, names_of, page_of, paging
+from headgate.monitor.rules import LagState
 from headgate.monitor.views import RowPlace, row_place
 from support.gateway.admin_world import FakeInstance, admin_of
 

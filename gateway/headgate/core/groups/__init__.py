@@ -1,1 +1,0 @@
-"""Consumer groups over time: what was seen of them, and what it means."""

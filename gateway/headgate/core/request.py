@@ -1,0 +1,247 @@
+"""Options that the headers of a request set, and hints for unknown paths. Pure."""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
+
+from headgate.core.formats.headers import is_own
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import SHOWN, Refused, malformed
+from headgate.core.trace_context import read_state
+
+_RECORD_HEADER = b"headgate-header-"
+_ATTRIBUTE = "ce_"  # how the names of CloudEvents' attributes begin
+_KEY_STAR = b"headgate-key*"
+_UTF8 = b"UTF-8''"
+_EXTENDED = re.compile(rb"(?:%[0-9A-Fa-f]{2}|[^%'])*")
+_FLAGS = {b"true": True, b"1": True, b"false": False, b"0": False}
+_EVENT_ID = b"headgate-event-id"
+_SINGLE = (
+    b"headgate-key",
+    b"headgate-key*",
+    _EVENT_ID,
+    b"headgate-timestamp",
+    b"headgate-tombstone",
+)
+_EVENT_ID_MAX = 256
+_BURST_MAX = 128
+_SHOWN_BYTES = 40  # of a value that is refused
+# The first nine bytes of our names.
+_OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
+
+
+class RequestOptions(NamedTuple):
+    """Request headers, read and checked.
+
+    single_event_header: the name of a header that means one event, if there is one.
+    record_headers: record headers for every event, the gateway's own dropped.
+    burst: the burst that the events belong to; only topics that coalesce look at it.
+    is_plain: no header says of an event what its body says, or does not say, but for its id.
+    """
+
+    key: bytes | None = None
+    event_id: str | None = None
+    timestamp_ms: int | None = None
+    tombstone: bool = False
+    force: bool = False
+    minimal: bool = False
+    single_event_header: str | None = None
+    record_headers: tuple[tuple[str, bytes], ...] = ()
+    burst: bytes | None = None
+    is_plain: bool = True
+
+
+NO_OPTIONS = RequestOptions()
+
+
+def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
+    """Raises Refused (malformed, invalid_key) naming the header."""
+    ours = {name: headers[name] for name in headers if name[:9] in _OURS}
+    if not ours:
+        return NO_OPTIONS
+    single = next((name for name in _SINGLE if name in ours), None)
+    is_array_one_event(ours)  # refuses a wrong value whatever the body is
+    return RequestOptions(
+        key=_any_key(ours),
+        event_id=_event_id(ours.get(_EVENT_ID)),
+        timestamp_ms=_timestamp(ours.get(b"headgate-timestamp")),
+        tombstone=is_tombstone(ours),
+        force=_flag(ours, b"headgate-force", False),
+        minimal=_prefers_minimal(ours.get(b"prefer", b"")),
+        single_event_header=single.decode().title() if single else None,
+        record_headers=_record_headers(ours, _is_cloudevent(headers)),
+        burst=read_burst(ours.get(b"headgate-burst")),
+        is_plain=all(name == _EVENT_ID for name in _SINGLE if name in ours),
+    )
+
+
+def _prefers_minimal(prefer: bytes) -> bool:
+    """RFC 7240: preferences with parameters, whose names and values have no case here."""
+    tokens = prefer.lower().replace(b" ", b"").replace(b'"', b"").replace(b";", b",").split(b",")
+    return b"return=minimal" in tokens
+
+
+def _is_cloudevent(headers: Mapping[bytes, bytes]) -> bool:
+    content_type = headers.get(b"content-type", b"").lstrip().lower()
+    return b"ce-specversion" in headers or content_type.startswith(b"application/cloudevents")
+
+
+def read_burst(value: bytes | None) -> bytes | None:
+    """The id of a burst. Raises Refused (malformed) where it cannot be one."""
+    if value is None:
+        return None
+    if not 0 < len(value) <= _BURST_MAX or not value.isascii():
+        raise Refused(malformed(f"a burst's id has 1 to {_BURST_MAX} ASCII characters"))
+    return value
+
+
+def is_tombstone(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether the request asks for a tombstone. Raises Refused (malformed)."""
+    return _flag(headers, b"headgate-tombstone", False)
+
+
+def is_array_one_event(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a JSON array is one event and no batch. Raises Refused (malformed)."""
+    return not _flag(headers, b"headgate-batch", True)
+
+
+def read_flag(name: str, value: bytes) -> bool:
+    """A boolean header or query parameter. Raises Refused (malformed) naming it.
+
+    A guess would be wrong for half of the clients: whoever sends `yes` does not want `false`.
+    """
+    found = _FLAGS.get(value.lower())
+    if found is None:
+        shown = value[:_SHOWN_BYTES].decode("utf-8", "replace")
+        raise Refused(malformed(f"{name} is true, 1, false or 0, not {shown!r}"))
+    return found
+
+
+def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
+    value = headers.get(name)
+    return absent if value is None else read_flag(name.decode().title(), value)
+
+
+def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
+    """The headers, and the key of `?key=` as a `Headgate-Key*`. Raises Refused (malformed).
+
+    query: as it was sent.
+    """
+    if not query:
+        return headers
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:  # UnicodeDecodeError is one
+        raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
+    keys = [value for name, value in pairs if name == "key"]
+    if not keys:
+        return headers
+    if len(keys) > 1 or _KEY_STAR in headers:
+        raise Refused(malformed("?key=: an event has one key"))
+    return {**headers, _KEY_STAR: _UTF8 + quote(keys[0], safe="").encode()}
+
+
+def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:
+    """Of the header, or of its extended form (RFC 8187) for clients that send Latin-1 alone."""
+    encoded = ours.get(_KEY_STAR)
+    if encoded is None:
+        return _key(ours.get(b"headgate-key"))
+    if b"headgate-key" in ours:
+        raise Refused(malformed("Headgate-Key came twice, also as Headgate-Key* or ?key="))
+    if not encoded.upper().startswith(b"UTF-8'") or encoded.count(b"'") < 2:
+        raise Refused(malformed("Headgate-Key* begins with UTF-8'' (RFC 8187)"))
+    text = encoded.split(b"'", 2)[2]
+    if _EXTENDED.fullmatch(text) is None:
+        raise Refused(malformed("Headgate-Key* is percent-encoded (RFC 8187)"))
+    return _key(unquote_to_bytes(text))
+
+
+def _key(value: bytes | None) -> bytes | None:
+    if value is None:
+        return None
+    if not value:
+        raise Refused(Failure(Reason.MISSING_KEY, "Headgate-Key is empty"))
+    _text("Headgate-Key", value)
+    return value
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise Refused(malformed(f"{name} is not UTF-8")) from None
+
+
+def _event_id(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    if not 0 < len(value) <= _EVENT_ID_MAX:
+        raise Refused(malformed(f"Headgate-Event-Id has 1 to {_EVENT_ID_MAX} bytes"))
+    return _text("Headgate-Event-Id", value)
+
+
+def _timestamp(value: bytes | None) -> int | None:
+    if value is None:
+        return None
+    if not (value.isdigit() and len(value) <= 15):
+        raise Refused(malformed("Headgate-Timestamp is a whole number of milliseconds since 1970"))
+    return int(value)
+
+
+def _record_headers(
+    ours: Mapping[bytes, bytes], is_cloudevent: bool
+) -> tuple[tuple[str, bytes], ...]:
+    """is_cloudevent: the events say themselves what their attributes are."""
+    found: list[tuple[str, bytes]] = []
+    if b"traceparent" in ours:
+        found.append(("traceparent", ours[b"traceparent"]))
+        # means something only beside the other
+        if b"tracestate" in ours and (state := read_state(ours[b"tracestate"])):
+            found.append(("tracestate", state))
+    for name, value in ours.items():
+        if name.startswith(_RECORD_HEADER):
+            shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")
+            is_attribute = is_cloudevent and shown.startswith(_ATTRIBUTE)
+            if shown and not is_own(shown) and not is_attribute:
+                found.append((shown, value))
+    return tuple(found)
+
+
+# ---- Hints for unknown paths
+
+_EVENTS = re.compile(r"/v1/topics/[^/]+/events")
+_NEARLY = re.compile(
+    r"(?:/v1)?/topics?/(?P<topic>[^/]+)(?:/(?:events?|messages?|records?))?/?"
+    r"|/v1/(?P<bare>[^/]+)/events?/?"
+)
+_MANAGEMENT = re.compile(
+    r"/metrics|/console(?:/.*)?"
+    r"|/v1/(?:producers|topics|suppression|groups|pauses|changes|audits|replays|offsets|coverage"
+    r"|snapshots)(?:/.*)?"
+)
+
+
+def of_data_port(method: str, path: str) -> str:
+    """For a path that the data port does not know; empty where nothing comes to mind."""
+    hint = of_one_port(method, path)
+    if not hint and _MANAGEMENT.fullmatch(path):
+        return ": this page is on the management port (http.management_port)"
+    return hint
+
+
+def of_management_port(method: str, path: str) -> str:
+    """For a path, or a method of a path, that the management port does not know."""
+    hint = of_one_port(method, path)
+    if hint:
+        return f"{hint} of the data port (http.port)"
+    return ": this path is on the data port (http.port)" if _EVENTS.fullmatch(path) else ""
+
+
+def of_one_port(method: str, path: str) -> str:
+    """For either, where one port answers both."""
+    found = _NEARLY.fullmatch(path) if method == "POST" else None
+    if found is None:
+        return ""
+    topic = (found["topic"] or found["bare"])[:SHOWN]
+    return f": events are posted to /v1/topics/{topic}/events"

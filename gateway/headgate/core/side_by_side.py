@@ -1,0 +1,284 @@
+"""Comparison of two topics: differences in cost, and differences that consumers notice."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from hashlib import blake2b
+from itertools import groupby
+from typing import Final, NamedTuple
+
+from headgate.core.content import Comparison
+from headgate.core.formats.jsontext import KeyReader
+from headgate.core.keys import KeyRule
+from headgate.core.record import CHUNK_SET, DATAREF, OVERSIZE, SPLIT
+from headgate.core.refusal import Refused
+
+# ---- The compared part of a record: its key, by a rule of both topics, and its content
+
+_JSON: Final = b"application/json"  # whatever a record says of itself: others say nothing
+_STANDS_FOR_A_VALUE: Final = frozenset((OVERSIZE, DATAREF, CHUNK_SET, SPLIT))
+_NO_LIMIT: Final = 1 << 40  # bytes
+
+Headers = Iterable[tuple[str, bytes | None]]
+
+
+class Seen(NamedTuple):
+    """Of one record. content: None of a tombstone.  is_reference: its value is elsewhere."""
+
+    key: bytes | None
+    content: bytes | None
+    is_reference: bool
+
+
+class ContentRule:
+    """How both topics are read.
+
+    key: JSON Pointers into values, whose values are the key; none: the record's own key.  ignore:
+    JSON Pointers to what does not count.  as_sent: bytes are compared, not JSON values.
+    Raises BadPointer.
+    """
+
+    def __init__(self, key: Sequence[str], ignore: Sequence[str], *, as_sent: bool) -> None:
+        self._key = KeyReader(KeyRule.parse(key)) if key else None
+        self._comparison = None if as_sent else Comparison(b"compare", ignore, _NO_LIMIT)
+
+    def see(self, key: bytes | None, value: bytes | None, headers: Headers) -> Seen:
+        """What is compared of this record."""
+        if self._key is not None and value is not None:
+            try:
+                key = self._key(value)
+            except Refused:  # not JSON, or without it
+                key = None
+        content = value
+        if value is not None and self._comparison is not None:
+            content, _ = self._comparison.digest(value, _JSON)
+        return Seen(key, content, any(name in _STANDS_FOR_A_VALUE for name, _ in headers))
+
+
+# ---- The contents of each key, in the order of the log
+
+_DIGEST: Final = 8  # bytes of a content's: two of a key's contents meet once in 10^19
+_NO_PARTITION: Final = -1
+
+
+class Window(NamedTuple):
+    """Which records count, by their timestamps in ms, and how near to its ends none is judged.
+
+    begin_ms: None = from the first record.  end_ms: it is not part of it.  margin_ms: of what one
+    topic has within it, the other may have its equal beyond the end.
+    """
+
+    begin_ms: int | None
+    end_ms: int
+    margin_ms: int
+
+    def has(self, at_ms: int) -> bool:
+        """Whether a record of this time counts."""
+        return (self.begin_ms is None or at_ms >= self.begin_ms) and at_ms < self.end_ms
+
+    def is_edge(self, at_ms: int) -> bool:
+        """Whether its equal may lie outside."""
+        begins = self.begin_ms is not None and at_ms < self.begin_ms + self.margin_ms
+        return begins or at_ms >= self.end_ms - self.margin_ms
+
+
+class History:
+    """Of one key. is_edge: some of it is at an end of the window.  is_split: it is in several
+    partitions, so that nothing says what came first.  is_reference: some record only refers to
+    its value (claim check, chunks)."""
+
+    __slots__ = ("_contents", "_partition", "is_edge", "is_reference", "is_split")
+
+    def __init__(self) -> None:
+        self._contents = bytearray()
+        self._partition = _NO_PARTITION
+        self.is_edge = False
+        self.is_reference = False
+        self.is_split = False
+
+    def add(self, content: bytes, partition: int) -> bool:
+        """One record more; whether it repeats the one before it."""
+        if partition != self._partition:
+            self.is_split = self._partition != _NO_PARTITION
+            self._partition = partition
+        repeats = self._contents.endswith(content) and bool(self._contents)
+        self._contents += content
+        return repeats
+
+    @property
+    def contents(self) -> list[bytes]:
+        """Digests, the oldest first."""
+        whole = bytes(self._contents)
+        return [whole[at : at + _DIGEST] for at in range(0, len(whole), _DIGEST)]
+
+
+class Side:
+    """One topic, as far as it was read.
+
+    records, value_bytes: of the window.  repeats: how many said again what the one before it of
+    their key had said.  first_ms, last_ms: of the records, None without any.  keys: their
+    histories.  keyless: how often each content was there without a key.
+    """
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self.records = self.value_bytes = self.tombstones = self.repeats = 0
+        self.first_ms: int | None = None
+        self.last_ms: int | None = None
+        self.keys: dict[bytes, History] = {}
+        self.keyless: Counter[bytes] = Counter()
+
+    def see(
+        self, key: bytes | None, content: bytes | None, size: int, partition: int, at_ms: int
+    ) -> None:
+        """One record of the window. content: what is compared; None of a tombstone."""
+        self.records += 1
+        self.value_bytes += size
+        self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
+        self.last_ms = at_ms if self.last_ms is None else max(self.last_ms, at_ms)
+        digest = digest_of(content)
+        if content is None:
+            self.tombstones += 1
+        if key is None:
+            self.keyless[digest] += 1
+            return
+        history = self.keys.get(key)
+        if history is None:
+            history = self.keys[key] = History()
+        self.repeats += history.add(digest, partition)
+        history.is_edge = history.is_edge or self._window.is_edge(at_ms)
+
+    def refers(self, key: bytes | None) -> None:
+        """The record that was seen last only refers to its value."""
+        if key is not None:
+            self.keys[key].is_reference = True
+
+
+def digest_of(content: bytes | None) -> bytes:
+    """8 bytes. A tombstone equals no content, empty or not."""
+    if content is None:
+        return blake2b(digest_size=_DIGEST, person=b"tombstone").digest()
+    return blake2b(content, digest_size=_DIGEST).digest()
+
+
+def part_of(key: bytes) -> float:
+    """A place of this key from 0 to 1 that is the same in every topic: so a part can be taken."""
+    number = int.from_bytes(blake2b(key, digest_size=_DIGEST, person=b"share").digest(), "big")
+    return number / (1 << 8 * _DIGEST)
+
+
+EXAMPLES: Final = 5  # keys that are named for each finding
+
+
+class Finding(StrEnum):
+    """Of one key."""
+
+    SAME = "same"  # record by record
+    FEWER_REPEATS = "same but for repeats"
+    FEWER_STATES = "same end, fewer states"  # the second leaves out some, as coalescing does
+    EDGE = "too near to an end of the time"
+    REFERENCE = "refers to its values"
+    MAYBE_BEFORE = "perhaps unchanged since before"
+    SPLIT = "in several partitions"
+    ONLY_FIRST = "only in the first"
+    ONLY_SECOND = "only in the second"
+    MORE_STATES = "same end, more states"  # the second has some that the first never had
+    OTHER_STATES = "same end, other states"
+    OTHER_ORDER = "in another order"
+    OTHER_END = "another end"
+
+    @property
+    def is_difference(self) -> bool:
+        """Whether consumers of the two would learn something else."""
+        return self in _DIFFERENCES
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether anything can be said."""
+        return self not in _UNJUDGED
+
+
+_UNJUDGED: Final = (Finding.EDGE, Finding.REFERENCE, Finding.MAYBE_BEFORE)
+_DIFFERENCES: Final = (
+    Finding.SPLIT, Finding.ONLY_FIRST, Finding.ONLY_SECOND, Finding.MORE_STATES,
+    Finding.OTHER_STATES, Finding.OTHER_ORDER, Finding.OTHER_END,
+)  # fmt: skip
+
+
+class Found(NamedTuple):
+    """How many keys, and some of them."""
+
+    keys: int
+    examples: tuple[bytes, ...]
+
+
+def findings(first: Side, second: Side, *, has_before: bool) -> dict[Finding, Found]:
+    """What is found of all keys, in the order of `Finding`; nothing that was found of none.
+
+    has_before: there are records before the window, so that a key may have got its content there,
+    and what repeats it may be missing in one topic.
+    """
+    counts, examples = dict.fromkeys(Finding, 0), {finding: list[bytes]() for finding in Finding}
+    for key in _all_keys(first.keys, second.keys):
+        finding = judged(first.keys.get(key), second.keys.get(key), has_before=has_before)
+        counts[finding] += 1
+        if len(examples[finding]) < EXAMPLES:
+            examples[finding].append(key)
+    return {
+        finding: Found(count, tuple(examples[finding]))
+        for finding, count in counts.items()
+        if count
+    }
+
+
+def keyless_only(first: Side, second: Side) -> tuple[int, int]:
+    """How many records without a key are in the first topic alone, and in the second alone."""
+    one, other = first.keyless - second.keyless, second.keyless - first.keyless
+    return one.total(), other.total()
+
+
+def judged(one: History | None, other: History | None, *, has_before: bool) -> Finding:
+    """What is found of one key, which at least one topic has."""
+    there = [history for history in (one, other) if history is not None]
+    if any(history.is_reference for history in there):
+        return Finding.REFERENCE
+    if one is None or other is None:
+        found = Finding.ONLY_SECOND if one is None else Finding.ONLY_FIRST
+        if has_before and len(_without_repeats(there[0].contents)) == 1:
+            found = Finding.MAYBE_BEFORE
+    elif any(history.is_split for history in there):
+        found = Finding.SPLIT
+    else:
+        found = _compared(one.contents, other.contents)
+    is_edge = any(history.is_edge for history in there)
+    return Finding.EDGE if is_edge and found.is_difference else found
+
+
+def _compared(one: Sequence[bytes], other: Sequence[bytes]) -> Finding:
+    if one == other:
+        return Finding.SAME
+    one, other = _without_repeats(one), _without_repeats(other)
+    if one == other:
+        return Finding.FEWER_REPEATS
+    if sorted(one) == sorted(other):
+        return Finding.OTHER_ORDER
+    if one[-1] != other[-1]:
+        return Finding.OTHER_END
+    if _is_part(other, one):
+        return Finding.FEWER_STATES
+    return Finding.MORE_STATES if _is_part(one, other) else Finding.OTHER_STATES
+
+
+def _without_repeats(contents: Sequence[bytes]) -> list[bytes]:
+    return [content for content, _ in groupby(contents)]
+
+
+def _is_part(short: Sequence[bytes], long: Sequence[bytes]) -> bool:
+    """Whether all of the short one is in the long one, in its order."""
+    rest = iter(long)
+    return all(content in rest for content in short)
+
+
+def _all_keys(one: Mapping[bytes, History], other: Mapping[bytes, History]) -> Iterator[bytes]:
+    yield from one
+    yield from (key for key in other if key not in one)

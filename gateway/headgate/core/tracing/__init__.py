@@ -1,1 +1,0 @@
-"""What tracing decides: which requests are sampled, and what becomes a span."""
