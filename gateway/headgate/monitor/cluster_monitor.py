@@ -8,21 +8,75 @@ two."""
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
+
+import aiohttp
 
 from headgate.backends.kafka.groups import TOPIC, CommitStream, GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups import OffsetsRecord, Partition, before_and_after
+from headgate.core.groups import (
+    ClassicGroup,
+    CommitRecord,
+    ConsumerMember,
+    GroupMember,
+    MemberAssignment,
+    OffsetsRecord,
+    Partition,
+    before_and_after,
+)
 from headgate.core.outage import Outage
+from headgate.core.secrets import masked, without_secrets
 from headgate.errors_in_words import connection_error
-from headgate.monitor.cluster_monitor import ScrapeError, scrape, take
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import GroupReport, Regression
-from headgate.monitor.rogue_readers import RogueReaders
+from headgate.monitor.rogue_readers import RogueReaders, Totals, read_totals
 from headgate.monitor.rules import Probation
+
+
+def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression | None:
+    """Return the regression that a commit is, if it is one."""
+    match record:
+        case CommitRecord(group, place, stored, at_ms):
+            return watch.committed(group, place, stored, at_ms, now_ms)
+        case ClassicGroup(group, _, members) if group in watch.groups or members:
+            watch.members_seen(group, tuple(GroupMember(*member) for member in members), now_ms)
+        case ConsumerMember(group, member_id, client_id, host):
+            known = watch.member(group, member_id)
+            fresh = known._replace(client_id=client_id or "", host=host or "")
+            watch.member_is(group, fresh, now_ms, is_gone=client_id is None)
+        case MemberAssignment(group, member_id, epoch, partitions):
+            known = watch.member(group, member_id)
+            fresh = known._replace(places=watch.places_of(partitions))
+            watch.member_is(group, fresh, now_ms, is_gone=epoch < 0)
+    return None
+
+
+_TIMEOUT = aiohttp.ClientTimeout(total=5)
+
+
+class ScrapeError(Exception):
+    """An exporter does not answer, or says nothing of topics; the text says which."""
+
+
+async def scrape(urls: Sequence[str]) -> dict[str, Totals]:
+    """Read all exporters at once, by URL. Raises ScrapeError: a part is no whole."""
+    async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        answers = await asyncio.gather(*(_read(session, url) for url in urls))
+    return dict(zip(urls, answers, strict=True))
+
+
+async def _read(session: aiohttp.ClientSession, url: str) -> Totals:
+    try:
+        async with session.get(url) as answer:
+            answer.raise_for_status()
+            return read_totals(await answer.text())
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        why = without_secrets(str(error))
+        raise ScrapeError(f"{masked(url)}: {type(error).__name__}: {why}") from error
+
 
 log = logging.getLogger("headgate.monitor.cluster_monitor")
 
