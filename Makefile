@@ -105,7 +105,7 @@ setup-run: machine $(INSTALLED) ## install what running needs into .venv and .ca
 	@$(BIN)/python -m headgate.devstack
 
 setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents need, too
-	@$(BIN)/python -m headgate_spark.session.connector
+	@$(BIN)/python -m headgate_spark.session.session
 
 run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo

@@ -34,12 +34,17 @@ from aiokafka.structs import ConsumerRecord, TopicPartition
 from headgate.devstack.ports import free_port
 from headgate.devstack.servers import prepare_kafka, single_node, start_node, wait_for_node
 from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress
-from headgate_spark.copying.copy_plan import CHUNK_RECORDS, CopyOptions, Unit
-from headgate_spark.copying.throttle import MAX_FETCH_BYTES, BrokerBuckets
-from headgate_spark.job.connections import Connection
-from headgate_spark.kafka.cluster_admin import cluster_admin
+from headgate_spark.copying.cluster import cluster_admin
+from headgate_spark.copying.reader import (
+    CHUNK_RECORDS,
+    MAX_FETCH_BYTES,
+    BrokerBuckets,
+    CopyOptions,
+    Unit,
+)
+from headgate_spark.job.options import Connection
 from headgate_spark.mirror.copier import Copier
-from headgate_spark.mirror.mirror_plan import prepare_map
+from headgate_spark.mirror.plan import prepare_map
 
 ROUNDS, RECORDS, VALUE = 5, 100_000, 648
 TOPIC = "orders"

@@ -32,9 +32,9 @@ import psutil
 from aiokafka.client import AIOKafkaClient
 
 from headgate.replays.offset_map import Layout, MapAddress
-from headgate_spark.copying.copy_plan import CopyOptions, Unit
-from headgate_spark.job.connections import Connection
-from headgate_spark.mirror.copy_tasks import copy_all
+from headgate_spark.copying.reader import CopyOptions, Unit
+from headgate_spark.job.options import Connection
+from headgate_spark.mirror.copier import copy_all
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS, IDLE_S = 7, 10.0
@@ -145,8 +145,8 @@ def run(
     """Measure all shapes in turns and print Markdown."""
     from mirror import create, fill, id_of, recreate
 
-    from headgate_spark.kafka.cluster_admin import cluster_admin
-    from headgate_spark.mirror.mirror_plan import prepare_map
+    from headgate_spark.copying.cluster import cluster_admin
+    from headgate_spark.mirror.plan import prepare_map
 
     at = Connection(source, name="main"), Connection(target, name="backfill")
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from headgate.replays.offset_map import Layout, MapAddress
-from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
-from headgate_spark.mirror.copy_tasks import copy_all, deal
+from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.mirror.copier import copy_all, deal
 from headgate_spark.session.session import open_session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

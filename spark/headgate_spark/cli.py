@@ -19,10 +19,9 @@ from headgate.commands.command_line import (
 from headgate.commands.completion import EXAMPLES, PURPOSE, SHELLS, command_of
 from headgate.core.terminal import indented
 from headgate_spark.audit.command import AUDIT_EXAMPLES, add_audit
-from headgate_spark.commands.mirror_command import add_mirror, add_verify
-from headgate_spark.commands.replay_command import add_replay
-from headgate_spark.job.errors import OK, USAGE, JobError
-from headgate_spark.job.task_log import format_task_log
+from headgate_spark.job.command_line import OK, USAGE, JobError, format_task_log
+from headgate_spark.mirror.command import add_mirror, add_verify
+from headgate_spark.replay.command import add_replay
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from headgate.monitor.group_watch import Heat
 from headgate.monitor.rules import LagState
 from headgate.replays.registry import ReplayState
 from headgate_spark.audit import result as audit_textfile
-from headgate_spark.mirror import mirror_lag
+from headgate_spark.mirror import lag as mirror_lag
 from headgate_spark.replay import progress as replay_metrics
 from support.promql import grouped_by, selectors
 from support.root import ROOT

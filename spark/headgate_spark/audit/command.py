@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
 from headgate.core.terminal import one_line
-from headgate_spark.commands.paths import local_path
+from headgate_spark.job.command_line import OK, USAGE, JobError, local_path, reason_of
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
-from headgate_spark.job.errors import OK, USAGE, JobError, reason_of
 
 if TYPE_CHECKING:
     from headgate.core.terminal import ProgressLine
@@ -88,9 +87,8 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 def run_audit(chosen: argparse.Namespace) -> int:
     """`headgate-spark audit`. Raises JobError."""
     from headgate_spark.audit.job import AuditRequest  # slow to import
+    from headgate_spark.job.command_line import now_ms, parse_time, report_to_people
     from headgate_spark.job.options import read_config
-    from headgate_spark.job.report import report_to_people
-    from headgate_spark.job.times import now_ms, parse_time
     from headgate_spark.session.session import is_submitted, parse_settings
 
     _check(chosen)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from headgate_spark.audit.figures import BUCKET_MS, BUSY_SHARE, FITS
 from headgate_spark.audit.predictions import crc32_partitions, hashes, partitions_for
-from headgate_spark.session.schema import EARLIER, KEPT, MISPLACED, SUMS
+from headgate_spark.session.source import EARLIER, KEPT, MISPLACED, SUMS
 
 # What coalescing would have left of a key's records.
 

@@ -12,11 +12,10 @@ from headgate.audits import facts_topic as names
 from headgate.core.groups import Partition
 from headgate_spark.audit.collect import Row, Tables, collected, rows_of
 from headgate_spark.audit.figures import Unpublished, UnpublishedKey, UnpublishedRow
-from headgate_spark.job.errors import JobError, reason_of
+from headgate_spark.job.command_line import JobError, reason_of
 from headgate_spark.job.options import Cluster, JobConfig
 from headgate_spark.job.progress import Progress
-from headgate_spark.session.kafka_view import KafkaView
-from headgate_spark.session.ranges import Range, since
+from headgate_spark.session.kafka_view import KafkaView, Range, since
 from headgate_spark.session.source import read
 
 TOP_KEYS = 20

@@ -24,14 +24,18 @@ from headgate_spark.audit.page import page
 from headgate_spark.audit.predictions import candidates
 from headgate_spark.audit.result import Document, document, textfile, worst_first
 from headgate_spark.audit.scratch import scratch
-from headgate_spark.job.errors import USAGE, JobError, reason_of
+from headgate_spark.job.command_line import USAGE, JobError, now_ms, reason_of
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
 from headgate_spark.job.progress import Progress
-from headgate_spark.job.times import now_ms
-from headgate_spark.session.kafka_view import KafkaView
-from headgate_spark.session.ranges import Range, by_offsets, lost, parse_offsets, since
-from headgate_spark.session.schema import FACTS
-from headgate_spark.session.source import facts_of, read, within
+from headgate_spark.session.kafka_view import (
+    KafkaView,
+    Range,
+    by_offsets,
+    lost,
+    parse_offsets,
+    since,
+)
+from headgate_spark.session.source import FACTS, facts_of, read, within
 
 # Each topic's result as the newest record of its name, for the gateway and its console.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from headgate_spark.job.errors import USAGE, JobError
+from headgate_spark.job.command_line import USAGE, JobError
 
 PREFIX = ".headgate-reading-"  # what begins with it is removed, so nobody else may use it
 _OWNER = "owner"  # locked as long as the run lives, whoever ends it and on whatever machine

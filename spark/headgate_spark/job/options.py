@@ -14,8 +14,36 @@ from typing import Any
 from headgate.core.topics.globs import Globs, is_glob
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.errors_in_words import file_error
-from headgate_spark.job.connections import Connection, connection
-from headgate_spark.job.errors import USAGE, JobError
+from headgate.kafka.access import ClusterAccess
+from headgate_spark.job.command_line import USAGE, JobError
+
+# How to reach a cluster with aiokafka: plain values, since tasks get them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection(ClusterAccess):
+    """One cluster by its name.
+
+    compression: of the batches that are written; `none` for none.
+    """
+
+    name: str
+    compression: str = "zstd"
+
+
+_OPTIONS = ("security_protocol", "sasl_mechanism", "sasl_username", "ssl_cafile", "ssl_certfile",
+            "ssl_keyfile", "compression")  # fmt: skip
+
+
+def connection(
+    name: str, servers: str, password: str | None, given: Mapping[str, Any]
+) -> Connection:
+    """From the options of `[clusters.<name>]`."""
+    chosen: dict[str, Any] = {
+        option: str(given[option]) for option in _OPTIONS if given.get(option)
+    }
+    return Connection(servers, name=name, sasl_password=password, **chosen)
+
 
 _PREFIX = "HEADGATE_CLUSTERS__"
 _MAX_REQUEST_MS = 30_000  # Kafka's default

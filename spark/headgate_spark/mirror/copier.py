@@ -7,40 +7,184 @@ error the attempt ends, and the next one begins in the same way: nothing is reme
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
+from pyspark import SparkContext
 
+from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate.replays.offset_map import gap_record, segment_records
+from headgate.replays.registry import REGISTRY_TOPIC, read_wanted
 from headgate.replays.segments import FOREIGN, NO_RECORDS, RETENTION, Gap, Segment
-from headgate_spark.copying.chunks import Chunk, Written, segments_of
-from headgate_spark.copying.copy_plan import Copied, CopyOptions, Known, Unit
-from headgate_spark.copying.source_reader import (
+from headgate_spark.copying.batches import Chunk, Connections, Written, segments_of
+from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer
+from headgate_spark.copying.reader import (
+    BrokerBuckets,
+    Copied,
+    CopyOptions,
     GoneError,
+    Known,
     ReadError,
     RecreatedError,
     SourceConsumer,
     SourceReader,
+    Unit,
 )
-from headgate_spark.copying.throttle import BrokerBuckets
-from headgate_spark.copying.transactions import Connections
-from headgate_spark.job.errors import in_words
-from headgate_spark.job.times import now_ms
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
-from headgate_spark.mirror.foreign import end_of, follows, read_tail
-from headgate_spark.mirror.map_reader import HiddenError
-from headgate_spark.mirror.resume import StalePlanError, opening, read_known
-from headgate_spark.mirror.waiters import Waiter
+from headgate_spark.job.command_line import format_task_log, in_words, now_ms
+from headgate_spark.job.options import Connection
 from headgate_spark.mirror.writer import (
     FencedError,
+    HiddenError,
     MapRecord,
+    StalePlanError,
     Target,
     UnwritableError,
     WriteError,
     Writer,
+    opening,
+    read_known,
 )
 
-log = logging.getLogger("headgate_spark.copier")
+# Who waits for the mirror: gateways say in the registry up to which offset they need a topic.
+#
+# One consumer in each task, of what is new only: a copier that starts copies at once in any case.
+# If the registry cannot be read, the next commit comes at its interval.
+
+
+log = logging.getLogger("headgate_spark.mirror.copier")
+
+_REGISTRY = TopicPartition(REGISTRY_TOPIC, 0)
+_POLL_MS = 1_000
+_START_S = 30.0
+_AGAIN_S = 10.0
+_HURRY_S = 30.0  # for so long an offset is hurried to; who waits has given up by then
+
+
+class Waiter:
+    """Of one partition: up to which offset somebody waits for it."""
+
+    def __init__(self) -> None:
+        self._end, self._until_s = -1, 0.0
+        self._news = asyncio.Event()
+
+    def want(self, end: int) -> None:
+        """Somebody waits for what is before this offset."""
+        self._end, self._until_s = end, asyncio.get_running_loop().time() + _HURRY_S
+        self._news.set()
+
+    def is_waiting(self, position: int) -> bool:
+        """Whether what has been copied so far is not enough."""
+        return position < self._end and asyncio.get_running_loop().time() < self._until_s
+
+    async def rest(self, position: int, seconds: float) -> None:
+        """Sleep, until somebody waits for more than has been copied."""
+        end_s = asyncio.get_running_loop().time() + seconds
+        while not self.is_waiting(position):
+            left_s = end_s - asyncio.get_running_loop().time()
+            self._news.clear()
+            try:
+                async with asyncio.timeout(max(0.0, left_s)):
+                    await self._news.wait()
+            except TimeoutError:
+                return
+
+
+async def watch(target: Connection, waiters: Mapping[tuple[str, int], Waiter]) -> None:
+    """Tell waiters what the registry says from now on, until it is cancelled."""
+    while True:
+        consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
+        try:
+            await _follow(consumer, waiters)
+        except CLIENT_ERRORS as error:
+            log.info(
+                "replays that wait for the mirror are unknown: %s: %s", type(error).__name__, error
+            )
+        finally:
+            await drop_consumer(consumer)
+        await asyncio.sleep(_AGAIN_S)
+
+
+async def _follow(consumer: AIOKafkaConsumer, waiters: Mapping[tuple[str, int], Waiter]) -> None:
+    async with asyncio.timeout(_START_S):
+        await consumer.start()
+        consumer.assign([_REGISTRY])
+        ends = await consumer.end_offsets([_REGISTRY])
+    consumer.seek(_REGISTRY, ends[_REGISTRY])
+    while True:
+        for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for record in records:
+                for owner, end in read_wanted(record.key, record.value).items():
+                    if owner in waiters:
+                        waiters[owner].want(end)
+
+
+# Records that something else has written to the mirror's topic, behind those of the mirror.
+
+
+_WITHIN_S = 60.0
+
+
+class Tail(NamedTuple):
+    """What is behind the mirror's records. end: the last stable offset.
+
+    records: that can be read there, which are all foreign; first: the offset of the first.
+    """
+
+    end: int
+    records: int = 0
+    first: int = -1
+
+
+async def read_tail(tp: TopicPartition, options: CopyOptions, mapped_end: int) -> Tail:
+    """Look from the end of what is mapped on: nothing but markers and what was aborted may be
+    there. Raises ReadError, TimeoutError."""
+    reader = SourceReader(tp, replace(options, source=options.target), BrokerBuckets(None))
+    try:
+        async with asyncio.timeout(_WITHIN_S):
+            await reader.start()
+            begin, end = await reader.bounds()
+            position = max(begin, mapped_end)
+            if end - position <= (mapped_end > 0):  # the marker of the mirror's last transaction
+                return Tail(end)
+            reader.seek(position)
+            found: list[int] = []
+            while position < end:
+                chunk = await reader.read(end)
+                found += [record.offset for record in chunk.records]
+                position = chunk.end
+            return Tail(end, len(found), found[0] if found else -1)
+    except GoneError as error:  # its retention has just moved
+        raise ReadError(str(error)) from error
+    finally:
+        await reader.drop()
+
+
+def foreign_line(one: Copied) -> str:
+    """What people are told of a partition."""
+    return (
+        f"{one.topic} partition {one.partition}: {one.foreign} records that are not the mirror's, "
+        f"from target offset {one.foreign_at} on: something else writes to the mirror's topic. They"
+        " are in no translation; `headgate-spark verify` names them"
+    )
+
+
+def follows(written: Sequence[Written], expected: int) -> bool:
+    """Whether batches of one transaction lie where the log ended, without anything between."""
+    for one in written:
+        if one.base != expected:
+            return False
+        expected = one.end
+    return True
+
+
+def end_of(written: Sequence[Written]) -> int:
+    """Where the log ends when they are committed: behind the marker."""
+    return written[-1].end + 1
+
 
 _PAUSE_S = 1.0  # between two attempts
 _TRIES = 5
@@ -293,3 +437,82 @@ class Copier:
         now_s = asyncio.get_running_loop().time()
         until_s = min(tick_s + self._options.interval_s, lease_end_s)
         await self._waiter.rest(self._position, max(0.0, until_s - now_s))
+
+
+# Runs units on Spark: what a task does, and how units are dealt out to tasks.
+
+
+def run_on_spark(
+    context: SparkContext, group: str, tasks: Sequence[Sequence[Unit]], options: CopyOptions
+) -> list[Copied]:
+    """One Spark task each; they start in this order. Blocks. A task whose worker dies is run again,
+    as often as spark.task.maxFailures says: it goes on where the map ends."""
+    # For this thread: cancelling the group ends the workers, too.
+    context.setJobGroup(group, "headgate mirror", interruptOnCancel=True)
+    dealt = context.parallelize(list(tasks), max(1, len(tasks)))
+
+    def copy(units: Iterable[Sequence[Unit]]) -> Iterator[Copied]:
+        format_task_log()
+        for some in units:
+            yield from asyncio.run(copy_all(some, options))
+
+    return dealt.mapPartitions(copy).collect()
+
+
+async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
+    """Copy units beside each other, with one budget for each source broker, one consumer of the
+    source, and the same connections to the target."""
+    buckets, connections = BrokerBuckets(options.bytes_per_s), Connections()
+    tps = [TopicPartition(*unit.place[:2]) for unit in units]
+    source = SourceConsumer(options.source, buckets, tps)
+    waiters = {unit.place[:2]: Waiter() for unit in units if unit.end is None}
+    watching = asyncio.create_task(watch(options.target, waiters)) if waiters else None
+    copiers = (
+        Copier(
+            unit,
+            options,
+            buckets,
+            waiter=waiters.get(unit.place[:2]),
+            connections=connections,
+            source=source,
+        )
+        for unit in units
+    )
+    try:
+        return await asyncio.gather(*(copier.run() for copier in copiers))
+    finally:
+        if watching is not None:
+            watching.cancel()
+            await asyncio.wait([watching])
+        connections.close()
+        await source.drop()
+
+
+def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:
+    """Units for so many tasks, each with about as many. units: the largest first."""
+    tasks = min(count, len(units))
+    return [list(units[number::tasks]) for number in range(tasks)]
+
+
+def rate_of_task(
+    limit: float | None,
+    tasks: Sequence[Sequence[Unit]],
+    leaders: Mapping[TopicPartition, int],
+    parallel: int,
+) -> float | None:
+    """What one task may read from one broker a second, so that no broker gives more than `limit`.
+
+    Tasks know nothing of each other, so each gets the share of the busiest broker's.
+    """
+    if limit is None or not tasks:
+        return None
+    readers = Counter[int]()
+    for units in tasks:
+        readers.update({leaders[TopicPartition(*unit.place[:2])] for unit in units})
+    return limit / min(parallel, max(readers.values()))
+
+
+def cause_of(error: BaseException) -> str:
+    """The line of Spark's that says it."""
+    lines = str(error).splitlines()
+    return next((line for line in lines if "Exception" in line), lines[0] if lines else "")

@@ -7,33 +7,32 @@ run again by Spark, and a driver that dies leaves nothing but what the next one 
 import asyncio
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal import ProgressLine, counted
+from headgate.core.terminal import Amount, ProgressLine, Step, counted
 from headgate.kafka.wire import Metadata
+from headgate.replays.offset_map import PartitionMap
 from headgate.replays.segments import NO_TIMESTAMP, MapError
-from headgate_spark.copying.copy_plan import Copied, CopyOptions
-from headgate_spark.copying.tiers import pairs
-from headgate_spark.job.errors import FAILED, OK, USAGE, JobError, in_words
+from headgate_spark.copying.cluster import CLIENT_ERRORS, ClusterAdmin, cluster_admin, pairs
+from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.job.command_line import FAILED, OK, USAGE, JobError, in_words, now_ms
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
-from headgate_spark.job.times import now_ms
-from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
-from headgate_spark.mirror.copy_tasks import cause_of, deal, rate_of_task, run_on_spark
-from headgate_spark.mirror.first_missing import Missing, first_timestamps
-from headgate_spark.mirror.foreign import foreign_line
-from headgate_spark.mirror.map_reader import HiddenError
-from headgate_spark.mirror.map_view import MapView
-from headgate_spark.mirror.mirror_lag import Lag, LagWatch, Totals, textfile
-from headgate_spark.mirror.mirror_plan import (
+from headgate_spark.mirror.copier import cause_of, deal, foreign_line, rate_of_task, run_on_spark
+from headgate_spark.mirror.lag import Lag, LagWatch, Missing, Totals, first_timestamps, textfile
+from headgate_spark.mirror.plan import (
+    MapView,
     Plan,
+    Seen,
+    Skips,
     maps,
     plan,
     prepare_map,
@@ -41,9 +40,81 @@ from headgate_spark.mirror.mirror_plan import (
     shape_of,
     trim,
 )
-from headgate_spark.mirror.mirror_progress import CopyProgress
-from headgate_spark.mirror.mirror_request import MirrorRequest
-from headgate_spark.mirror.skips import Skips
+from headgate_spark.mirror.writer import HiddenError
+
+# How far a mirror is, in words: since its tasks began, and how much is left. Pure.
+
+
+class CopyProgress:
+    """Of some units that are being copied. Offsets count: the map has them, whoever copies.
+
+    seen: what was copied to a partition, from any beginning on.
+    """
+
+    def __init__(
+        self, units: Iterable[Unit] = (), seen: Callable[[str, int], Seen] = lambda *_: Seen()
+    ) -> None:
+        self._begun = {TopicPartition(*unit.place[:2]): unit.known.position for unit in units}
+        self._seen, self._before = seen, {tp: seen(*tp) for tp in self._begun}
+
+    def step(
+        self, what: str, lags: Mapping[TopicPartition, Lag],
+        maps: Mapping[TopicPartition, PartitionMap], *, has_end: bool,
+    ) -> Step:  # fmt: skip
+        """has_end: what is left now is all that will be copied."""
+        done = sum(self._done(tp, maps[tp]) for tp in self._begun if tp in maps)
+        left = sum(lag.records for lag in lags.values())
+        even = sum(not lag.records for lag in lags.values())
+        known = [lag.seconds for lag in lags.values() if lag.seconds is not None]
+        said = [f"{even} of {counted(len(lags), 'partition')} up to date"]
+        if not has_end:
+            said.append(f"{counted(left, 'offset')} left")
+        if known or not lags:
+            said.append(f"{max(known, default=0.0):.0f} s behind")
+        if unknown := len(lags) - len(known):
+            said.append(f"{counted(unknown, 'partition')} behind for an unknown time")
+        if lost := sum(lag.lost for lag in lags.values()):
+            said.append(f"{counted(lost, 'offset')} lost to retention")
+        total = done + left if has_end else None
+        return Step(what, done, total, "offsets", ", ".join(said), self._copied())
+
+    def _copied(self) -> tuple[Amount, Amount]:
+        grown = [(self._seen(*tp), before) for tp, before in self._before.items()]
+        records = sum(now.records - before.records for now, before in grown)
+        return Amount(records, "records"), Amount(sum(a.bytes - b.bytes for a, b in grown), "B")
+
+    def _done(self, tp: TopicPartition, found: PartitionMap) -> int:
+        begun, table = self._begun[tp], found.table
+        if table.position is None:
+            return 0
+        return max(0, table.position - (table.source_start if begun is None else begun))
+
+
+# What a mirror was asked to do.
+
+
+FOLLOW_LEASE_S = 300.0  # then what is followed is planned again
+_AGAIN_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorRequest:
+    """What was asked for. topics: names and globs; None = all that the configuration names.
+
+    bytes_per_s: at most so much from each source broker.  retention_ms: of topics that are made.
+    metrics: a Prometheus textfile.  again_s: how often what is skipped is looked at again.
+    """
+
+    cluster: str | None = None
+    topics: str | None = None
+    is_following: bool = False
+    interval_s: float = 60.0
+    lease_s: float = FOLLOW_LEASE_S
+    bytes_per_s: float | None = None
+    retention_ms: int = -1
+    metrics: Path | None = None
+    again_s: float = _AGAIN_S
+
 
 _EVERY_S, _ON_TERMINAL_S = 5.0, 1.0  # progress
 _ROUNDS = 5  # of copying once, when the source changes meanwhile

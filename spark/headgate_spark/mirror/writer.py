@@ -6,33 +6,51 @@ commit was done says the map, read after the next start.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import (
     InvalidTimestampError,
     MessageSizeTooLargeError,
+    OffsetOutOfRangeError,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
 )
+from aiokafka.structs import TopicPartition
 
-from headgate.replays.offset_map import MAP_TOPIC, READ_BYTES
-from headgate_spark.copying.chunks import Chunk, Written
-from headgate_spark.copying.copied_topics import roomy
-from headgate_spark.copying.transactions import (
+from headgate.kafka.aiokafka_internals import drop_consumer
+from headgate.replays.offset_map import (
+    MAP_TOPIC,
+    READ_BYTES,
+    Layout,
+    MapAddress,
+    MapEntry,
+    gap_record,
+    layout_record,
+    read_bytes,
+    read_entry,
+)
+from headgate.replays.packed import Block
+from headgate.replays.segments import FOREIGN, RECREATED, Gap, Segment
+from headgate_spark.copying.batches import (
     START_TIMEOUT_S,
     STEP_TIMEOUT_S,
+    Chunk,
     Connections,
+    Written,
     is_fenced,
     offset_of,
     open_producer,
     send,
     send_records,
 )
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import in_words
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, roomy
+from headgate_spark.copying.reader import CopyOptions, Known, Unit
+from headgate_spark.job.command_line import in_words
+from headgate_spark.job.options import Connection
 
 MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
 
@@ -142,3 +160,138 @@ class Writer:
         except CLIENT_ERRORS as error:
             kind = FencedError if is_fenced(self._inner, error) else WriteError
             raise kind(in_words(error)) from error
+
+
+# Reads the map topic: what is committed there is the only authority on what has been mirrored.
+
+
+# An open transaction of a writer that died hides what is behind it until the broker ends it, 30 s
+# (`transactions.TRANSACTION_TIMEOUT_MS`); the coordinator looks every 10 s.
+HIDDEN_S = 90.0
+_POLL_MS = 20  # an empty answer comes after this time, and says that the end is reached
+
+
+class HiddenError(Exception):
+    """Something committed may be there that cannot be seen: nothing may be concluded."""
+
+
+async def read_map(
+    target: Connection, starts: Mapping[int, int], see: Callable[[MapEntry], None]
+) -> dict[int, int]:
+    """Show every entry from these offsets on, up to what each partition had when it was asked.
+
+    starts: an offset for each partition of the map topic that is read; 0 = all of it.  Returns
+    where each reading ended, to be continued.  Raises HiddenError, MapError, KafkaError, OSError,
+    TimeoutError.
+
+    A transaction of another partition's writer hides what was committed behind its first record,
+    so the end to be reached is the high watermark and not the last stable offset.
+    """
+    consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
+    try:
+        async with asyncio.timeout(HIDDEN_S):
+            await consumer.start()
+            return await _read(consumer, starts, see)
+    except TimeoutError as error:
+        raise HiddenError(
+            f"{MAP_TOPIC} on cluster {target.name} could not be read to its end in {HIDDEN_S} s"
+        ) from error
+    finally:
+        await drop_consumer(consumer)
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, starts: Mapping[int, int], see: Callable[[MapEntry], None]
+) -> dict[int, int]:
+    tps = {TopicPartition(MAP_TOPIC, number): offset for number, offset in starts.items()}
+    consumer.assign(list(tps))
+    begins = await consumer.beginning_offsets(list(tps))
+    for tp, offset in tps.items():
+        consumer.seek(tp, max(offset, begins[tp]))
+    ends: dict[TopicPartition, int] = {}
+    reached: dict[int, int] = {}
+    while len(reached) < len(tps):
+        for records in (await consumer.getmany(timeout_ms=_POLL_MS)).values():
+            for entry in entries(records):
+                see(entry)
+        for tp in tps:
+            end = consumer.highwater(tp)
+            if end is None:
+                continue
+            # The first answer is younger than the start of the reading: that is enough.
+            position = await consumer.position(tp)
+            if position >= ends.setdefault(tp, end):
+                reached[tp.partition] = position
+    return reached
+
+
+def entries(records: Iterable[object]) -> Iterable[MapEntry]:
+    """What records of the map topic say."""
+    for record in records:
+        entry = read_entry(record.key, record.value)  # type: ignore[attr-defined]
+        if entry is not None:
+            headers = record.headers  # type: ignore[attr-defined]
+            yield entry._replace(read_bytes=read_bytes(headers)) if headers else entry
+
+
+# Where a partition's copy goes on, and what opens a layout of it: both from the map alone.
+
+
+class StalePlanError(Exception):
+    """The driver planned with a map that has gone on: plan again."""
+
+
+async def read_known(unit: Unit, options: CopyOptions) -> Known:
+    """What the map says of the unit's partition now. Raises StalePlanError, and as `read_map`."""
+    place, known = unit.place, replace(unit.known, map_offset=0)
+
+    def see(entry: MapEntry) -> None:
+        nonlocal known
+        if entry.place[:2] == place[:2]:
+            known = _after(known, entry)
+
+    try:
+        await read_map(options.target, {unit.map_partition: unit.known.map_offset}, see)
+    except OffsetOutOfRangeError as error:
+        raise StalePlanError("the map topic is not the one that was planned with") from error
+    layout, is_other = known.layout, known.ids != unit.layout[1:3]
+    if layout > place.layout or (layout == place.layout and is_other):
+        raise StalePlanError(f"layout {layout} has been opened meanwhile")
+    return known
+
+
+def _after(known: Known, entry: MapEntry) -> Known:
+    """What is known when one more record of the map has been read."""
+    fact, layout = entry.fact, entry.place.layout
+    if isinstance(fact, Layout):
+        return _opened(known, fact, layout) if layout > known.layout else known
+    if not isinstance(fact, Segment | Block | Gap) or layout != known.layout:
+        return known
+    position = fact.end if known.position is None else max(known.position, fact.end)
+    known = replace(known, position=position)
+    if isinstance(fact, Gap):
+        return replace(known, reported_at=fact.source) if fact.reason == FOREIGN else known
+    if isinstance(fact, Block):
+        end, newest = fact.target_end, tuple[Segment, ...]()
+    else:
+        end, newest = fact.target + fact.records, (*known.newest, fact)
+    end = max(known.target_end or 0, end)
+    return replace(known, target_end=end, is_mapped=True, newest=newest)
+
+
+def _opened(known: Known, fact: Layout, layout: int) -> Known:
+    ids = (fact.source_id, fact.target_id)
+    if ids == known.ids:
+        return replace(known, layout=layout, newest=())  # a block's records are of one layout
+    end = known.target_end if fact.target_id == known.ids[1] else 0
+    return Known(0, None, layout, ids, end)
+
+
+def opening(unit: Unit, known: Known, at_ms: int) -> list[MapRecord]:
+    """The records that open a layout; the end of the one before it, if its topic was deleted."""
+    records: list[MapRecord] = []
+    if known.layout and known.ids[0] != unit.layout.source_id:
+        old = MapAddress(unit.place.topic, unit.place.partition, known.layout)
+        end = known.position or 0
+        records.append(gap_record(old, Gap(end, end, RECREATED, at_ms)))
+    return [*records, layout_record(unit.place, unit.layout)]

@@ -18,16 +18,24 @@ from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.wire import Metadata
 from headgate.replays.plan import BACKFILL, INGEST
 from headgate.replays.registry import Control, Replay, ReplayState, deleted, record
-from headgate_spark.copying.chunks import Chunk, SourceRecord
-from headgate_spark.copying.copied_topics import copied_configs, roomy
-from headgate_spark.copying.copy_plan import CopyOptions
-from headgate_spark.copying.source_reader import GoneError, ReadError, RecreatedError, SourceReader
-from headgate_spark.copying.throttle import BrokerBuckets
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import JobError, in_words
-from headgate_spark.job.times import now_ms
-from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.copying.batches import Chunk, SourceRecord
+from headgate_spark.copying.cluster import (
+    CLIENT_ERRORS,
+    ClusterAdmin,
+    cluster_admin,
+    copied_configs,
+    roomy,
+)
+from headgate_spark.copying.reader import (
+    BrokerBuckets,
+    CopyOptions,
+    GoneError,
+    ReadError,
+    RecreatedError,
+    SourceReader,
+)
+from headgate_spark.job.command_line import JobError, in_words, now_ms
+from headgate_spark.job.options import Connection
 from headgate_spark.replay.progress import (
     CopyPosition,
     Order,

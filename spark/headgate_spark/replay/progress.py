@@ -9,7 +9,7 @@ from headgate.replays.plan import Piece, pieces_of
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, created_ms
 from headgate.replays.segments import NO_TIMESTAMP
 from headgate.replays.spec import RecordFilter, read_filter
-from headgate_spark.copying.chunks import Chunk
+from headgate_spark.copying.batches import Chunk
 from headgate_spark.job.exposition import Metric, Textfile, exposed, written
 
 _NAMED = 2  # more replays at once are only counted

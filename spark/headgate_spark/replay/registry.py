@@ -21,19 +21,18 @@ from aiokafka.structs import TopicPartition
 from headgate.core.record import REPLAY_ID
 from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer
 from headgate.replays.registry import REGISTRY_TOPIC, Registry
-from headgate_spark.copying.chunks import SourceRecord
-from headgate_spark.copying.transactions import (
+from headgate_spark.copying.batches import (
     START_TIMEOUT_S,
     STEP_TIMEOUT_S,
+    SourceRecord,
     is_fenced,
     open_producer,
     send,
     send_records,
 )
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import JobError, SayingError, in_words
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer
-from headgate_spark.kafka.topic_ids import id_of
+from headgate_spark.copying.cluster import CLIENT_ERRORS, id_of, open_consumer
+from headgate_spark.job.command_line import JobError, SayingError, in_words
+from headgate_spark.job.options import Connection
 
 LEASE_ID = "headgate.replay.runner"
 _MAX_BATCH_BYTES = 950_000

@@ -15,14 +15,10 @@ from typing import NamedTuple
 
 from headgate.core.terminal import ProgressLine
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, runner_record
-from headgate_spark.copying.tiers import pairs
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import OK, USAGE, JobError, in_words
+from headgate_spark.copying.cluster import CLIENT_ERRORS, cluster_admin, pairs
+from headgate_spark.job.command_line import OK, USAGE, JobError, in_words, now_ms
 from headgate_spark.job.exposition import Textfile
-from headgate_spark.job.options import JobConfig
-from headgate_spark.job.times import now_ms
-from headgate_spark.kafka.cluster_admin import cluster_admin
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS
+from headgate_spark.job.options import Connection, JobConfig
 from headgate_spark.replay.copier import ReplayCopy, RunnerContext, has_work
 from headgate_spark.replay.progress import ReplayMetrics, copying_step
 from headgate_spark.replay.registry import LeaseError, Pair, RegistryReader, ReplayWriter

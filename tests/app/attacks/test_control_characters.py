@@ -44,8 +44,8 @@ from headgate.supervisor.installation_log import InstallationLog, LogFile
 from headgate_spark.audit.collect import KEYS, LOAD
 from headgate_spark.audit.job import write_files
 from headgate_spark.audit.result import document
+from headgate_spark.job.command_line import format_task_log
 from headgate_spark.job.exposition import Metric, exposed
-from headgate_spark.job.task_log import format_task_log
 from support.console import world
 from support.console.pages import opened
 from support.console.replays import ReplaysInMemory, some_replays
@@ -175,7 +175,7 @@ def test_no_control_character_is_in_the_log_of_a_spark_task(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Spark writes it to the executor's standard error."""
-    log = logging.Logger("headgate_spark.copier")  # without handlers, as in a task
+    log = logging.Logger("headgate_spark.mirror.copier")  # without handlers, as in a task
     format_task_log()
     try:
         int(EVIL)

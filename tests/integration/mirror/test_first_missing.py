@@ -7,8 +7,8 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
 from headgate.replays.segments import NO_TIMESTAMP
-from headgate_spark.job.connections import Connection
-from headgate_spark.mirror.first_missing import Missing, first_timestamps
+from headgate_spark.job.options import Connection
+from headgate_spark.mirror.lag import Missing, first_timestamps
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
 from support.scenarios.replay_world import BASE_MS

@@ -13,10 +13,16 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.devstack.child import Child
-from headgate_spark.copying.copy_plan import CHUNK_BYTES, CHUNK_RECORDS, CHUNK_S, CopyOptions, Unit
-from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.copying.reader import (
+    CHUNK_BYTES,
+    CHUNK_RECORDS,
+    CHUNK_S,
+    BrokerBuckets,
+    CopyOptions,
+    Unit,
+)
 from headgate_spark.mirror.copier import Copier
-from headgate_spark.mirror.map_view import MapView
+from headgate_spark.mirror.plan import MapView
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world

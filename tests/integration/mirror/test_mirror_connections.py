@@ -10,9 +10,9 @@ import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from headgate_spark.copying import source_reader
-from headgate_spark.kafka.kafka_clients import open_consumer
-from headgate_spark.mirror.copy_tasks import copy_all
+from headgate_spark.copying import reader as source_reader
+from headgate_spark.copying.cluster import open_consumer
+from headgate_spark.mirror.copier import copy_all
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world

@@ -12,10 +12,9 @@ from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress, map_partition
 from headgate.replays.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
-from headgate_spark.copying.copy_plan import Known
-from headgate_spark.copying.source_reader import SourceReader
-from headgate_spark.mirror.comparer import compare
-from headgate_spark.mirror.copy_tasks import copy_all
+from headgate_spark.copying.reader import Known, SourceReader
+from headgate_spark.mirror.copier import copy_all
+from headgate_spark.mirror.verify import compare
 from support.kafka import kafka_log
 from support.kafka.record_batches import append, decode, encoded, visible
 from support.process.stack import RunningBroker, eventually

@@ -7,8 +7,8 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
 from headgate.replays.segments import FOREIGN
-from headgate_spark.mirror.comparer import compare
-from headgate_spark.mirror.mirror_lag import Lag, Totals, textfile
+from headgate_spark.mirror.lag import Lag, Totals, textfile
+from headgate_spark.mirror.verify import compare
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world

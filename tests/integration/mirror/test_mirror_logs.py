@@ -9,7 +9,7 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate_spark.mirror.comparer import compare
+from headgate_spark.mirror.verify import compare
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, RunningCluster, eventually
 from support.scenarios import mirror_world

@@ -10,8 +10,8 @@ import pytest
 from aiokafka.structs import TopicPartition
 
 from headgate.kafka.aiokafka_internals import drop_consumer
-from headgate_spark.job.connections import Connection
-from headgate_spark.kafka.kafka_clients import open_consumer
+from headgate_spark.copying.cluster import open_consumer
+from headgate_spark.job.options import Connection
 from support.kafka import kafka_log
 from support.kafka.kafka_relay import kafka_relay
 from support.process.stack import RunningBroker, eventually

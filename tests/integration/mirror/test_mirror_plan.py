@@ -11,11 +11,18 @@ from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC
 from headgate.replays.segments import RECREATED, Result
-from headgate_spark.job.errors import JobError
-from headgate_spark.kafka.cluster_admin import ClusterAdmin, cluster_admin
-from headgate_spark.mirror.map_view import MapView
-from headgate_spark.mirror.mirror_plan import Plan, plan, prepare_map, prepare_topics, trim
-from headgate_spark.mirror.skips import Reason, Skip
+from headgate_spark.copying.cluster import ClusterAdmin, cluster_admin
+from headgate_spark.job.command_line import JobError
+from headgate_spark.mirror.plan import (
+    MapView,
+    Plan,
+    Reason,
+    Skip,
+    plan,
+    prepare_map,
+    prepare_topics,
+    trim,
+)
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_world

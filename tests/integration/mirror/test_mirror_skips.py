@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
-from headgate_spark.copying.tiers import pairs
-from headgate_spark.job.errors import OK, USAGE
+from headgate_spark.copying.cluster import pairs
+from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.job.command_line import OK, USAGE
 from headgate_spark.job.options import read_config
 from headgate_spark.mirror import mirror
-from headgate_spark.mirror.copy_tasks import copy_all
-from headgate_spark.mirror.mirror_request import MirrorRequest
+from headgate_spark.mirror.copier import copy_all
+from headgate_spark.mirror.mirror import MirrorRequest
 from support.kafka import kafka_log
 from support.process.mirror_job import config_text
 from support.process.stack import RunningBroker, eventually

@@ -13,9 +13,8 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate_spark.copying.throttle import BrokerBuckets, Bucket
-from headgate_spark.mirror.copier import Copier
-from headgate_spark.mirror.copy_tasks import deal, rate_of_task
+from headgate_spark.copying.reader import BrokerBuckets, Bucket
+from headgate_spark.mirror.copier import Copier, deal, rate_of_task
 from support.process.stack import RunningBroker
 from support.scenarios import mirror_world
 from support.scenarios.mirror_world import Two

@@ -8,9 +8,8 @@ from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC, layout_record, segment_record
 from headgate.replays.segments import Segment
-from headgate_spark.copying.copy_plan import Unit
-from headgate_spark.mirror.comparer import Verified, compare
-from headgate_spark.mirror.verify import sentence
+from headgate_spark.copying.reader import Unit
+from headgate_spark.mirror.verify import Verified, compare, sentence
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 from support.scenarios import mirror_copies, mirror_world

@@ -6,11 +6,15 @@ import pytest
 from aiokafka.errors import NodeNotReadyError, UnknownTopicOrPartitionError
 from aiokafka.structs import TopicPartition
 
-from headgate_spark.copying.copy_plan import CopyOptions
-from headgate_spark.copying.source_reader import ReadError, RecreatedError, SourceReader
-from headgate_spark.copying.throttle import BrokerBuckets
-from headgate_spark.job.connections import Connection
-from headgate_spark.kafka.topic_ids import topic_id
+from headgate_spark.copying.cluster import topic_id
+from headgate_spark.copying.reader import (
+    BrokerBuckets,
+    CopyOptions,
+    ReadError,
+    RecreatedError,
+    SourceReader,
+)
+from headgate_spark.job.options import Connection
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from headgate_spark.mirror.copy_tasks import copy_all
+from headgate_spark.mirror.copier import copy_all
 from support.process.stack import Gateway, eventually
 from support.scenarios import mirror_copies, mirror_world
 from support.scenarios.replay_world import Api, Two, mirror, post

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from headgate_spark.audit.scratch import PREFIX, remove_dead, scratch
+from headgate_spark.job.command_line import JobError
 from headgate_spark.job.ending import EndedError, signals_caught
-from headgate_spark.job.errors import JobError
 from support.process.mirror_job import Job
 from support.process.stack import RunningBroker
 from support.scenarios.skew_topics import produce

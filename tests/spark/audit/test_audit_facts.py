@@ -27,8 +27,8 @@ from headgate_spark.audit.figures import (
 from headgate_spark.audit.job import AuditRequest, audit
 from headgate_spark.audit.page import senders_table
 from headgate_spark.audit.result import topic_result
+from headgate_spark.job.command_line import report_to_people
 from headgate_spark.job.options import read_config
-from headgate_spark.job.report import report_to_people
 from support.gateway.coalescing_gateway import run_init
 from support.gateway.facts_world import facts_of, sums
 from support.kafka import kafka_log

@@ -16,14 +16,11 @@ from pyspark.sql import SparkSession
 
 from headgate.core.groups import Partition
 from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
-from headgate_spark.job.errors import JobError
+from headgate_spark.job.command_line import JobError, report_to_people
 from headgate_spark.job.options import JobConfig, read_config
 from headgate_spark.job.progress import Progress
-from headgate_spark.job.report import report_to_people
-from headgate_spark.session.kafka_view import KafkaView
-from headgate_spark.session.ranges import Range, since
-from headgate_spark.session.schema import FACTS
-from headgate_spark.session.source import within
+from headgate_spark.session.kafka_view import KafkaView, Range, since
+from headgate_spark.session.source import FACTS, within
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
 from support.scenarios import skew_world

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from headgate_spark.audit.job import must_be_there
 from headgate_spark.audit.scratch import scratch
 from headgate_spark.cli import main
-from headgate_spark.job.errors import USAGE, JobError
+from headgate_spark.job.command_line import USAGE, JobError
 from headgate_spark.session.session import open_session
 from support.process.mirror_job import Job
 from support.process.stack import RunningBroker

@@ -18,7 +18,7 @@ from headgate_spark.audit.figures import Heat, Keyless, ProducerFigures, TopicFi
 from headgate_spark.audit.job import write_files
 from headgate_spark.audit.page import heat_map, minute, page
 from headgate_spark.audit.result import document, textfile, topic_result, worst_first
-from headgate_spark.job.errors import JobError
+from headgate_spark.job.command_line import JobError
 from support.scenarios import skew_world
 
 NAMES = {

@@ -20,10 +20,9 @@ from pyspark.sql import functions as F
 from headgate_spark.audit import counting
 from headgate_spark.audit.collect import STEPS, count_all, figures_of
 from headgate_spark.audit.diagnosis import diagnose
+from headgate_spark.job.command_line import report_to_people
 from headgate_spark.job.progress import Progress
-from headgate_spark.job.report import report_to_people
-from headgate_spark.session.schema import FACTS
-from headgate_spark.session.source import ROWS_A_TASK
+from headgate_spark.session.source import FACTS, ROWS_A_TASK
 
 PARTITIONS = 24
 KEYS = 200_000

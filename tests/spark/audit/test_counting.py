@@ -16,8 +16,8 @@ from headgate_spark.audit import counting
 from headgate_spark.audit.collect import STEPS, Counted, count_all, figures_of
 from headgate_spark.audit.diagnosis import earlier_count
 from headgate_spark.audit.figures import TopicFigures
+from headgate_spark.job.command_line import report_to_people
 from headgate_spark.job.progress import Progress
-from headgate_spark.job.report import report_to_people
 from support.scenarios import skew_world
 
 WORLDS: list[Callable[[], skew_world.Dataset]] = [

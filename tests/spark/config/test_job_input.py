@@ -15,10 +15,9 @@ from headgate.core.times import shown_time
 from headgate.devstack.java import JavaMissingError, find_java
 from headgate.replays.spec import FieldError, read_time
 from headgate_spark.cli import main
-from headgate_spark.job.errors import JobError, reason_of
+from headgate_spark.job.command_line import JobError, parse_time, reason_of
 from headgate_spark.job.options import chosen_topics, must_exist, read_config
-from headgate_spark.job.times import parse_time
-from headgate_spark.session.ranges import Range, by_offsets, lost, parse_offsets, since
+from headgate_spark.session.kafka_view import Range, by_offsets, lost, parse_offsets, since
 from headgate_spark.session.session import parse_settings
 
 CONFIG = """

@@ -25,8 +25,7 @@ from headgate.replays.offset_map import MAP_TOPIC
 from headgate.replays.registry import REGISTRY_TOPIC
 from headgate_spark.audit.job import AuditRequest, audit
 from headgate_spark.job.options import JobConfig, read_config
-from headgate_spark.mirror.mirror import mirror
-from headgate_spark.mirror.mirror_request import MirrorRequest
+from headgate_spark.mirror.mirror import MirrorRequest, mirror
 from headgate_spark.mirror.verify import VerifyRequest, verify
 from support.clients import http_client
 from support.kafka import kafka_log

@@ -18,8 +18,8 @@ from pyspark.sql import functions as F
 from headgate_spark.audit.collect import LOAD, STEPS, count_all, figures_of
 from headgate_spark.audit.page import page
 from headgate_spark.audit.result import document
+from headgate_spark.job.command_line import report_to_people
 from headgate_spark.job.progress import Progress
-from headgate_spark.job.report import report_to_people
 from headgate_spark.session.session import open_session
 
 START_MS = 1_750_000_200_000

@@ -8,7 +8,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.copying.reader import BrokerBuckets
 from headgate_spark.mirror.copier import Copier
 
 

@@ -13,10 +13,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from headgate_spark.copying.chunks import SourceRecord
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.options import read_config
-from headgate_spark.job.report import report_to_people
+from headgate_spark.copying.batches import SourceRecord
+from headgate_spark.job.command_line import report_to_people
+from headgate_spark.job.options import Connection, read_config
 from headgate_spark.replay.registry import Pair, ReplayWriter
 from headgate_spark.replay.runner import RunRequest, run_replays
 

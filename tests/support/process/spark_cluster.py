@@ -17,7 +17,7 @@ import headgate
 import headgate_spark
 from headgate.devstack.jars import pyspark_folder
 from headgate.devstack.ports import LOOPBACK
-from headgate_spark.session.connector import ensure_connector
+from headgate_spark.session.session import ensure_connector
 from support.process.stack import free_port
 
 DEADLINE_S = 60.0

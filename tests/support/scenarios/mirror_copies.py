@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC
-from headgate_spark.copying.copy_plan import Copied, CopyOptions, Unit
-from headgate_spark.copying.throttle import BrokerBuckets
+from headgate_spark.copying.reader import BrokerBuckets, Copied, CopyOptions, Unit
 from headgate_spark.mirror.copier import Copier
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker

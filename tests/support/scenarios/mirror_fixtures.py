@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.child import Child
-from headgate_spark.copying.copy_plan import CopyOptions, Unit
+from headgate_spark.copying.reader import CopyOptions, Unit
 from support.process import copier_process
 from support.root import ROOT
 

@@ -18,8 +18,8 @@ from headgate.replays.offset_map import (
     read_entry,
 )
 from headgate.replays.segments import NO_TIMESTAMP, Result, Segment
-from headgate_spark.copying.copy_plan import CopyOptions, Unit
-from headgate_spark.job.connections import Connection
+from headgate_spark.copying.reader import CopyOptions, Unit
+from headgate_spark.job.options import Connection
 from support.kafka import kafka_log
 from support.kafka.kafka_log import LogRecord
 from support.process.stack import RunningBroker

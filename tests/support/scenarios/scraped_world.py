@@ -19,10 +19,10 @@ from headgate.replays.registry import Replay, ReplayState
 from headgate.replays.segments import FOREIGN, RETENTION, Gap, Segment
 from headgate_spark.audit.job import write_files
 from headgate_spark.audit.result import document
-from headgate_spark.copying.copy_plan import Copied
+from headgate_spark.copying.reader import Copied
 from headgate_spark.job.exposition import Textfile
-from headgate_spark.mirror.mirror_lag import LagWatch, Totals, textfile
-from headgate_spark.mirror.skips import Reason, Skip
+from headgate_spark.mirror.lag import LagWatch, Totals, textfile
+from headgate_spark.mirror.plan import Reason, Skip
 from headgate_spark.replay.progress import ReplayMetrics
 from support.identity.issuer import AUDIENCE, ISSUER, Issuer
 from support.process.stack import Gateway

@@ -71,10 +71,9 @@ NAMES = {
     "headgate.worker",
     "headgate.worker_process",
     "headgate.workers",
-    "headgate_spark.copier",
-    "headgate_spark.mirror.first_missing",
+    "headgate_spark.mirror.copier",
+    "headgate_spark.mirror.lag",
     "headgate_spark.replay.copier",
-    "headgate_spark.waiters",
 }
 
 

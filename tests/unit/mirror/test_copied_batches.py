@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.kafka.aiokafka_internals import keep_header_names, legible
 from headgate.replays.segments import NO_TIMESTAMP
-from headgate_spark.copying.batch import Batch
+from headgate_spark.copying.batches import Batch
 from support.kafka.record_batches import Decoded, decode, encoded
 
 NOW_MS = 1_700_000_000_000

@@ -9,13 +9,13 @@ from aiokafka.structs import TopicPartition
 
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.replays.segments import NO_RECORDS, RETENTION, Gap, Segment
-from headgate_spark.copying.copy_plan import Copied
-from headgate_spark.copying.tiers import pairs
-from headgate_spark.job.errors import JobError
+from headgate_spark.copying.cluster import pairs
+from headgate_spark.copying.reader import Copied
+from headgate_spark.job.command_line import JobError
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import read_config
-from headgate_spark.mirror.mirror_lag import Lag, LagWatch, Totals, textfile
-from headgate_spark.mirror.skips import Reason, Skip, Skips
+from headgate_spark.mirror.lag import Lag, LagWatch, Totals, textfile
+from headgate_spark.mirror.plan import Reason, Skip, Skips
 
 TP = TopicPartition("orders", 3)
 PLACE = MapAddress("orders", 3, 1)

@@ -7,10 +7,10 @@ from aiokafka.structs import TopicPartition
 from headgate.core.terminal import Amount
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.replays.segments import NO_RECORDS, Gap, Segment
-from headgate_spark.copying.copy_plan import Known, Unit
-from headgate_spark.mirror.map_view import Seen
-from headgate_spark.mirror.mirror_lag import Lag
-from headgate_spark.mirror.mirror_progress import CopyProgress
+from headgate_spark.copying.reader import Known, Unit
+from headgate_spark.mirror.lag import Lag
+from headgate_spark.mirror.mirror import CopyProgress
+from headgate_spark.mirror.plan import Seen
 
 LAYOUT = Layout(4, "a", "b", 0)
 

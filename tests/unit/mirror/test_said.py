@@ -10,11 +10,10 @@ import pytest
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
 from headgate.core.terminal import PLAIN, ProgressLine
-from headgate_spark.copying.source_reader import ReadError
-from headgate_spark.job.errors import JobError, in_words
+from headgate_spark.copying.reader import ReadError
+from headgate_spark.job.command_line import JobError, in_words
 from headgate_spark.job.progress import Progress
-from headgate_spark.mirror.comparer import Verified
-from headgate_spark.mirror.verify import sentence
+from headgate_spark.mirror.verify import Verified, sentence
 
 
 @pytest.mark.parametrize(("is_quiet", "count"), [(False, 1), (True, 0)])

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from headgate_spark.mirror import waiters
-from headgate_spark.mirror.waiters import Waiter
+from headgate_spark.mirror import copier as waiters
+from headgate_spark.mirror.copier import Waiter
 
 
 async def test_it_rests_when_nobody_waits() -> None:

@@ -14,7 +14,7 @@ from headgate.core.terminal import Amount
 from headgate.replays.plan import BACKFILL, INGEST, Piece
 from headgate.replays.registry import Control, Replay, ReplayState
 from headgate.replays.spec import RecordFilter
-from headgate_spark.copying.chunks import Chunk
+from headgate_spark.copying.batches import Chunk
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.replay.progress import (
     Order,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
-from headgate_spark.commands.paths import local_path
-from headgate_spark.job.errors import USAGE, JobError
+from headgate_spark.job.command_line import USAGE, JobError, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headgate.core.terminal import ProgressLine
     from headgate_spark.job.options import JobConfig
+
 
 _FAILURES = 8  # how often a task may die before the job gives up
 _INTERVAL_S, _MIN_INTERVAL_S = 60.0, 5.0
@@ -96,8 +96,10 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def run_mirror(chosen: argparse.Namespace) -> int:
     """`headgate-spark mirror`. Raises JobError."""
-    from headgate_spark.mirror.mirror import mirror  # slow to import
-    from headgate_spark.mirror.mirror_request import MirrorRequest
+    from headgate_spark.mirror.mirror import (
+        MirrorRequest,
+        mirror,  # slow to import
+    )
 
     if not chosen.interval >= _MIN_INTERVAL_S:  # also nan
         raise JobError(f"--interval {chosen.interval:g}: at least {_MIN_INTERVAL_S:g}", USAGE)
@@ -136,9 +138,9 @@ def _with_spark(
     name: str,
     job: "Callable[[SparkSession, JobConfig, ProgressLine], int]",
 ) -> int:
-    from headgate_spark.copying.tiers import pairs
+    from headgate_spark.copying.cluster import pairs
+    from headgate_spark.job.command_line import report_to_people
     from headgate_spark.job.options import read_config
-    from headgate_spark.job.report import report_to_people
     from headgate_spark.session.session import open_session, parse_settings
 
     config = read_config(chosen.config, os.environ)

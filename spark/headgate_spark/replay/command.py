@@ -5,8 +5,7 @@ import os
 
 from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
-from headgate_spark.commands.paths import local_path
-from headgate_spark.job.errors import USAGE, JobError
+from headgate_spark.job.command_line import USAGE, JobError, local_path
 
 _REPLAY = """examples:
   headgate-spark replay --config headgate.toml --follow        runs replays until stopped
@@ -35,8 +34,8 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 def run_replay(chosen: argparse.Namespace) -> int:
     """`headgate-spark replay`. Raises JobError."""
+    from headgate_spark.job.command_line import report_to_people
     from headgate_spark.job.options import read_config
-    from headgate_spark.job.report import report_to_people
     from headgate_spark.replay.runner import RunRequest, run_replays  # slow to import
 
     if not chosen.patience > 0:  # also nan

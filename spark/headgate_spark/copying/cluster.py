@@ -3,21 +3,46 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError, for_code
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.topics.internal_topics import InternalTopic
-from headgate.kafka.access import create_topics
+from headgate.kafka import aiokafka_internals as consumers
+from headgate.kafka.access import client_arguments, create_topics
 from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer, use_own_metadata
 from headgate.kafka.wire import Metadata, any_node, read_metadata
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import JobError, in_words
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, job_arguments, open_consumer
+from headgate_spark.job.command_line import USAGE, JobError, in_words
+from headgate_spark.job.options import Cluster, Connection, JobConfig
+
+# aiokafka's clients as the jobs make them.
+
+
+CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
+CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it asserts its own states
+
+
+def job_arguments(connection: Connection) -> dict[str, Any]:
+    """What every aiokafka client of a job takes."""
+    return {**client_arguments(connection), "client_id": CLIENT_ID}
+
+
+def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
+    """A consumer without a group that sees committed records alone and never resets itself."""
+    return consumers.open_consumer(
+        connection,
+        client_id=CLIENT_ID,
+        auto_offset_reset="none",  # an offset that is gone is an error, not another offset
+        isolation_level="read_committed",
+        **options,
+    )
+
 
 _SETTLED_S, _POLL_S = 30.0, 0.1
 _OF_THE_TOPIC = 1  # DescribeConfigsResponse: ConfigSource.DYNAMIC_TOPIC_CONFIG
@@ -164,3 +189,125 @@ async def _close(admin: Any) -> None:
         connection.close()
     admin._client._conns.clear()
     await admin.close()
+
+
+# Kafka's ids of topics: one that was deleted and recreated has another one.
+
+
+async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
+    """The id of a topic, as the partition's leader knows it. Raises KafkaError.
+
+    The leader learns of a topic that was recreated before it serves the new partition, so records
+    that were read before an answer with the old id are the old topic's.
+    """
+    node = client.cluster.leader_for_partition(tp)
+    if node is None or node < 0:  # that may only mean that the client has not heard of it yet
+        node = (await _metadata(client, any_node(client), tp.topic)).leader(*tp)
+    if node < 0:
+        raise NodeNotReadyError(f"partition {tp.partition} of {tp.topic} has no leader")
+    return (await _metadata(client, node, tp.topic)).topics[tp.topic].uuid
+
+
+async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
+    """The same as one of the nodes knows it; None: it has no such topic. Raises KafkaError."""
+    answer = await read_metadata(client, any_node(client), [topic])
+    found = answer.topics.get(topic)
+    is_there = found is not None and found.error != UnknownTopicOrPartitionError.errno
+    return found.uuid if found is not None and is_there else None
+
+
+async def _metadata(client: AIOKafkaClient, node: int, topic: str) -> Metadata:
+    """What a node says of a topic that is there. Raises KafkaError."""
+    found = await read_metadata(client, node, [topic])
+    if found.topics[topic].error:
+        raise for_code(found.topics[topic].error)(topic)
+    return found
+
+
+# What topics must be like that records are copied to: they keep them as they are, however old.
+
+
+_UNLIMITED = str(2**63 - 1)
+_FOREVER = "-1"
+_MAX_BYTES = 2**31 - 1
+_AS_THEY_ARE = MappingProxyType(
+    {
+        "cleanup.policy": "delete",
+        "message.timestamp.type": "CreateTime",
+        # Records come with the timestamps that they had, years ago or ahead of every clock.
+        "message.timestamp.before.max.ms": _UNLIMITED,
+        "message.timestamp.after.max.ms": _UNLIMITED,
+    }
+)
+
+
+def roomy(limit: int) -> int:
+    """The limit of a mirror's topic whose source has this one: the same record is larger where its
+    producer compressed it better than the mirror does."""
+    return min(2 * limit, _MAX_BYTES)
+
+
+def copied_configs(retention_ms: int, max_message_bytes: int) -> dict[str, str]:
+    """The settings of a topic that keeps copied records as they are."""
+    return {
+        **_AS_THEY_ARE,
+        "retention.ms": str(retention_ms),
+        "retention.bytes": _FOREVER,
+        "max.message.bytes": str(max_message_bytes),
+    }
+
+
+def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
+    """The settings of a mirror's topic that is made now."""
+    maximum = roomy(source.number("max.message.bytes"))
+    return {**copied_configs(retention_ms, maximum), "unclean.leader.election.enable": "false"}
+
+
+def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
+    """What is wrong with a mirror's topic that exists: the setting, and what it must be."""
+    found = target.values
+    wrong = [
+        f"{name} is {found[name]}: set it to {right}"
+        for name, right in _AS_THEY_ARE.items()
+        if found[name] != right
+    ]
+    # A limit that somebody chose for this topic is explicit; the broker's default is not.
+    wrong += [
+        f"{name} is the broker's {found[name]}: set it to -1, or to what you mean"
+        for name in ("retention.ms", "retention.bytes")
+        if found[name] != _FOREVER and name not in target.own
+    ]
+    if target.number("max.message.bytes") < source.number("max.message.bytes"):
+        minimum = source.values["max.message.bytes"]
+        wrong.append(f"max.message.bytes is {found['max.message.bytes']}: set it to {minimum}")
+    return wrong
+
+
+# Which ingest clusters have a backfill tier, and which cluster is that.
+
+
+def pairs(config: JobConfig, name: str | None) -> list[tuple[Cluster, Cluster]]:
+    """Ingest clusters and their backfill clusters. Raises JobError naming the option."""
+    wanted = [cluster for cluster in config.clusters.values() if cluster.tier == "ingest"]
+    if name is not None:
+        wanted = [one for one in wanted if one.name == name]
+        if not wanted:
+            raise JobError(f"--cluster {name}: no [clusters.{name}] with tier = ingest", USAGE)
+    found = [(one, _backfill_of(config, one)) for one in wanted if one.backfill or name]
+    if not found:
+        raise JobError("no cluster has a backfill tier: set clusters.<name>.backfill", USAGE)
+    return found
+
+
+def _backfill_of(config: JobConfig, cluster: Cluster) -> Cluster:
+    option = f"clusters.{cluster.name}.backfill"
+    if cluster.backfill is None:
+        raise JobError(f"{option} is not set: it names the cluster of the mirror", USAGE)
+    found = config.clusters.get(cluster.backfill)
+    if found is None or found.tier != "backfill":
+        raise JobError(
+            f'{option} = "{cluster.backfill}": no [clusters.{cluster.backfill}] with '
+            'tier = "backfill"',
+            USAGE,
+        )
+    return found

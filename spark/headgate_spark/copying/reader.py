@@ -3,21 +3,232 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 
 from headgate.kafka.aiokafka_internals import drop_consumer
-from headgate_spark.copying.chunks import Chunk, SourceRecord
-from headgate_spark.copying.copy_plan import CHUNK_S, CopyOptions
-from headgate_spark.copying.throttle import BrokerBuckets
-from headgate_spark.job.connections import Connection
-from headgate_spark.job.errors import SayingError, in_words
-from headgate_spark.kafka.kafka_clients import CLIENT_ERRORS, open_consumer
-from headgate_spark.kafka.topic_ids import topic_id
+from headgate.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
+from headgate.replays.segments import FOREIGN, Segment
+from headgate_spark.copying.batches import Chunk, SourceRecord
+from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, topic_id
+from headgate_spark.job.command_line import SayingError, in_words
+from headgate_spark.job.options import Connection
+
+# How fast a job may read from a broker: a bucket of bytes that may run into debt, told the time.
+#
+# A fetch's size is known when its answer is there, so the answer is paid for by waiting before the
+# next request: over any time longer than an answer's the rate is kept.
+
+
+_MIN_FETCH_BYTES, MAX_FETCH_BYTES = 65_536, 4_194_304
+_MAX_ANSWER_BYTES = 16_777_216  # of several partitions
+_SAVED_S = 0.5
+_FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
+
+
+class Bucket:
+    """rate: bytes a second.
+
+    What was not read in a pause, as between two chunks, is made up for, but no more than half a
+    second's.
+    """
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self._rate = rate
+        self._free_at_s = now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """How long to wait before the next request."""
+        return max(0.0, self._free_at_s - now_s)
+
+    def spend(self, count: int, now_s: float) -> None:
+        """These bytes came."""
+        self._free_at_s = max(self._free_at_s, now_s - _SAVED_S) + count / self._rate
+
+
+class BrokerBuckets:
+    """One bucket a source broker, shared by all that a task reads. rate: None = no limit.
+
+    within: what is read counts there, too, and waits for it.
+    """
+
+    def __init__(self, rate: float | None, within: "BrokerBuckets | None" = None) -> None:
+        self._rate = rate
+        self._within = within
+        self._buckets: dict[int, Bucket] = {}
+
+    def fetch_bytes(self) -> int:
+        """How much to ask for at a time, of one partition."""
+        if self._within is not None:
+            alone = BrokerBuckets(self._rate)
+            return min(alone.fetch_bytes(), self._within.fetch_bytes())
+        if self._rate is None:
+            return MAX_FETCH_BYTES
+        wanted = int(self._rate / _FETCHES_A_SECOND)
+        return min(MAX_FETCH_BYTES, max(_MIN_FETCH_BYTES, wanted))
+
+    def answer_bytes(self) -> int:
+        """How much to ask for at a time, of all partitions: a fraction of a second's bytes, too."""
+        return self.fetch_bytes() if self._is_limited else _MAX_ANSWER_BYTES
+
+    @property
+    def _is_limited(self) -> bool:
+        return self._rate is not None or (self._within is not None and self._within._is_limited)
+
+    def throttle(
+        self, client: AIOKafkaClient, count: Callable[[TopicPartition, int], None]
+    ) -> None:
+        """Make this client's fetches wait.
+
+        Args:
+            client: The client.
+            count: Called for each partition of an answer with the bytes of its records, as they
+                came.
+        """
+        send = client.send
+        clock = asyncio.get_running_loop().time
+
+        async def send_in_time(node: int, request: Any, **options: Any) -> Any:
+            if not isinstance(request, FetchRequest):
+                return await send(node, request, **options)
+            buckets = self._of(node, clock())
+            if buckets:
+                await asyncio.sleep(max(bucket.wait_s(clock()) for bucket in buckets))
+            begun_s = clock()
+            answer = await send(node, request, **options)
+            size = 0
+            for topic, partitions in answer.topics:
+                for partition in partitions:
+                    records = len(partition[-1] or b"")
+                    count(TopicPartition(topic, partition[0]), records)
+                    size += records
+            for bucket in buckets:
+                bucket.spend(size, begun_s)
+            return answer
+
+        client.send = send_in_time
+
+    def _of(self, node: int, now_s: float) -> list[Bucket]:
+        outer = [] if self._within is None else self._within._of(node, now_s)
+        if self._rate is None:
+            return outer
+        if node not in self._buckets:
+            self._buckets[node] = Bucket(self._rate, now_s)
+        return [self._buckets[node], *outer]
+
+
+# What a task copies, how fast, and what it says when it is done: plain values for Spark.
+
+
+# At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.
+CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the driver has read of a partition's map, and up to where in the map topic.
+
+    map_offset: what is behind it the task reads itself.  position: None = nothing is mapped.
+    layout: the newest one that is recorded, 0 = none; ids: its topics.
+    target_end: where the mirror's own records end on the target; None = nobody knows.
+    reported_at: the position before which foreign records were found and reported last; -1 = never.
+    is_mapped: whether these two topics have a segment.
+    newest: the segments behind the last block, which become a part of the next one.
+    """
+
+    map_offset: int = 0
+    position: int | None = None
+    layout: int = 0
+    ids: tuple[str, str] = ("", "")
+    target_end: int | None = 0
+    reported_at: int = -1
+    is_mapped: bool = False
+    newest: tuple[Segment, ...] = ()
+
+    def is_longer(self, end: int) -> bool:
+        """Whether the target's log has more than the mirror's records and their last marker."""
+        return self.target_end is not None and end > self.target_end + (self.target_end > 0)
+
+    @classmethod
+    def of(cls, found: PartitionMap, map_offset: int) -> "Known":
+        """What a map says."""
+        foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
+        return cls(
+            map_offset, found.table.position, found.newest, found.ids, found.target_end,
+            max(foreign, default=-1), bool(found.table), tuple(found.table.newest()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One partition to be copied. place: with the layout that is in force.
+
+    end: the offset to stop at, fixed by the driver; None = go on until the task's time is over.
+    max_batch_bytes: the target topic's max.message.bytes.
+    """
+
+    place: MapAddress
+    layout: Layout
+    end: int | None
+    known: Known = Known()
+    max_batch_bytes: int = 1_048_576
+
+    @property
+    def map_partition(self) -> int:
+        """Where its map is."""
+        return map_partition(self.place.topic, self.place.partition)
+
+    def transactional_id(self, source_cluster: str) -> str:
+        """One writer a partition: whoever starts with this id fences the others."""
+        return f"headgate.mirror.{source_cluster}.{self.place.topic}.{self.place.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    """How a task copies.
+
+    bytes_per_s: read at most so much from each source broker, in this task; None = no limit.
+    interval_s: of following, while nobody waits.  lease_s: how long a task that follows goes on.
+    patience_s: how long a partition may stand still for errors before the task fails.
+    """
+
+    source: Connection
+    target: Connection
+    bytes_per_s: float | None = None
+    interval_s: float = 60.0
+    lease_s: float = 600.0
+    patience_s: float = 300.0
+    chunk_records: int = CHUNK_RECORDS
+    chunk_bytes: int = CHUNK_BYTES
+
+
+class Copied(NamedTuple):
+    """What became of a unit. trouble: why it did not come to its end, for people; None = it did.
+
+    bytes: read from the source's brokers.  lost: records of gaps, as far as offsets can say.
+    is_stale: the plan was older than the topic or the map; another one may succeed.
+    foreign: records of the target that something else wrote; foreign_at: where the first is.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    bytes: int
+    transactions: int
+    position: int
+    lost: int
+    trouble: str | None
+    is_stale: bool = False
+    foreign: int = 0
+    foreign_at: int = -1
+
 
 _STEP_S = 25.0
 _FETCH_WAIT_MS = 100  # other partitions may wait so long for a fetch of those that have no records

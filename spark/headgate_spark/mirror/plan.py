@@ -1,33 +1,179 @@
 """Plans a mirror's next round: topics made and checked, layouts opened, ranges fixed."""
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from enum import StrEnum
+from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
 from aiokafka.errors import BrokerResponseError
 from aiokafka.structs import TopicPartition
 
-from headgate.core.topics.internal_topics import (
-    InternalTopic,
-    replicas_on,
-)
+from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.wire import Metadata, TopicMetadata
 from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,
     Layout,
     MapAddress,
+    MapEntry,
     PartitionMap,
     map_partition,
     map_topic,
     map_topic_faults,
+    segment_key,
 )
-from headgate_spark.copying.copied_topics import faults, wanted_configs
-from headgate_spark.copying.copy_plan import Unit
-from headgate_spark.job.errors import JobError
-from headgate_spark.kafka.cluster_admin import ClusterAdmin, TopicConfig
-from headgate_spark.mirror.map_view import MapView
-from headgate_spark.mirror.skips import Reason, Skip, SkipError
+from headgate.replays.segments import MapError
+from headgate_spark.copying.cluster import ClusterAdmin, TopicConfig, faults, wanted_configs
+from headgate_spark.copying.reader import Known, Unit
+from headgate_spark.job.command_line import JobError
+from headgate_spark.job.options import Connection
+from headgate_spark.mirror.writer import read_map
+
+# Topics that cannot be mirrored now: each is skipped, said and counted, and the others go on.
+
+
+_SAID_AGAIN_S = 300.0
+
+
+class Reason(StrEnum):
+    """Why: the label of the metric."""
+
+    SETTINGS = "settings"  # the backfill topic's would not keep the records as they are
+    PARTITIONS = "partitions"  # the backfill topic has more of them
+    FOREIGN = "foreign"  # something else has written to the backfill topic
+    MAP = "map"  # its offset map contradicts itself
+    NO_LEADER = "no_leader"  # one of its partitions is offline
+    REFUSED = "refused"  # Kafka does not make it, or does not add partitions
+
+
+class Skip(NamedTuple):
+    """Why a topic is skipped. text: what is wrong, and what to do."""
+
+    reason: Reason
+    text: str
+
+
+class SkipError(JobError):
+    """One topic alone cannot be mirrored."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(text)
+        self.skip = Skip(reason, text)
+
+
+class Skips:
+    """What is skipped, said when it begins, changes and ends, and now and then meanwhile."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._said_s: dict[str, float] = {}
+        self.now: Mapping[str, Skip] = {}
+
+    def tell(self, found: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
+        """Of this round. topics: all that are to be mirrored.  now_s: of any steady clock."""
+        before, self.now = self.now, dict(found)
+        for topic, skip in found.items():
+            is_known = before.get(topic) == skip
+            if not is_known or now_s - self._said_s[topic] >= _SAID_AGAIN_S:
+                self._said_s[topic] = now_s
+                self._say(f"topic {topic} is skipped ({skip.reason}): {skip.text}")
+        for topic in before.keys() - found.keys():
+            if topic in topics:
+                self._say(f"topic {topic} can be mirrored again")
+
+
+# The whole map of a backfill cluster as the driver knows it, read again and again to its end.
+
+
+_MAX_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
+
+
+class Seen(NamedTuple):
+    """What the map has said of a partition since it was first read: what was copied to it.
+
+    bytes: as they came from the source's brokers.
+    """
+
+    records: int = 0
+    bytes: int = 0
+
+    def plus(self, records: int, read_bytes: int) -> "Seen":
+        """And so much more."""
+        return Seen(self.records + records, self.bytes + read_bytes)
+
+
+class MapView:
+    """The maps of all partitions of all topics that have one, without the segments in blocks."""
+
+    def __init__(self, target: Connection) -> None:
+        self._target = target
+        self._read = dict.fromkeys(range(MAP_PARTITIONS), 0)
+        self._maps: dict[tuple[str, int], PartitionMap] = {}
+        self._seen: dict[tuple[str, int], Seen] = {}
+        self._broken: dict[tuple[str, int], MapError] = {}
+
+    async def refresh(self) -> None:
+        """Read on. Raises as `read_map`."""
+        self._read = await read_map(self._target, self._read, self._see)
+
+    def of(self, topic: str, partition: int) -> PartitionMap:
+        """A partition's map; an empty one when it has none. Raises SkipError when it is broken."""
+        if (topic, partition) in self._broken:
+            raise SkipError(
+                Reason.MAP,
+                f"the offset map of {topic} partition {partition} in {MAP_TOPIC} contradicts "
+                f"itself: {self._broken[topic, partition]}. Delete the mirror's topic to start "
+                "again",
+            )
+        return self._maps.get((topic, partition), PartitionMap(is_outline=True))
+
+    def seen(self, topic: str, partition: int) -> Seen:
+        """What was copied, as far as what was read of the map says: it grows, whoever copies."""
+        return self._seen.get((topic, partition), Seen())
+
+    def is_broken(self, topic: str, partition: int) -> bool:
+        """Whether its map contradicts itself."""
+        return (topic, partition) in self._broken
+
+    def of_topic(self, topic: str) -> list[PartitionMap]:
+        """The maps of its partitions that have one, in any order."""
+        return [one for (name, _), one in self._maps.items() if name == topic]
+
+    def known(self, topic: str, partition: int) -> Known:
+        """What a task need not read again."""
+        number = map_partition(topic, partition)
+        return Known.of(self.of(topic, partition), self._read[number])
+
+    def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
+        """Keys of segments that nobody needs: those of a deleted topic, and those that the
+        target's retention has passed, but for the newest (`SegmentTable.passed`)."""
+        found = self.of(topic, partition)
+        keys: list[bytes] = []
+        for newest, table in found.tables():
+            ids = newest[1:3]
+            is_deleted = ids != found.ids
+            every = (record.source for record in table.records_from())
+            sources = every if is_deleted else table.passed(target_begin)
+            # Whichever layout it was written in: the others' keys mean nothing.
+            layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
+            keys += [
+                segment_key(MapAddress(topic, partition, layout), source)
+                for source in islice(sources, _MAX_EXPIRED)
+                for layout in layouts
+            ]
+        return keys
+
+    def _see(self, entry: MapEntry) -> None:
+        topic, partition, _ = entry.place
+        records = 0
+        try:
+            found = self._maps.setdefault((topic, partition), PartitionMap(is_outline=True))
+            records = found.apply(entry)
+        except MapError as error:  # of that partition alone: the others go on
+            self._broken[topic, partition] = error
+        self._seen[topic, partition] = self.seen(topic, partition).plus(records, entry.read_bytes)
+
 
 Shape = Mapping[str, tuple[str, int]]  # topic -> id and number of partitions
 

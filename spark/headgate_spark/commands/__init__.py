@@ -1,1 +1,0 @@
-"""The jobs on the command line."""

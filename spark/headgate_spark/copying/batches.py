@@ -1,0 +1,321 @@
+"""A record batch of copied records: what aiokafka's sender asks of its own `BatchBuilder`.
+
+aiokafka's compiled encoder takes the timestamp -1, which means that a record has none, for one
+that was not given, and so gives such records the next one's; it refuses header names that are not
+UTF-8; and it compresses what only grows by that, so that a record that the source has taken may
+be larger than the target takes. Its encoder in Python does none of this. It takes those batches
+in which that matters, and the compiled one, which is five times as fast, takes all others. How
+large a batch may be is up to who opens the producer (`mirror.writer`, `replay.registry`).
+Private parts of aiokafka 0.14: both encoders, and what the producer's accumulator knows.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
+from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
+
+from headgate.kafka.aiokafka_internals import RawName, drop_producer, use_own_metadata
+from headgate.replays.segments import NO_TIMESTAMP, Segment, earliest, merge
+from headgate_spark.copying.cluster import job_arguments
+from headgate_spark.job.options import Connection
+
+# A chunk of a partition: records as they were read, and the segments that they become.
+#
+# A chunk is what one transaction copies. It is written as one or more of Kafka's record batches.
+
+
+class SourceRecord(Protocol):
+    """A record as aiokafka's consumer gives it. timestamp: ms since 1970, or -1."""
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+class Chunk(NamedTuple):
+    """Records in the order of the source, and `end`: up to where, without, it was read."""
+
+    records: Sequence[SourceRecord]
+    end: int
+
+
+class Written(NamedTuple):
+    """A batch on the target. first, behind: which records of the chunk.  base: their offset."""
+
+    first: int
+    behind: int
+    base: int
+
+    @property
+    def end(self) -> int:
+        """The offset behind its last record."""
+        return self.base + self.behind - self.first
+
+
+def segments_of(chunk: Chunk, batches: Sequence[Written]) -> list[Segment]:
+    """The segments of a chunk that was written as these batches."""
+    found = merge(_segments(chunk.records, batches))
+    if found:
+        found[-1] = found[-1]._replace(end=chunk.end)
+    return found
+
+
+def _segments(records: Sequence[SourceRecord], batches: Sequence[Written]) -> Iterator[Segment]:
+    for batch in batches:
+        for first, behind in _runs(records, batch.first, batch.behind):
+            run = records[first:behind]
+            times = [record.timestamp for record in run]
+            following = records[behind].offset if behind < len(records) else run[-1].offset + 1
+            yield Segment(
+                run[0].offset,
+                batch.base + first - batch.first,
+                behind - first,
+                following,
+                earliest(times),
+                max(times),
+            )
+
+
+def _runs(records: Sequence[SourceRecord], first: int, behind: int) -> Iterator[tuple[int, int]]:
+    """Stretches in which the source's offsets advance by one."""
+    # Most chunks are one run: then two offsets say so.
+    while first < behind:
+        end = behind
+        if records[end - 1].offset - records[first].offset != end - 1 - first:
+            end = first + 1
+            while records[end].offset == records[end - 1].offset + 1:
+                end += 1
+        yield first, end
+        first = end
+
+
+_MAGIC = 2
+_PLAIN = 0
+
+Header = tuple[str, bytes | None]
+
+
+class _StrangeNameError(Exception):
+    """The compiled encoder refused a header's name. taken: how many records it has."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__(taken)
+        self.taken = taken
+
+
+class Batch:
+    """codec: its number in the protocol.  max_bytes: of several records, uncompressed; the first
+    one fits, whatever its size."""
+
+    def __init__(self, codec: int, max_bytes: int) -> None:
+        self._codec, self._max_bytes = codec, max_bytes
+        self._records: Sequence[SourceRecord] = ()
+        self._added: Sequence[Header] = ()
+        self._first = self._count = 0
+        self._encoder: Any = None
+        self._producer = (-1, -1, 0)
+        self._is_closed = False
+        self._buffer: bytearray | None = None
+
+    @classmethod
+    def of(cls, producer: AIOKafkaProducer) -> "Batch":
+        """An empty one as this producer would make it."""
+        accumulator = producer._message_accumulator
+        return cls(accumulator._compression_type, accumulator._batch_size)
+
+    def fill(
+        self, records: Sequence[SourceRecord], first: int = 0, added: Sequence[Header] = ()
+    ) -> int:
+        """Take records from `first` on, with these headers behind their own. Where it ends:
+        another batch must take what is there."""
+        self._records, self._first, self._added = records, first, added
+        is_odd = first < len(records) and records[first].timestamp == NO_TIMESTAMP
+        self._encoder = (self._encoder_in_python if is_odd else self._compiled_encoder)(self._codec)
+        try:
+            self._count = self._append_all()
+        except _StrangeNameError as error:
+            self._count = error.taken
+            if not self._count:
+                self._encoder = self._encoder_in_python(self._codec)
+                self._count = self._append_all()
+        return first + self._count
+
+    def close(self) -> None:
+        """Takes no more."""
+        self._is_closed = True
+
+    def closed(self) -> bool:
+        return self._is_closed
+
+    def record_count(self) -> int:
+        return self._count
+
+    def size(self) -> int:
+        return len(self._buffer) if self._buffer is not None else int(self._encoder.size())
+
+    def _set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        self._producer = (producer_id, epoch, base_sequence)
+
+    def _build(self) -> bytearray:
+        if self._buffer is None:
+            uncompressed = self._encoder.size()
+            self._buffer = self._built(self._encoder)
+            if len(self._buffer) > uncompressed:
+                self._buffer = self._built(self._encoded_again())
+        return self._buffer
+
+    def _built(self, encoder: Any) -> bytearray:
+        encoder.set_producer_state(*self._producer)
+        built: bytearray = encoder.build()
+        return built
+
+    def _encoded_again(self) -> Any:
+        self._encoder = self._compiled_encoder(_PLAIN)
+        self._append_all(self._count)
+        return self._encoder
+
+    def _append_all(self, limit: int | None = None) -> int:
+        """How many records the encoder has taken."""
+        append, added, number = self._encoder.append, self._added, 0
+        end = None if limit is None else self._first + limit
+        is_raw = type(self._encoder) is _DefaultRecordBatchBuilderPy
+        # A call and a kept object less a record are felt: so much a bare copying loop costs.
+        for one in islice(self._records, self._first, end):
+            headers = [*one.headers, *added]  # the compiled encoder takes no tuple
+            if is_raw:
+                headers = [(RawName(name), value) for name, value in headers]
+            try:
+                if append(number, one.timestamp, one.key, one.value, headers) is None:
+                    break
+            except UnicodeEncodeError as error:
+                raise _StrangeNameError(number) from error
+            number += 1
+        return number
+
+    def _compiled_encoder(self, codec: int) -> Any:
+        return DefaultRecordBatchBuilder(_MAGIC, codec, 1, -1, -1, 0, self._max_bytes)
+
+    def _encoder_in_python(self, codec: int) -> Any:
+        return _DefaultRecordBatchBuilderPy(_MAGIC, codec, True, -1, -1, 0, self._max_bytes)
+
+
+# The transactional producers that write copied records, each to one partition in order.
+#
+# Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls then meets an
+# assertion of aiokafka's, so the sender is asked what ended it. And a client's connections, which
+# producers may share: producer id and epoch are in each request, so what fences a producer has
+# nothing to do with the connection that it writes to.
+
+
+TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
+STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
+START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
+
+_FENCED = (ProducerFenced, InvalidProducerEpoch)
+
+
+class Connections:
+    """Connections to one cluster that several producers use: two to each broker, one of them for
+    what coordinators are asked."""
+
+    def __init__(self) -> None:
+        self._open: dict[Any, AIOKafkaConnection] = {}
+        self._opening = asyncio.Lock()
+
+    def use_in(self, producer: AIOKafkaProducer) -> None:
+        """Have a producer that has not been started use them."""
+        client = producer.client
+        client._conns, client._get_conn_lock_value = self._open, self._opening
+
+    async def drop(self, producer: AIOKafkaProducer) -> None:
+        """End a producer that uses them at once. What it has sent may still be done, as with a
+        connection of its own; who starts with its id later fences it."""
+        producer.client._conns = {}
+        await drop_producer(producer)
+
+    def close(self) -> None:
+        """Close all. Whoever uses them must have been dropped."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+def open_producer(
+    connection: Connection, transactional_id: str, max_batch_bytes: int
+) -> AIOKafkaProducer:
+    """A producer whose start fences every older one of this id. max_batch_bytes: of several
+    records."""
+    codec = connection.compression
+    producer = AIOKafkaProducer(
+        **job_arguments(connection),
+        transactional_id=transactional_id,
+        transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
+        acks="all",
+        max_batch_size=max_batch_bytes,
+        compression_type=None if codec == "none" else codec,
+        linger_ms=0,
+    )
+    use_own_metadata(producer.client)
+    return producer
+
+
+async def send_records(
+    producer: AIOKafkaProducer,
+    topic: str,
+    partition: int,
+    records: Sequence[SourceRecord],
+    headers: Sequence[Header] = (),
+) -> list[Written]:
+    """Append records as they are, with these headers behind their own. Raises what aiokafka
+    raises."""
+    waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
+    first = 0
+    while first < len(records):
+        batch = Batch.of(producer)
+        behind = batch.fill(records, first, headers)
+        if behind == first:  # an empty batch takes its first record whatever its size
+            raise KafkaError("a record does not fit into any batch")
+        waiting.append((first, behind, await send(producer, batch, topic, partition)))
+        first = behind
+    return [Written(first, behind, await offset_of(sent)) for first, behind, sent in waiting]
+
+
+async def send(
+    producer: AIOKafkaProducer, builder: Any, topic: str, partition: int
+) -> asyncio.Future[Any]:
+    """Hand a batch over; the future tells its place. Raises what aiokafka raises."""
+    sent: asyncio.Future[Any] = await producer.send_batch(builder, topic, partition=partition)
+    # A step before may fail first; then nobody asks this one.
+    sent.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return sent
+
+
+async def offset_of(sent: asyncio.Future[Any]) -> int:
+    """Where a batch begins, once it is acknowledged. Raises what aiokafka raises."""
+    offset: int = (await sent).offset
+    if offset < 0:
+        raise KafkaError("Kafka acknowledged a batch without its offset")
+    return offset
+
+
+def is_fenced(producer: AIOKafkaProducer, error: BaseException) -> bool:
+    """Whether a later producer with the same transactional id has taken over."""
+    sender = producer._sender.sender_task
+    is_over = sender is not None and sender.done() and not sender.cancelled()
+    return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))

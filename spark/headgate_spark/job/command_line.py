@@ -1,0 +1,103 @@
+"""How a job ends early: with a sentence for the person who started it."""
+
+import argparse
+import logging
+import re
+import time
+from pathlib import Path
+
+from headgate.commands.output import progress
+from headgate.core import times
+from headgate.core.terminal import ProgressLine, indented
+
+OK, FAILED, USAGE = 0, 1, 2
+
+
+class SayingError(Exception):
+    """An error whose text is a sentence that says it all."""
+
+
+class JobError(Exception):
+    """Ends a job. The text names what to do; exit_code is FAILED or USAGE."""
+
+    def __init__(self, text: str, exit_code: int = FAILED) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+
+
+def in_words(error: BaseException) -> str:
+    """What an error says, and what it is: a TimeoutError of its own says nothing."""
+    name, text = type(error).__name__, str(error).strip()
+    if isinstance(error, JobError | SayingError):
+        return text
+    if text in ("", name, f"{name}:"):
+        return "nothing came in time" if isinstance(error, TimeoutError) else name
+    return text if text.startswith(name) else f"{name}: {text}"
+
+
+def reason_of(error: Exception) -> str:
+    """The line of an error of Spark's or of its JVM that says why, without the stack around it."""
+    lines = str(error).splitlines()
+    causes = [line for line in lines if line.startswith("Caused by: ")]
+    # py4j begins with the name of the call, and goes on with ": " and what Java said
+    said = [line.removeprefix(": ") for line in lines if line.startswith(": ")] or lines
+    return causes[-1].removeprefix("Caused by: ") if causes else "".join(said[:1])
+
+
+# The wall clock, and times on the command line.
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def parse_time(option: str, text: str, now_ms: int) -> int:
+    """Milliseconds since 1970. Raises JobError naming the option."""
+    try:
+        return times.parse_time(option, text, now_ms)
+    except times.TimeError as error:
+        raise JobError(str(error), USAGE) from error
+
+
+# Log lines of the jobs and of Spark's Python workers: nothing configures a log there.
+
+
+class _Indented(logging.Formatter):
+    """Message and traceback without control characters; no further line looks like a first one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return indented(super().format(record))
+
+
+def format_task_log() -> None:
+    """Let warnings, which Python writes to standard error by itself, hold no control character.
+
+    Handlers that were set up in this process stay as they are.
+    """
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Indented())
+
+
+# What a job says to whoever started it.
+
+
+def report_to_people(*, is_quiet: bool = False) -> ProgressLine:
+    """Under the name of the command, on standard error."""
+    return progress("headgate-spark: ", is_quiet=is_quiet)
+
+
+# Folders and files on the command line.
+
+
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+def local_path(text: str) -> Path:
+    """Read a path. A URI would be taken for a folder below the one that the command runs in."""
+    if _URI.match(text):
+        raise argparse.ArgumentTypeError(
+            f"{text} is a URI: give a path on a local or shared file system, such as NFS, and copy "
+            "what is there to HDFS or an object store afterwards"
+        )
+    return Path(text)

@@ -1,1 +1,0 @@
-"""aiokafka as the jobs use it, and what they ask of a cluster."""
