@@ -170,8 +170,8 @@ def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Dr
     try:
         return convert(option, given.value, is_text=given.is_text)
     except BadValueError as error:
-        found = shown(given.value, secret=option.about.secret)
-        draft.problems.append(Problem(name, found, str(error), origin=given.origin))
+        value = shown(given.value, secret=option.about.secret)
+        draft.problems.append(Problem(name, value, str(error), origin=given.origin))
         return option.default
 
 

@@ -1,4 +1,4 @@
-"""How an option is declared: its default, its bounds and the sentence that documents it.
+"""Declarations of options: the default, the bounds and the sentence that documents one.
 
 Settings classes annotate their fields with `about`; the loader, the reference file, the tables in
 docs/reference/options.md and the error texts all read the same declaration: none can go stale.
@@ -18,12 +18,16 @@ class Section(Protocol):
 
 
 class About(NamedTuple):
-    """What a declaration says beside type and default.
+    """The parts of a declaration beside type and default.
 
-    sentence: what the option does, for the reference.  minimum, maximum: inclusive bounds of a
-    number. example: TOML text that is shown where there is no default.  derived: how the value is
-    found when it is not set; empty where the default is just a value.  secret: never shown, and
-    `<name>_file` may name a file that holds it."""
+    Args:
+        sentence: The description of the option, for the reference.
+        minimum: The lower bound of a number, inclusive.
+        maximum: The upper bound of a number, inclusive.
+        example: TOML text that is shown if there is no default.
+        derived: The rule for a value that is not set; empty if the default is just a value.
+        secret: Whether the value is never shown, and may be in a file named by `<name>_file`.
+    """
 
     sentence: str
     minimum: int | None
@@ -34,7 +38,7 @@ class About(NamedTuple):
 
 
 class Option(NamedTuple):
-    """One option of a section. default: `dataclasses.MISSING` where the option is required."""
+    """An option of a section; `default` is `dataclasses.MISSING` if it is required."""
 
     name: str
     kind: object
@@ -43,7 +47,7 @@ class Option(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether there is no default."""
+        """Return whether there is no default."""
         return self.default is MISSING
 
 
@@ -61,16 +65,16 @@ def about(
 
 
 def options_of(section: type[Section]) -> Mapping[str, Option]:
-    """The options that a settings dataclass declares, by name, in order."""
+    """Return the options that a settings dataclass declares, by name, in order."""
     return _declared(cast(Hashable, section))
 
 
 @cache  # there are some ten such classes, and thousands of sections of one of them
 def _declared(section: type[Section]) -> Mapping[str, Option]:
     hints = get_type_hints(section, include_extras=True)
-    found = {}
+    options = {}
     for each in dataclasses.fields(section):
         kind, *extras = get_args(hints[each.name]) or (None,)
         if extras and isinstance(extras[-1], About):
-            found[each.name] = Option(each.name, kind, each.default, extras[-1])
-    return found
+            options[each.name] = Option(each.name, kind, each.default, extras[-1])
+    return options

@@ -1,4 +1,4 @@
-"""Secrets are shown as stars; of a URL, only what may be one."""
+"""Masks for secrets: stars, also in place of secrets within URLs."""
 
 import re
 from urllib.parse import unquote_plus
@@ -13,25 +13,28 @@ _SECRET_NAMES = ("token", "key", "secret", "pass", "pwd", "sig", "credential", "
 
 
 def masked(secret: str) -> str:
-    """A secret as it may be shown: nothing of it, unless it is a URL."""
+    """Return a secret as it may be shown: stars, or a URL without its secrets."""
     return without_secrets(secret) if _URL.match(secret) else STARS
 
 
 def without_secrets(text: str) -> str:
-    """A text as it may be shown: of a URL in it no password, no user without one, which may be a
-    token, and no parameter with the name of a secret."""
+    """Return a text as it may be shown.
+
+    A URL in it has no password, no user without a password (it may be a token) and no parameter
+    with the name of a secret.
+    """
     if "://" not in text:
         return text
     hidden = _USER.sub(f"://{STARS}@", _PASSWORD.sub(_credentials, text))
     return _PARAMETER.sub(_parameter, hidden)
 
 
-def _credentials(found: re.Match[str]) -> str:
-    user, password = found.groups()
+def _credentials(match: re.Match[str]) -> str:
+    user, password = match.groups()
     return f"://{user}:{STARS}@" if password else f"://{STARS}@"
 
 
-def _parameter(found: re.Match[str]) -> str:
-    before, name, _ = found.groups()
-    is_secret = any(one in unquote_plus(name).lower() for one in _SECRET_NAMES)
-    return f"{before}{name}={STARS}" if is_secret else found[0]
+def _parameter(match: re.Match[str]) -> str:
+    before, name, _ = match.groups()
+    is_secret = any(part in unquote_plus(name).lower() for part in _SECRET_NAMES)
+    return f"{before}{name}={STARS}" if is_secret else match[0]
