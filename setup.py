@@ -41,9 +41,8 @@ HOT = """
     core/admission
     core/fair_turns
     core/formats/decode
-    core/idempotency/attempt
-    core/idempotency/protocol
-    core/idempotency/remembered
+    core/idempotency
+    idempotency/rules
     core/content
     core/event
     audits/facts
@@ -63,12 +62,10 @@ HOT = """
     core/suppression
     core/redis_servers
     idempotency/events
-    idempotency/identity_client
-    idempotency/pending
+    redis/client
+    idempotency/client
+    idempotency/claims
     idempotency/requests
-    idempotency/waiting
-    backends/redis/identity
-    edge/once
     pipeline/admit
     pipeline/complete
     pipeline/gate
@@ -87,7 +84,6 @@ HOT = """
     suppression/calls
     suppression/suppressor
     suppression/sharded
-    idempotency/sharded
     backends/kafka/lane
     backends/kafka/producer
     backends/kafka/lanes

@@ -27,11 +27,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))  # rd_member.py: a librdkafka member that does as told
 
-from headgate.backends.redis.pause_store import RedisPauses  # noqa: E402
 from headgate.config import Settings, load  # noqa: E402
 from headgate.config.problems import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
 from headgate.core.pauses import ALL, Intent  # noqa: E402
+from headgate.redis.pauses import RedisPauses  # noqa: E402
 from support.kafka.rd_member import RdMember  # noqa: E402
 
 B, C, PLAIN = "incident-b", "incident-c", "incident-c-plain"

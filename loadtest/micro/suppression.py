@@ -43,7 +43,7 @@ class Store:
     def __init__(self, verdict: int) -> None:
         self._verdict = verdict
 
-    async def tell(self, call: LayoutCall) -> LayoutReply:
+    async def announce(self, call: LayoutCall) -> LayoutReply:
         """All have agreed for ages."""
         return LayoutReply(2**60, 0, False)
 

@@ -86,7 +86,7 @@ class Verdicts(Protocol):
 
 
 class Identities(Protocol):
-    """Which requests and events were done before (`core.idempotency.protocol`)."""
+    """Which requests and events were done before (`idempotency.rules`)."""
 
     def claim(
         self,

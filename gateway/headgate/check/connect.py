@@ -12,7 +12,6 @@ from redis.exceptions import NoPermissionError, RedisError, ResponseError
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
-from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
 from headgate.check.rules import (
     Finding,
     error,
@@ -31,6 +30,7 @@ from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
 from headgate.errors_in_words import connection_error
+from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
 _MIN_REDIS_S = 2.0  # a check may wait longer than a request does

@@ -1,10 +1,10 @@
 """The library for consumers: what is done is committed, what is paused stays paused."""
 
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.partition import Received
+from headgate.redis.pauses import RedisPauses
 
 __all__ = [
     "Assembler",

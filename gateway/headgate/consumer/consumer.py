@@ -20,7 +20,6 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.pause_store import NOTHING_STORED, PauseStore
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import OffsetStore
 from headgate.consumer.failures import Failures
@@ -29,6 +28,7 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
 from headgate.core.pauses import Intent, Pauses, PauseScope
+from headgate.redis.pauses import NOTHING_STORED, PauseStore
 
 log = logging.getLogger("headgate.consumer.consumer")
 

@@ -1,7 +1,10 @@
-"""What is found out about an event's content before it is reserved.
+"""The examination of an event's content: does it fit the topic's schema, and its digest.
 
-Does it fit the topic's schema, and what is its digest? Large texts are examined in another process,
-so that what goes there (`Orders`) and comes back (`Examination`) is plain data.
+A digest is a keyed hash of 128 bits over everything that a consumer would see: the bytes, or their
+canonical form. It is blake2b and not a faster hash: a client that could construct two contents with
+one digest could make the gateway drop a change.
+
+Large texts are examined in another process, so that `Orders` and `Examination` are plain data.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,12 +18,6 @@ from headgate.core.keys import parse_pointer
 from headgate.core.outcome import Failure
 from headgate.core.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES
 from headgate.core.schema import Schema, received_schema, violation
-
-# What "the same content" is: a keyed hash of 128 bits over everything a consumer would see.
-#
-# blake2b and not a faster hash: a client that could construct two contents with one digest could
-# make the gateway drop a change.
-
 
 _BYTES: Final = 16
 _MAX_TYPES: Final = 64  # content types whose prepared state is kept; clients choose them freely
@@ -73,9 +70,6 @@ class Digester:
         return self._kind + len(name).to_bytes(4, "big") + name
 
 
-# What "the same content" means on one topic: its bytes, or its canonical form.
-
-
 _JSON = b"application/json"
 
 
@@ -113,7 +107,7 @@ class Comparison:
         return self.raw(value, content_type), fallback
 
     def must_be_raw(self, value: bytes, content_type: bytes | None) -> Fallback | None:
-        """Why it is certain without a look into the value that its bytes are compared."""
+        """Return why the bytes are compared, if that is certain without a look into the value."""
         if content_type != _JSON and not is_json((content_type or b"").decode("latin-1")):
             return Fallback.NOT_JSON
         return Fallback.LARGE if len(value) > self.max_bytes else None
@@ -132,7 +126,7 @@ _UNEXAMINED = "it does not fit the topic's schema; where could not be found out 
 
 
 class Orders(NamedTuple):
-    """What a topic wants to know: whether an event fits its schema, and the digest of its form.
+    """The examination that a topic wants: does an event fit its schema, the digest of its form.
 
     comparison: None where digests are of the bytes, or where there are none.
     """
@@ -160,7 +154,7 @@ class Examination(NamedTuple):
 
 
 def is_long(orders: Orders, content: Content) -> bool:
-    """Whether this is for another process: examining it here would hold up all others."""
+    """Return whether this is for another process: here it would hold up all others."""
     if len(content.value) <= INLINE_BYTES:
         return False
     if orders.schema is not None and content.document is not None:

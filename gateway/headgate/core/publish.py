@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
-from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency import Attempt
 from headgate.core.outcome import Outcome
 from headgate.core.oversize.strategies import Large
 from headgate.core.owner import RecordOwner

@@ -1,4 +1,9 @@
-"""What a Redis server is called, whatever its password."""
+"""The names of several Redis servers, and the server of each key.
+
+A key has a slot, and a slot belongs to the server whose hash with it is highest (rendezvous
+hashing). So the order of the list does not matter, and adding the n-th server takes a part of 1/n
+from the others and moves nothing else. An event costs one hash, however many servers there are.
+"""
 
 from collections.abc import Sequence
 from hashlib import blake2b
@@ -20,25 +25,18 @@ def server_name(url: str) -> str:
     if parts.scheme == "unix":
         return f"{parts.path}?{options.get('db', ['0'])[0]}"
     hosts = parts.netloc.rpartition("@")[2].split(",")
-    places = ",".join(sorted(_place(host, _PORTS.get(parts.scheme, 6379)) for host in hosts))
+    addresses = ",".join(sorted(_address(host, _PORTS.get(parts.scheme, 6379)) for host in hosts))
     path = parts.path.strip("/")
     if "+sentinel" in parts.scheme:
         service, _, database = path.partition("/")
-        return f"{places}/{service}/{database or 0}"
-    return f"{places}/{options.get('db', [path or '0'])[0]}"
+        return f"{addresses}/{service}/{database or 0}"
+    return f"{addresses}/{options.get('db', [path or '0'])[0]}"
 
 
-def _place(text: str, port: int) -> str:
+def _address(text: str, port: int) -> str:
     parts = urlsplit(f"//{text}")
     host = (parts.hostname or "localhost").lower()
     return f"{f'[{host}]' if ':' in host else host}:{parts.port or port}"
-
-
-# Which of several servers knows a key: rendezvous hashing over a table of slots.
-#
-# A key has a slot, and a slot belongs to the server whose hash with it is highest. So the order of
-# the list does not matter, and adding the n-th server takes a part of 1/n from the others and moves
-# nothing else. An event costs one hash, however many servers there are.
 
 
 _SLOTS: Final = 4096
@@ -53,7 +51,7 @@ class Slots:
     def __init__(self, servers: Sequence[str]) -> None:
         if not 0 < len(set(servers)) == len(servers) <= MAX_SERVERS:
             raise ValueError(f"not 1 to {MAX_SERVERS} different servers: {servers}")
-        seeds = [blake2b(one.encode(), digest_size=32).digest() for one in servers]
+        seeds = [blake2b(server.encode(), digest_size=32).digest() for server in servers]
         self._owners = bytes(_owner(slot.to_bytes(2, "big"), seeds) for slot in range(_SLOTS))
 
     def owner(self, key: bytes) -> int:
@@ -64,4 +62,4 @@ class Slots:
 
 def _owner(slot: bytes, seeds: Sequence[bytes]) -> int:
     scores = [blake2b(slot, digest_size=8, key=seed).digest() for seed in seeds]
-    return max(range(len(seeds)), key=lambda place: (scores[place], seeds[place]))
+    return max(range(len(seeds)), key=lambda number: (scores[number], seeds[number]))

@@ -1,4 +1,4 @@
-"""The suppression namespace of one topic, as all of a process share it."""
+"""Suppression's shared types: namespaces of topics, reservations of events, states of topics."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ LONGEST_PLAIN_KEY: Final = 64  # bytes; longer keys are hashed, so that names in
 
 
 class Counter:
-    """A number that several look at."""
+    """A number that several objects share."""
 
     __slots__ = ("count",)
 
@@ -75,11 +75,11 @@ class Scope:
         self._hashed_entries = self.namespace + b":h:"
 
     def latest(self) -> "Scope":
-        """Of the topic that has its name now."""
-        found = self
-        while found.successor is not None:
-            found = found.successor
-        return found
+        """Return the scope of the topic that has its name now."""
+        scope = self
+        while scope.successor is not None:
+            scope = scope.successor
+        return scope
 
     def twin(self) -> "Scope":
         """The same topic at one of several servers. What passes is counted for all of them."""
@@ -95,11 +95,8 @@ class Scope:
         return self._hashed_entries + blake2b(key, digest_size=16).digest()
 
 
-# What suppression knows of one event: the slot that it has on a `Publish`.
-
-
 class Reservation:
-    """An event that Redis is asked about, or that passes by an announcement.
+    """The suppression state of a publish: it waits for Redis, or passes by an announcement.
 
     scope: the suppression namespace.  partitions: the count by which its record was placed.
     force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
@@ -125,9 +122,6 @@ class Reservation:
         self.refuse = refuse
 
 
-# Whether a topic that suppresses does so now, as one suppressor or several of them see it.
-
-
 ON, QUARANTINE, AWAY = "on", "quarantine", "away"
 STATES = (ON, QUARANTINE, AWAY)  # from good to bad
 OFF = "off"  # shown of a topic whose policy does not suppress
@@ -146,16 +140,16 @@ class TopicSuppression(NamedTuple):
 
 
 def worst(seen: Iterable[Mapping[str, TopicSuppression]]) -> dict[str, TopicSuppression]:
-    """Of each topic the worst that anybody sees."""
-    found: dict[str, TopicSuppression] = {}
+    """Return the worst state of each topic."""
+    worst_of: dict[str, TopicSuppression] = {}
     for states in seen:
-        for topic, one in states.items():
-            found[topic] = max(found.get(topic, one), one, key=_badness)
-    return found
+        for topic, state in states.items():
+            worst_of[topic] = max(worst_of.get(topic, state), state, key=_badness)
+    return worst_of
 
 
-def _badness(one: TopicSuppression) -> tuple[int, float]:
-    return STATES.index(one.state), one.until_s or 0.0
+def _badness(state: TopicSuppression) -> tuple[int, float]:
+    return STATES.index(state.state), state.until_s or 0.0
 
 
 def state_rows(states: Mapping[str, TopicSuppression]) -> list[tuple[str, str, bool]]:

@@ -8,7 +8,6 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.core.admission import DRAINING, Admission
-from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
@@ -18,13 +17,14 @@ from headgate.core.request import read_options, with_query_key
 from headgate.edge.answer import answered, on_the_wire
 from headgate.edge.auth import ANONYMOUS, Identity
 from headgate.edge.body import Budget, read_body, received_body, waits_for_leave
-from headgate.edge.once import EVENTS
 from headgate.edge.peer import Peer, peer_of
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
 from headgate.edge.reports import Callers, Quotas, Requests, Weigher
 from headgate.edge.request_log import REPORTED, RequestReports
 from headgate.edge.starting import Starting
 from headgate.edge.streams import Streams, streamed
+from headgate.idempotency.requests import EVENTS
+from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.pipeline.inbound import Decode, Inbound
 from headgate.pipeline.pipeline import Pipeline
 

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from headgate.core.idempotency.protocol import IDEMPOTENCY_KEY
 from headgate.core.publish import Ticket
 from headgate.core.reply import Reply
 from headgate.edge.in_turn import InTurn
-from headgate.edge.once import Once
+from headgate.idempotency.requests import Once
+from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.inbound import Decode, Inbound
 from headgate.pipeline.pipeline import Pipeline

@@ -3,12 +3,15 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from headgate.core.idempotency import remembered
-from headgate.core.idempotency.attempt import Attempt
-from headgate.core.idempotency.protocol import (
+from headgate.core.idempotency import RELEASE, Attempt, Claim, unpack_outcomes
+from headgate.core.outcome import Outcome, rejected
+from headgate.core.publish import Publish, Stage, Ticket
+from headgate.core.record import content_type_of
+from headgate.core.topics.route import Route
+from headgate.idempotency.claims import Sized, Verdicts
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.rules import (
     CONFLICT,
-    RELEASE,
-    Claim,
     ClaimState,
     ClaimVerdict,
     Names,
@@ -17,14 +20,7 @@ from headgate.core.idempotency.protocol import (
     names_of_cloudevents,
     names_of_ids,
 )
-from headgate.core.outcome import Outcome, rejected
-from headgate.core.publish import Publish, Stage, Ticket
-from headgate.core.record import content_type_of
-from headgate.core.topics.route import Route
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.options import NO_REDIS, IdentityMeter
-from headgate.idempotency.pending import Sized, Verdicts
-from headgate.idempotency.sharded import ShardedIdentity
+from headgate.idempotency.store import NO_REDIS, IdentityMeter
 
 GoOn = Callable[[list[Publish]], None]
 
@@ -71,18 +67,18 @@ class EventIdentity:
                 of_source = names_of_cloudevents(self._prefix, route.state.topic_id, source)
                 name = of_source.of(event_id.encode())
             content = event_fingerprint(record.key, _content(publish), content_type_of(record))
-            known = first_of.setdefault(name, (publish.index, content))
-            if known == (publish.index, content):
+            first = first_of.setdefault(name, (publish.index, content))
+            if first == (publish.index, content):
                 claim = Claim(name, content, client.new_token(), keep_ms)
                 attempt.events[publish.index] = claim
                 yield Sized(claim, len(record.value or b""))
-            elif known[1] == content:
-                attempt.twins[publish.index] = known[0]
+            elif first[1] == content:
+                attempt.twins[publish.index] = first[0]
             else:
                 _end(publish, rejected(id_mismatch(), record.key, publish.event_id))
 
     def _names(self, route: Route, started: list[Publish]) -> Names:
-        """Of ids that are no CloudEvents'."""
+        """Return the names of ids that are no CloudEvents'."""
         ticket = started[0].ticket
         assert ticket is not None
         return names_of_ids(self._prefix, route.state.topic_id, ticket.producer)
@@ -126,7 +122,7 @@ class EventIdentity:
             return
         del attempt.events[publish.index]
         if verdict.state is ClaimState.DONE:
-            first = remembered.unpack(verdict.remembered)[0]
+            first = unpack_outcomes(verdict.remembered)[0]
             _end(publish, first.of(first.name, publish.event_id))
         else:
             failure = CONFLICT if verdict.state is ClaimState.RUNNING else id_mismatch()
@@ -144,14 +140,14 @@ class EventIdentity:
 
 
 def _content(publish: Publish) -> bytes | None:
-    """What stands for the event's value; of one that is in the blob store alone, its digest."""
+    """Return the event's value, or its digest if only the blob store has the value."""
     if publish.large is None or publish.large.stored is None:
         return publish.record.value
     return publish.large.stored.sha256.encode()
 
 
 def _end(publish: Publish, outcome: Outcome) -> None:
-    """It goes no further. Its request is closed by whoever the others go on to."""
+    """End an event here. The stage after this one closes its request."""
     assert publish.ticket is not None
     publish.advance(Stage.ENDED)
     publish.ticket.end(publish.index, outcome)

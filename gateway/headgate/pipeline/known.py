@@ -1,7 +1,7 @@
 """A request's events that earlier attempts under its Idempotency-Key ended well."""
 
 from headgate.core.event import Decoded, Event
-from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency import Attempt
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 

@@ -9,7 +9,7 @@ HTTP library, so that another front can be put before it.
 from headgate.core.admission import Admission
 from headgate.core.event import Decoded
 from headgate.core.formats.decode import decode, with_hint
-from headgate.core.idempotency.attempt import Attempt
+from headgate.core.idempotency import Attempt
 from headgate.core.outcome import Failure
 from headgate.core.publish import Publish, Ticket
 from headgate.core.refusal import Refused

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import Settings
 from headgate.core.terminal import PLAIN, Style
 from headgate.monitor.cluster_monitor import Exporters
@@ -19,6 +18,7 @@ from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.rules import LagRules
 from headgate.monitor.table import lines
+from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.monitor_pages import MonitorPages
 
 log = logging.getLogger("headgate.monitoring_process")

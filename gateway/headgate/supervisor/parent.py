@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.config import ConfigError
 from headgate.edge.management.control_plane import Admin, Services
 from headgate.edge.management.installation import Installation
@@ -27,6 +26,7 @@ from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
 from headgate.metrics.build import start_fields
+from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import second_tier
 from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor import happenings

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import uvloop
 
 from headgate.backends.owned import OwnedTasks
-from headgate.backends.redis.errors import StoreError
 from headgate.config import ConfigError, Settings, load, read_file
 from headgate.core.coalescing.held import topic_of
 from headgate.core.outcome import Failure, Reason
@@ -20,6 +19,7 @@ from headgate.core.refusal import Refused, brief
 from headgate.edge.tls import server_context
 from headgate.metrics import logs
 from headgate.metrics.build import start_fields
+from headgate.redis.script import StoreError
 from headgate.supervisor import lifeline
 from headgate.supervisor.control import WorkerState, control_socket, worker_socket
 from headgate.supervisor.forward import Forward

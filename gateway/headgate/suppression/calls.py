@@ -1,4 +1,4 @@
-"""What Redis is to be told, and the calls that carry it: namespaces, settlements, one call."""
+"""News for Redis and the calls that carry it: namespaces, settlements, one call."""
 
 import asyncio
 from collections import Counter, deque
@@ -39,11 +39,12 @@ _WIDTHS: Final = {SETTLE[0]: 41, KEEP[0]: 41, REFUSED[0]: 13, CLEAR[0]: 1}
 class Namespaces:
     """Remembered nonces, when each namespace was last talked to, and which need a new incarnation.
 
-    to_talk: ask for their state with the next call.  to_drop: forget what is known of their keys.
-    to_announce: tell that records are written there without a reservation.
-    opened: of topics that are compared here.  passing: of those whose events pass without being
-    reserved, or did so not long ago.
-    doubted: what is known of them may be older than what gateways with other servers wrote.
+    to_talk: Ask for their state with the next call.
+    to_drop: Drop the state of their keys with the next call.
+    to_announce: Announce that records are written there without a reservation.
+    opened: Namespaces of topics that are compared here.
+    passing: Those whose events pass unreserved, or did so not long ago.
+    doubted: Their state may be older than records of gateways with other servers.
     """
 
     __slots__ = (
@@ -84,10 +85,10 @@ class Namespaces:
         for scope, state in zip(scopes, states, strict=True):
             self._talked[scope] = now_s
             self._opens_s[scope] = now_s + (state.opens_ms - redis_ms) / 1000
-            known = self._nonces.get(scope)
-            if known != state.nonce:
+            nonce = self._nonces.get(scope)
+            if nonce != state.nonce:
                 self._nonces[scope] = state.nonce
-                if known is not None:
+                if nonce is not None:
                     changed.add(scope)
         return changed
 
@@ -100,16 +101,16 @@ class Namespaces:
     ) -> set[Scope]:
         """Return those of a reply whose `unchanged` is not to be believed; plan to begin those anew
         that have to. born_s: when each was born, not too late."""
-        found = set()
+        doubted = set()
         for scope, born in zip(scopes, born_s, strict=True):
             if agreement.begins_anew(born, now_s):
                 self.to_drop.add(scope)
             if agreement.believes(born, now_s):
                 self.doubted.discard(scope)
             else:
-                found.add(scope)
-        self.doubted |= found
-        return found
+                doubted.add(scope)
+        self.doubted |= doubted
+        return doubted
 
     def states(self, is_away: bool, now_s: float, doubts: bool) -> dict[str, TopicSuppression]:
         """Return the state of each compared topic, by name.
@@ -155,7 +156,7 @@ class Namespaces:
             self.to_talk.add(scope)
 
     def shut(self, scope: Scope) -> None:
-        """Its topic is compared here no more."""
+        """Stop comparing a topic."""
         self.opened.discard(scope)
 
     def open_again(self) -> None:
@@ -169,7 +170,7 @@ class Namespaces:
         self.to_announce.add(scope)
 
     def announced(self, scopes: Iterable[Scope], until_s: float) -> None:
-        """A call said so; its word holds until then."""
+        """Take in that a call announced these until then."""
         for scope in scopes:
             scope.free_until_s = until_s
 
@@ -186,7 +187,7 @@ class Namespaces:
                 self.to_announce.add(scope)
 
     def forget(self, scope: Scope) -> None:
-        """No topic has it any more."""
+        """Drop the state of a namespace whose topic is gone."""
         self.opened.discard(scope)
         self.doubted.discard(scope)
         self.passing.discard(scope)
@@ -198,7 +199,7 @@ class Namespaces:
 
 
 def operations_in(packed: bytes) -> int:
-    """How many operations these are."""
+    """Count the operations."""
     at, count, size = 0, 0, len(packed)
     while at < size:
         at += _WIDTHS[packed[at]]
@@ -227,7 +228,7 @@ class Settlements:
         return bool(self._pending or self.line)
 
     def __len__(self) -> int:
-        """At least how many operations wait."""
+        """Return a lower bound of the operations that wait."""
         return sum(map(len, self._pending.values())) + len(self.line)
 
     def of(self, scope: Scope) -> dict[bytes, bytes]:
@@ -240,24 +241,24 @@ class Settlements:
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Queue one operation."""
         pending = self.of(scope)
-        known = pending.get(entry)
-        if known is None:
+        packed = pending.get(entry)
+        if packed is None:
             pending[entry] = operation
-        elif len(known) < _MAX_BYTES:
-            pending[entry] = known + operation
+        elif len(packed) < _MAX_BYTES:
+            pending[entry] = packed + operation
             self._more[scope] = self._more.get(scope, 0) + 2
         else:
             self.line.append((scope, entry, operation))
 
     def add_unreserved(self, publish: Publish, offset: int) -> None:
-        """An acknowledgement while Redis is away, of a publish it need not know."""
+        """Queue an acknowledgement of an unreserved publish while Redis is unavailable."""
         reservation = publish.reserved
-        known = self._unreserved.setdefault(reservation.scope, {})
+        highest = self._unreserved.setdefault(reservation.scope, {})
         entry = reservation.entry
-        if entry not in known or known[entry][0] < offset:
+        if entry not in highest or highest[entry][0] < offset:
             digest = publish.digest or b""
             operation = settle(reservation.token, digest, offset, reservation.partitions)
-            known[entry] = (offset, operation)
+            highest[entry] = (offset, operation)
 
     def overflowed(self) -> set[Scope]:
         """Forget the namespaces that hold too much; each must then be dropped in Redis."""
@@ -270,13 +271,13 @@ class Settlements:
                 self._unreserved.pop(scope, None)
                 scopes.add(scope)
         if scopes:
-            self.line = deque(one for one in self.line if one[0] not in scopes)
+            self.line = deque(end for end in self.line if end[0] not in scopes)
         return scopes
 
     def reconnected(self) -> None:
         """Queue what was kept of the unreserved ones."""
-        for scope, known in self._unreserved.items():
-            for entry, (_, operation) in known.items():
+        for scope, highest in self._unreserved.items():
+            for entry, (_, operation) in highest.items():
                 self.add(scope, entry, operation)
         self._unreserved.clear()
 
@@ -353,7 +354,7 @@ class OutgoingCall:
         "_max_keys",
         "_max_operations",
         "_operations",
-        "_places",
+        "_positions",
         "announced",
         "dropped",
         "reserved",
@@ -366,7 +367,7 @@ class OutgoingCall:
         self._max_operations = self._left = max_operations
         self.sent_s = sent_s
         self.announced: set[Scope] = set()
-        self._places: dict[Scope, bytes] = {}
+        self._positions: dict[Scope, bytes] = {}
         self._operations: dict[bytes, bytes] = {}
         self._forgets: list[asyncio.Future[None]] = []
         self.dropped: set[Scope] = set()
@@ -374,25 +375,25 @@ class OutgoingCall:
         self.reserved: list[Publish] = []
 
     def __bool__(self) -> bool:
-        return bool(self._places)
+        return bool(self._positions)
 
     @property
     def room(self) -> int:
-        """How many more keys it takes. Each may be the first of its namespace."""
-        keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._places))
+        """Number of keys that still fit. Each may be the first of its namespace."""
+        keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._positions))
         return min(keys, self._left)
 
     @property
     def scopes(self) -> Sequence[Scope]:
         """The namespaces in it."""
-        return list(self._places)
+        return list(self._positions)
 
     def talk_to(self, scope: Scope) -> bytes:
-        """Ask for the namespace's nonce; returns its place."""
-        place = self._places.get(scope)
-        if place is None:
-            place = self._places[scope] = bytes((len(self._places),))
-        return place
+        """Ask for the namespace's nonce; return its position in the call."""
+        position = self._positions.get(scope)
+        if position is None:
+            position = self._positions[scope] = bytes((len(self._positions),))
+        return position
 
     def drop(self, scope: Scope) -> None:
         """Forget what is known of all keys first."""
@@ -401,19 +402,19 @@ class OutgoingCall:
 
     def address(self, to_drop: set[Scope], to_announce: set[Scope], to_talk: set[Scope]) -> None:
         """Take the namespaces to drop, to announce and to talk to, as far as there is room."""
-        while to_drop and len(self._places) < _MAX_TALKED_TO:
+        while to_drop and len(self._positions) < _MAX_TALKED_TO:
             self.drop(to_drop.pop())
-        while to_announce and len(self._places) < _MAX_TALKED_TO:
+        while to_announce and len(self._positions) < _MAX_TALKED_TO:
             scope = to_announce.pop()
             self.talk_to(scope)
             self.announced.add(scope)
-        while to_talk and len(self._places) < _MAX_TALKED_TO:
+        while to_talk and len(self._positions) < _MAX_TALKED_TO:
             self.talk_to(to_talk.pop())
 
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Do this to the entry, after what was added for it before."""
-        known = self._operations.get(entry)
-        self._operations[entry] = (self.talk_to(scope) if known is None else known) + operation
+        packed = self._operations.get(entry)
+        self._operations[entry] = (self.talk_to(scope) if packed is None else packed) + operation
         self._left -= 1
 
     def settle(self, settlements: Settlements, share: float = 1.0) -> None:
@@ -428,8 +429,8 @@ class OutgoingCall:
                 for entry, operation in taken.items():
                     self.add(scope, entry, operation)
             else:
-                place = self.talk_to(scope)
-                self._operations = {entry: place + taken[entry] for entry in taken}
+                position = self.talk_to(scope)
+                self._operations = {entry: position + taken[entry] for entry in taken}
 
     def forget(self, request: Forget) -> None:
         """Forget the published state of a key, or of all."""
@@ -441,7 +442,7 @@ class OutgoingCall:
         self._forgets.append(done)
 
     def finish_forgets(self, error: Exception | None) -> None:
-        """Tell those who asked to forget that it is done, or why not."""
+        """Complete the requests to forget, or fail them."""
         finish(self._forgets, error)
 
     def reserve(
@@ -468,24 +469,24 @@ class OutgoingCall:
         self, some: list[Publish], settlements: Settlements, stem: bytes, force: bool
     ) -> None:
         # The hottest loop of suppression: about 1 us an event, most of it these lines.
-        operations, scope, place, head = self._operations, None, b"", RESERVE + stem
+        operations, scope, position, head = self._operations, None, b"", RESERVE + stem
         first = len(self.reserved)
         for publish, number in zip(some, _NUMBERS[first : first + len(some)], strict=True):
             reservation = publish.reserved
             entry = reservation.entry
-            known = operations.get(entry)
-            if known is None:
+            packed = operations.get(entry)
+            if packed is None:
                 if reservation.scope is not scope:
                     scope = reservation.scope
-                    place = self.talk_to(scope)
-                known = place
+                    position = self.talk_to(scope)
+                packed = position
                 if settlements and self._left > len(some):
-                    known = self._behind_settlement(settlements, scope, entry)
+                    packed = self._behind_settlement(settlements, scope, entry)
             reservation.token = stem + number
             if force or reservation.force:
-                operations[entry] = known + FORCE + reservation.token + number
+                operations[entry] = packed + FORCE + reservation.token + number
             else:  # as `rules.reserve`
-                operations[entry] = known + head + number + publish.digest + number  # type: ignore[operator]
+                operations[entry] = packed + head + number + publish.digest + number  # type: ignore[operator]
         advance_all(some, _RESERVING)
         self._left -= len(some)
         self.reserved += some
@@ -499,7 +500,7 @@ class OutgoingCall:
 
     def call(self, spans: SuppressionSpans, candidate: bytes) -> SuppressionCall:
         """Return the call."""
-        scopes = list(self._places)
+        scopes = list(self._positions)
         dropped, announced = self.dropped, self.announced
         return SuppressionCall(
             spans,
@@ -523,10 +524,10 @@ def _announcement(scope: Scope) -> int:
 
 
 def finish(forgets: "Iterable[asyncio.Future[None]]", error: Exception | None) -> None:
-    """Each that is still waited for has its result, or the error."""
+    """Complete the requests to forget that are still awaited, or fail them."""
     for done in forgets:
         if done.done():
-            continue  # whoever asked waits no longer
+            continue  # it was cancelled
         if error is None:
             done.set_result(None)
         else:

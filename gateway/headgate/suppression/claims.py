@@ -1,6 +1,6 @@
-"""The state of suppression in one process: who waits, who is in flight, what Redis must be told.
+"""The state of suppression in one process: events that wait or are in flight, news for Redis.
 
-Synchronous and told the time; `suppressor.py` carries its calls to Redis and back.
+Synchronous, and the time is an argument; `suppressor.py` carries the calls to Redis and back.
 """
 
 from collections import deque
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
-from headgate.backends.redis.errors import StoreError
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Scope, TopicSuppression
+from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
 from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
@@ -74,11 +74,11 @@ Grow = Callable[[Scope, int], None]
 
 
 def grow_alone(scope: Scope, partitions: int) -> None:
-    """Where nobody else knows of topics."""
+    """Ignore the growth of a topic: only suppression has it here."""
 
 
 def place_again(publish: Publish, scope: Scope) -> None:
-    """Its topic has another partition count than when it was placed."""
+    """Place an event by the present partition count of its topic."""
     record = publish.record
     if not publish.placed and record.key is not None:
         record.partition = partition_for(record.key, scope.partitions)
@@ -86,17 +86,20 @@ def place_again(publish: Publish, scope: Scope) -> None:
 
 
 def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Scope]:
-    """The namespaces whose topics have more partitions than this call was made for.
+    """Return the namespaces whose topics have more partitions than this call was made for.
 
-    Nothing was reserved in them. grow: told of those that have more than this process knew.
+    Nothing was reserved in them.
+
+    Args:
+        grow: Called with those that have more than this process knew.
     """
-    found = set()
+    namespaces = set()
     for scope, count, state in zip(call.scopes, call.counts, reply.states, strict=True):
         if state.partitions > count:
-            found.add(scope)
+            namespaces.add(scope)
             if state.partitions > scope.partitions:
                 grow(scope, state.partitions)
-    return found
+    return namespaces
 
 
 class Claims:
@@ -154,7 +157,7 @@ class Claims:
     # ---- what ingest and the lanes say
 
     def reserve(self, publish: Publish) -> None:
-        """See `base.Suppression`. The verdict may come before this returns."""
+        """Queue an event for a reservation. The verdict may come before this returns."""
         reservation = publish.reserved
         scope = reservation.scope = reservation.scope.latest()
         scope.asked = True
@@ -181,16 +184,16 @@ class Claims:
         self._owes = True
 
     def is_settled(self) -> bool:
-        """Whether Redis knows of every unreserved publish, so that others may rely on it."""
+        """Return whether Redis knows of every unreserved publish, so that others may rely on it."""
         if self._owes and self.mode == BypassMode.READY and self._outgoing is None:
             waits = self._settlements, self._in_flight.unregistered, self._namespaces.to_drop
             self._owes = any(waits)
         return not self._owes
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
-        """See `base.Suppression`. Only while it is announced, or others would not know of them.
+        """Let events pass unreserved, if the topic is announced: else others would miss them.
 
-        What was asked for before goes first, in its order: so nothing overtakes an event of its
+        Events that wait for Redis go first, in their order: so nothing overtakes an event of its
         key, and a topic that is never idle passes all the same.
         """
         scope = scope.latest()
@@ -206,22 +209,24 @@ class Claims:
         return True
 
     def rule_changed(self, scope: Scope) -> None:
-        """The topic's events get their keys by another rule: what is in flight has keys of the
-        former one. No token of the present key stands for it, so it is announced until it ends.
+        """Begin anew, because the topic's events get their keys by another rule from now on.
+
+        Events in flight have keys of the former rule. No token of the present key stands for them,
+        so the topic is announced until they end.
         """
         self.drop(scope)
         in_flight = *self._arrivals, *self._in_flight
-        self._outdated.update(one for one in in_flight if one.reserved.scope is scope)
+        self._outdated.update(publish for publish in in_flight if publish.reserved.scope is scope)
         self._namespaces.announce(scope)
 
     def grew(self, scope: Scope) -> None:
-        """The topic has more partitions: place again what waits, for nothing of it is reserved."""
+        """Place the waiting events of a topic that has more partitions: none is reserved."""
         for publish in self._queue:
             if publish.reserved.scope is scope:
                 place_again(publish, scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """The topic is another now: what is in flight may land in it, so register it there."""
+        """Replace a topic's namespace, and register there what may land in the new topic."""
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         new.spooled, new.asked = old.spooled, old.asked
         if old in self._namespaces.passing:
@@ -244,25 +249,25 @@ class Claims:
 
     def next_call(self, now_s: float) -> OutgoingCall | None:
         """Pack what waits. Registrations come before any claim, settlements before theirs."""
-        options, known = self._options, self._namespaces
+        options, namespaces = self._options, self._namespaces
         outgoing = OutgoingCall(options.max_keys_per_call, options.max_operations_per_call, now_s)
-        outgoing.address(known.to_drop, known.to_announce, known.to_talk)
+        outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_talk)
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
-            found = unregistered.popitem()[1].reserved
-            outgoing.add(found.scope, found.entry, rules.register(found.token))
+            reserved = unregistered.popitem()[1].reserved
+            outgoing.add(reserved.scope, reserved.entry, rules.register(reserved.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
         # What is left to drop comes before any claim.
         ready = (
             self.mode == BypassMode.READY
-            and not (unregistered or known.to_drop)
+            and not (unregistered or namespaces.to_drop)
             and bool(self._queue)
         )
         if self._settlements:
             outgoing.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
-            doubts = bool(known.doubted) or now_s >= self._agreement.until_s
+            doubts = bool(namespaces.doubted) or now_s >= self._agreement.until_s
             outgoing.reserve(self._queue, self._settlements, self._new_stem(), force=doubts)
             self._waits.left += len(outgoing.reserved)
         self._outgoing = outgoing if outgoing else None
@@ -275,13 +280,13 @@ class Claims:
     def answered(
         self, outgoing: OutgoingCall, call: SuppressionCall, reply: SuppressionReply, now_s: float
     ) -> None:
-        """The script's answer is here: verdicts in order of arrival."""
+        """Apply the script's answer: verdicts in order of arrival."""
         changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
         doubted = self._doubted(outgoing.sent_s, call, reply, now_s)
         if outgoing.announced:
             lease_s = self._spans.lease / 1000
             self._namespaces.announced(outgoing.announced, outgoing.sent_s + lease_s)
-        if changed:  # Redis lost its state, or somebody began a new incarnation
+        if changed:  # Redis lost its state, or another gateway began a new incarnation
             self._in_flight.register_again(changed)
             self._namespaces.open_again()
         self._count(reply)
@@ -299,9 +304,9 @@ class Claims:
             elif reservation.scope in is_behind:
                 late.append(publish)
             elif reservation.scope not in valid:
-                # Told under another incarnation than the one that knows what is in flight here,
-                # or for a topic that is another now: good for nothing. What may not go past Redis
-                # asks again, and so does what is behind it.
+                # The verdict is of an incarnation without the tokens of this process, or of a
+                # topic that is another now: useless. An event that may not go past Redis asks
+                # again, and so do those behind it.
                 if reservation.refuse or reservation.entry in doubtful:
                     self._ask_again(publish, verdict, doubtful, late)
                 else:
@@ -342,12 +347,12 @@ class Claims:
 
     def _grow(self, scope: Scope, count: int) -> None:
         self._tell_growth(scope, count)
-        if count > scope.partitions:  # whoever listens knows of no such topic (any more)
+        if count > scope.partitions:  # the listener has no such topic (any more)
             scope.partitions = count
             self.grew(scope)
 
     def lost(self, error: StoreError) -> None:
-        """Nothing is known of the call on its way, nor whether Redis still is the same."""
+        """Give up the call on its way: neither its fate nor the state of Redis is known."""
         outgoing, self._outgoing = self._outgoing, None
         self.mode = BypassMode.AWAY
         self._in_flight.register_again()
@@ -358,39 +363,43 @@ class Claims:
                     self._settlements.add(scope, entry, operation)
             self._namespaces.to_drop |= outgoing.dropped
             self._namespaces.to_announce |= outgoing.announced
-            self._put_back([one for one in outgoing.reserved if one.stage is _RESERVING])
+            self._put_back(
+                [publish for publish in outgoing.reserved if publish.stage is _RESERVING]
+            )
         self.closed(error)
         self._bypass_all(error.reason)
         self._shed()
 
     def closed(self, error: StoreError) -> None:
-        """No call will carry what is left to forget."""
+        """Fail the requests to forget that no call will carry."""
         if self._outgoing is not None:
             self._outgoing.finish_forgets(error)
         finish((done for _, _, done in self._forgets), error)
         self._forgets.clear()
 
     def catching_up(self) -> None:
-        """Connected: tell Redis what it missed before anything is claimed."""
+        """Send Redis what it missed before anything is claimed: the connection is new."""
         self.mode = BypassMode.CATCHING_UP
         self._settlements.reconnected()
         self._namespaces.open_again()
 
     @property
     def waiting(self) -> int:
-        """How many reservations wait to be sent."""
+        """Number of reservations that wait to be sent."""
         return len(self._queue)
 
     @property
     def has_news(self) -> bool:
-        """Whether there is anything to tell Redis."""
-        known = self._namespaces
-        planned = known.to_talk or known.to_drop or known.to_announce or self._forgets
+        """True if there is anything to send."""
+        namespaces = self._namespaces
+        planned = (
+            namespaces.to_talk or namespaces.to_drop or namespaces.to_announce or self._forgets
+        )
         return bool(planned or self._queue or self._settlements or self._in_flight.unregistered)
 
     @property
     def is_behind(self) -> bool:
-        """Whether Redis misses more than one call can carry beside reservations."""
+        """True if Redis misses more than one call can carry beside reservations."""
         missing = len(self._in_flight.unregistered) + len(self._settlements)
         return bool(self._namespaces.to_announce) or missing > self._options.max_keys_per_call // 2
 
@@ -402,7 +411,9 @@ class Claims:
         lease_s = self._spans.lease / 1000
         if self._outdated:
             self._outdated &= {*self._arrivals, *self._in_flight}
-        self._namespaces.renew(now_s, lease_s, {one.reserved.scope for one in self._outdated})
+        self._namespaces.renew(
+            now_s, lease_s, {publish.reserved.scope for publish in self._outdated}
+        )
         overdue_s = now_s - self._options.quarantine_ms / 6000
         self._namespaces.talk_to(self._in_flight.scopes(), overdue_s)
         if self._options.touches_opened:
@@ -411,11 +422,11 @@ class Claims:
         self._namespaces.stay_in_touch(now_s)
         if self.mode == BypassMode.AWAY:
             self._shed()
-        known = self._namespaces
-        return bool(known.to_talk or known.to_announce or self._in_flight.unregistered)
+        namespaces = self._namespaces
+        return bool(namespaces.to_talk or namespaces.to_announce or self._in_flight.unregistered)
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
-        """Of each topic that is compared here, whether it is suppressed now."""
+        """Return the state of each topic that is compared here."""
         doubts = now_s >= self._agreement.until_s
         return self._namespaces.states(self.mode != BypassMode.READY, now_s, doubts)
 
@@ -425,16 +436,21 @@ class Claims:
     # ---- how publishes end
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
-        """See `base.Suppression`."""
+        """Settle a lane's batch."""
         self._ends.acknowledged(batch, base_offset, now_s, self.mode == BypassMode.AWAY)
 
     def settle(self, first: Publish, placed: Iterable[tuple[int, Publish]]) -> None:
-        """Those of a batch whose keys this server knows. first: of the whole batch."""
+        """Settle the records of a batch whose keys belong to this Redis server.
+
+        Args:
+            first: The first record of the batch.
+            placed: The records, with their offsets.
+        """
         self._ends.fence(first)
         self._ends.settle(placed, self.mode == BypassMode.AWAY)
 
     def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
-        """See `base.Suppression`."""
+        """Take in an end without acknowledgement. certain: no record can be in the log."""
         self._ends.ended(publish, certain, now_s, self.mode == BypassMode.AWAY)
 
     # ---- topics
@@ -444,19 +460,23 @@ class Claims:
         self._namespaces.open(scope)
 
     def shut(self, scope: Scope) -> None:
-        """Its topic is compared here no more."""
+        """Stop comparing a topic."""
         self._namespaces.shut(scope)
 
     def touch(self, scope: Scope) -> None:
-        """Talk to a namespace soon."""
+        """Schedule a heartbeat for the namespace."""
         self._namespaces.to_talk.add(scope)
 
-    def is_told(self, scope: Scope) -> bool:
-        """Whether Redis knows all that is to be told of a topic, or cannot be told now."""
-        known = self._namespaces
+    def is_synced(self, scope: Scope) -> bool:
+        """Return whether Redis has all news of a topic, or is unavailable."""
+        namespaces = self._namespaces
         if self.mode == BypassMode.AWAY:
             return True
-        if scope in known.to_talk or scope in known.to_announce or scope in known.to_drop:
+        if (
+            scope in namespaces.to_talk
+            or scope in namespaces.to_announce
+            or scope in namespaces.to_drop
+        ):
             return False
         return self._outgoing is None or scope not in self._outgoing.scopes
 
@@ -464,15 +484,19 @@ class Claims:
         self, sent_s: float, call: SuppressionCall, reply: SuppressionReply, now_s: float
     ) -> set[Scope]:
         """The namespaces of a reply whose `unchanged` is not to be believed."""
-        agreement, known = self._agreement, self._namespaces
+        agreement, namespaces = self._agreement, self._namespaces
         clock_s = agreement.clock_s
         if clock_s is None:
             clock_s = sent_s - reply.now / 1000
         away_s = clock_s - self._quarantine_s
         born_s = [away_s + state.opens_ms / 1000 for state in reply.states]
-        if not known.doubted and now_s < agreement.until_s and min(born_s) >= agreement.quiet_s:
+        if (
+            not namespaces.doubted
+            and now_s < agreement.until_s
+            and min(born_s) >= agreement.quiet_s
+        ):
             return _NONE
-        return known.judge(call.scopes, born_s, agreement, now_s)
+        return namespaces.judge(call.scopes, born_s, agreement, now_s)
 
     def _count(self, reply: SuppressionReply) -> None:
         if reply.crowded:
@@ -495,12 +519,12 @@ class Claims:
         """
         outgoing = self._outgoing
         sent = outgoing.reserved if outgoing else []
-        reserving = [one for one in sent if one.stage is _RESERVING]
+        reserving = [publish for publish in sent if publish.stage is _RESERVING]
         self._waits.left -= len(reserving)
         overdue = self._waits.overdue(now_s, len(reserving) + len(self._queue))
         self._waits.left += len(reserving)
-        late = [one for one in reserving[:overdue] if not one.dropped]
-        count = sum(self._bypass(one) for one in late)
+        late = [publish for publish in reserving[:overdue] if not publish.dropped]
+        count = sum(self._bypass(publish) for publish in late)
         given_up = len(late)
         for _ in range(min(overdue - len(reserving), len(self._queue))):
             if not self._queue:  # the others passed meanwhile
@@ -522,13 +546,17 @@ class Claims:
         scope.asked = False
         outgoing = self._outgoing
         passing = [
-            one
-            for one in (outgoing.reserved if outgoing is not None else ())
-            if one.stage is _RESERVING and one.reserved.scope is scope and not one.dropped
+            publish
+            for publish in (outgoing.reserved if outgoing is not None else ())
+            if publish.stage is _RESERVING
+            and publish.reserved.scope is scope
+            and not publish.dropped
         ]
-        queued = [one for one in self._queue if one.reserved.scope is scope]
+        queued = [publish for publish in self._queue if publish.reserved.scope is scope]
         if queued:
-            self._queue = deque(one for one in self._queue if one.reserved.scope is not scope)
+            self._queue = deque(
+                publish for publish in self._queue if publish.reserved.scope is not scope
+            )
             self._waits.left += len(queued)
         for publish in (*passing, *queued):
             if publish.dropped:
@@ -537,25 +565,25 @@ class Claims:
                 self._publish_unreserved(publish)
 
     def hold(self, scope: Scope) -> None:
-        """See `base.Suppression`: as if one event that passed were under way all the time."""
+        """Announce a topic until `release`, as if one unreserved event were always in flight."""
         scope = scope.latest()
         self._namespaces.announce(scope)
         scope.unreserved.count += 1
         scope.spooled.count += 1
 
     def release(self, scope: Scope) -> None:
-        """See `base.Suppression`."""
+        """End a `hold`."""
         scope.unreserved.count -= 1
         scope.spooled.count -= 1
 
     @property
     def in_flight(self) -> int:
-        """How many events have come and not ended."""
+        """Number of events that have arrived and not ended."""
         return len(self._arrivals)
 
     @property
     def figures(self) -> dict[str, int]:
-        """How many wait, are in flight, and are not settled yet."""
+        """Numbers of events that wait, are in flight, and are not settled yet."""
         return {
             "waiting": len(self._queue),
             "under_way": sum(1 for _ in self._in_flight),
@@ -564,11 +592,11 @@ class Claims:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether any event waits for Redis."""
+        """True if any event waits for Redis."""
         return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))
 
     def _put_back(self, publishes: list[Publish]) -> None:
-        """They were not reserved: they wait again, before those that came later."""
+        """Queue events again that were not reserved, before those that came later."""
         self._queue.extendleft(reversed(publishes))
         self._waits.left -= len(publishes)
 
@@ -595,9 +623,9 @@ class Claims:
                 self._meter.bypassed(reason, count)
 
     def _bypass(self, publish: Publish) -> bool:
-        """Publish without Redis, or refuse if the topic says so; tells whether it published.
+        """Publish without Redis, or refuse if the topic says so; return whether it published.
 
-        The claim may have been executed without our hearing of it. So its token is refused with
+        The claim may have been executed although no answer came. So its token is refused with
         the next settlements, behind the registration or settlement of a new one: else it would
         keep the key from being suppressed until it expires.
         """

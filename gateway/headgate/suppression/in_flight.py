@@ -54,7 +54,7 @@ class Arrivals:
         return False
 
     def join_in_lane(self, publish: Publish) -> bool:
-        """At the door of the lane: True if the key's last record in it is equal, and joined.
+        """Join the key's last record in the lane if it is equal; return whether it was.
 
         The equal event right before this one was noted when it arrived. What lies between the
         two can only be that event's own leader.
@@ -74,11 +74,11 @@ class Arrivals:
         return True
 
     def leave(self, publish: Publish) -> None:
-        """It has ended: nothing can follow it any more."""
+        """Remove an event that has ended: none can follow it any more."""
         self.left(publish, self.latest.pop(publish.reserved.entry, None))
 
     def left(self, publish: Publish, latest: Publish | None) -> None:
-        """`latest` was taken out for an event that ends; put it back if it is another one."""
+        """Remove an event for which `latest` was taken out; put that back if it is another one."""
         if latest is not publish:
             if latest is not None:
                 self.latest[publish.reserved.entry] = latest
@@ -87,12 +87,12 @@ class Arrivals:
             self.behind.pop(publish, None)
 
     def rename(self) -> None:
-        """Some events have other entries now."""
+        """Index the events again, because some have other entries now."""
         self.latest = {publish.reserved.entry: publish for publish in self.latest.values()}
 
 
 def may_follow(publish: Publish, latest: Publish) -> bool:
-    """Tell whether an event may join its key's latest event here, which has the same content.
+    """Return whether an event may join its key's latest event here, which has the same content.
 
     Only before that one's reservation is sent, or while it waits in its lane: then nothing else
     of the key can come between the two. Afterwards another process' record may already lie above
@@ -162,14 +162,14 @@ class PublishesInFlight:
                 yield publish
 
     def remove(self, token: bytes) -> None:
-        """Its end is known (or it never began)."""
-        known = self.unknown.pop(token, None)
-        if known is not None and self.unfenced:
-            self._discard(known[0])
+        """Remove a publish whose end is known (or that never began)."""
+        entry = self.unknown.pop(token, None)
+        if entry is not None and self.unfenced:
+            self._discard(entry[0])
         self.unregistered.pop(token, None)
 
     def leave_unknown(self, publish: Publish, until_s: float) -> None:
-        """It may land until then (s). Registered once more, so that its token lives as long.
+        """Keep a publish that may land until then (s), registered again so that its token lives.
 
         Beyond the bound the oldest is no longer registered again when Redis loses its state: as
         with what a dead process left on the wire, the quarantine has to outlast it.
@@ -180,15 +180,15 @@ class PublishesInFlight:
         self.unknown[publish.reserved.token] = (publish, until_s)
         self.unregistered[publish.reserved.token] = publish
         if self._fences:
-            self.unfenced.setdefault(_place(publish), set()).add(publish.reserved.token)
+            self.unfenced.setdefault(_partition_of(publish), set()).add(publish.reserved.token)
 
     def fence(self, publish: Publish) -> None:
-        """A record was acknowledged: what is unknown in its partition lands no more.
+        """Forget the unknown publishes of an acknowledged record's partition: they land no more.
 
         A lane hands nothing over behind a batch of unknown end but to the producer's successor,
         which has the same producer id and a higher epoch (KIP-360).
         """
-        self.unfenced.pop(_place(publish), None)
+        self.unfenced.pop(_partition_of(publish), None)
 
     def rotate(self, now_s: float, token_ttl_s: float) -> None:
         """Renew what was here at the last rotation already; forget unknown ones that expired."""
@@ -196,7 +196,7 @@ class PublishesInFlight:
         for token in self._seen & here.keys():
             self.unregistered[token] = here[token]
         self._seen = set(here)
-        for place, tokens in list(self.unfenced.items()):
+        for partition, tokens in list(self.unfenced.items()):
             for token in list(tokens):
                 publish, _ = self.unknown[token]
                 if publish.record.partition >= publish.reserved.scope.partitions:
@@ -205,40 +205,40 @@ class PublishesInFlight:
                 self.unknown[token] = (publish, now_s + token_ttl_s)
                 self.unregistered[token] = publish
             if not tokens:
-                del self.unfenced[place]
+                del self.unfenced[partition]
         gone = [token for token, (_, until_s) in self.unknown.items() if until_s <= now_s]
         for token in gone:
             self.remove(token)
 
     def _discard(self, publish: Publish) -> None:
-        place = _place(publish)
-        tokens = self.unfenced.get(place)
+        partition = _partition_of(publish)
+        tokens = self.unfenced.get(partition)
         if tokens is not None:
             tokens.discard(publish.reserved.token)
             if not tokens:
-                del self.unfenced[place]
+                del self.unfenced[partition]
 
     def register_again(self, scopes: Iterable[Scope] | None = None) -> None:
-        """Redis may have lost them: all, or those of some namespaces."""
+        """Plan to register all again, or those of some namespaces: Redis may have lost them."""
         wanted = None if scopes is None else set(scopes)
         for publish in self:
             if wanted is None or publish.reserved.scope in wanted:
                 self.unregistered[publish.reserved.token] = publish
 
     def scopes(self) -> set[Scope]:
-        """Namespaces with anything in flight."""
+        """Return the namespaces with anything in flight."""
         return {publish.reserved.scope for publish in self}
 
 
-def _place(publish: Publish) -> tuple[str, int]:
+def _partition_of(publish: Publish) -> tuple[str, int]:
     return publish.record.topic, publish.record.partition
 
 
 class Completions:
-    """Takes publishes out of what is in flight, and queues their settlements.
+    """The ends of publishes: it takes them out of those in flight, and queues settlements.
 
     token_ttl_s: how long a publish of unknown end may land, if nothing else is known of it.
-    new_stem: see `bypass.Bypass`.
+    new_stem: see `Claims`.
     """
 
     def __init__(
@@ -260,8 +260,10 @@ class Completions:
     def acknowledged(
         self, batch: Sequence[Publish], base_offset: int, now_s: float, is_away: bool
     ) -> None:
-        """See `base.Suppression`. is_away: Redis is. An offset at or below the floor: the topic
-        was recreated.
+        """Settle a lane's batch. An offset at or below the floor: the topic was recreated.
+
+        Args:
+            is_away: Redis is unavailable.
 
         The protocol says "an acknowledged offset <= the entry's o"; with racing writers that
         holds for every slower one, so the highest offset *when it was reserved* decides, which
@@ -275,12 +277,12 @@ class Completions:
         self.settle(enumerate(batch, base_offset), is_away)
 
     def fence(self, publish: Publish) -> None:
-        """A record of its partition was acknowledged."""
+        """Take in that a record of this partition was acknowledged."""
         if self._in_flight.unfenced:
             self._in_flight.fence(publish)
 
     def settle(self, placed: Iterable[tuple[int, Publish]], is_away: bool) -> None:
-        """These were acknowledged, each with its offset."""
+        """Settle acknowledged records, each with its offset."""
         in_flight, arrivals = self._in_flight, self._arrivals
         settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
         for offset, publish in placed:
@@ -314,7 +316,7 @@ class Completions:
                 pending[entry] = operation
 
     def ended(self, publish: Publish, certain: bool, now_s: float, is_away: bool) -> None:
-        """See `base.Suppression`."""
+        """Take in an end without acknowledgement. certain: no record can be in the log."""
         if publish.leader is not None:
             return
         if publish.digest is None:
@@ -330,19 +332,19 @@ class Completions:
             self.refuse(publish)
 
     def refuse(self, publish: Publish) -> None:
-        """No record of it is in the log, or another token stands for it."""
+        """Queue the refusal of a token: no record is in the log, or another token stands for it."""
         reservation = publish.reserved
         refused = rules.refused(reservation.token)
         self._settlements.add(reservation.scope, reservation.entry, refused)
 
     def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
-        """It ended for its client before it was handed over."""
+        """Remove an event that ended for its client before it was handed over."""
         self._arrivals.leave(publish)
         if may_have_token:
             self.refuse(publish)
 
     def _end_unreserved(self, publish: Publish, certain: bool, now_s: float) -> None:
-        """It passed by an announcement, which ends some time; it may land later than that."""
+        """End a publish that passed by an announcement; it may land after the announcement ends."""
         passed, key = publish.reservation, publish.record.key
         if passed is None:
             return
@@ -356,8 +358,9 @@ class Completions:
             self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
 
     def _settle_placed(self, publish: Publish) -> None:
-        """A record that was not compared: its client chose the partition, or its topic suppresses
-        nothing here. Its offset or content says nothing of its key.
+        """Settle a record that was not compared, whose offset or content says nothing of its key.
+
+        Its client chose the partition, or its topic suppresses nothing here.
 
         Its token was there until now, so nothing of the key was unchanged meanwhile; CLEAR drops
         the digest, and the trust in whatever was reserved before this record was in the log.

@@ -1,4 +1,4 @@
-"""Options of suppression, and who counts what it could not do."""
+"""Options of suppression, and the counter of events that went past it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -44,12 +44,12 @@ class SuppressOptions:
 
     @property
     def spans(self) -> SuppressionSpans:
-        """What the script is told."""
+        """The spans of the script's calls."""
         return SuppressionSpans(self.token_ttl_ms, self.quarantine_ms, self.max_suppress_age_ms)
 
     @property
     def tick_s(self) -> float:
-        """How often the suppressor looks for tokens to renew and namespaces to talk to."""
+        """The interval between looks for tokens to renew and namespaces to talk to, in seconds."""
         return max(0.01, min(self.quarantine_ms / 6, self.token_ttl_ms / 16, 1000.0) / 1000)
 
 

@@ -1,7 +1,9 @@
-"""What the suppression script is told and what it answers: names, operations, calls.
+"""The suppression protocol: the messages of both scripts, and their rules in Python.
 
-The protocol is stated in `rules` (the same rules as Python, told the time) and in
-`suppression.lua`. One call carries any number of operations on any number of keys:
+docs/design/suppression-protocol.md explains it. `suppression.lua` and `layout.lua` have the same
+rules; property tests hold them together. Everything here is pure: the time is an argument.
+
+One call of the suppression script carries any number of operations on any number of keys:
 
     KEYS    the incarnation of each namespace, the mark of each one's topic, then the entries
     ARGV[1] the header: what holds for the whole call, and a few fields for each namespace
@@ -24,7 +26,7 @@ from headgate.core.suppression import Scope
 
 TOKEN_BYTES = 12
 DIGEST_BYTES: Final = 16
-NO_DIGEST = bytes(DIGEST_BYTES)  # what an entry holds instead of a digest that nobody may trust
+NO_DIGEST = bytes(DIGEST_BYTES)  # instead of a digest that must not be trusted
 
 RESERVE: Final = b"r"
 FORCE: Final = b"p"
@@ -67,7 +69,7 @@ class SuppressionSpans(NamedTuple):
 
     @property
     def lease(self) -> float:
-        """How long an announcement holds, ms. Its end begins a quarantine."""
+        """The time for which an announcement holds, ms. Its end begins a quarantine."""
         return self.quarantine / 2
 
 
@@ -105,7 +107,7 @@ class SuppressionCall(NamedTuple):
 
 
 class NamespaceState(NamedTuple):
-    """What a reply tells of a namespace.
+    """The state of a namespace in a reply.
 
     nonce: of its incarnation.  partitions: the count in force; a reservation by a smaller one was
     not made.  opens_ms: by Redis' clock, when it suppresses, if nothing happens before.
@@ -183,19 +185,24 @@ def read_reply(call: SuppressionCall, answer: Sequence[int | bytes]) -> Suppress
     """Take the script's flat answer apart."""
     now, crowded, forgotten = cast("Sequence[int]", answer[:3])
     verdicts, *packed = cast("Sequence[bytes]", answer[3:])
-    states = [NamespaceState(*_STATE.unpack(one)) for one in packed]
+    states = [NamespaceState(*_STATE.unpack(state)) for state in packed]
     numbers = list(struct.unpack(f">{call.reservations}q", verdicts))
     return SuppressionReply(now, crowded, forgotten, states, numbers)
 
 
 def pack_verdicts(verdicts: Sequence[int]) -> bytes:
-    """As the script does."""
+    """Pack verdicts as the script does."""
     return struct.pack(f">{len(verdicts)}q", *verdicts)
 
 
 class LayoutCall(NamedTuple):
-    """name: of the key in Redis.  layout: 16 bytes.  alive_ms: how long a layout that was told
-    counts as in use.  keep_ms: how long it is remembered."""
+    """One run of the layout script.
+
+    name: Of the key in Redis.
+    layout: 16 bytes.
+    alive_ms: How long an announced layout counts as in use.
+    keep_ms: How long it is remembered.
+    """
 
     name: bytes
     layout: bytes
@@ -208,27 +215,30 @@ class LayoutCall(NamedTuple):
 
 
 class LayoutReply(NamedTuple):
-    """now, noisy: by the server's clock, ms.  found: another layout is in use."""
+    """The layout script's answer.
+
+    now, noisy: By the server's clock, ms.
+    is_disputed: Another layout is in use.
+    """
 
     now: int
     noisy: int
-    found: bool
+    is_disputed: bool
 
 
-# The rules of `backends/redis/lua/suppression.lua` in Python, told the time.
+# ---- The rules, as in `suppression.lua`: the same answers, the same bytes
 #
-# Both must give the same answers and leave the same bytes: a property test runs them side by side.
-# The memory backend runs these. An entry is one string:
+# An entry is one string:
 #
-# nonce (16)  digest h (16)  offset o (double)  time t of that publish (double, ms)
-# the partition count by which o was placed (int)  until when it is kept at least (double, ms)
-# and for each token in flight: token (12)  deadline (double, ms)  trusted (one byte)
+#     nonce (16)  digest h (16)  offset o (double)  time t of that publish (double, ms)
+#     the partition count by which o was placed (int)  the earliest end of its life (double, ms)
+#     and for each token in flight: token (12)  deadline (double, ms)  trusted (one byte)
 #
 # An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
 # the partition count in force (int)  the key rule in use (8).
 #
-# A mark is there while events of the topic lie on the disk of any process, under whatever id that
-# process knows the topic.
+# A mark exists while events of the topic lie on the disk of any process, under whatever id that
+# process has for the topic.
 
 
 _ENTRY = struct.Struct(">16s16sddId")
@@ -236,7 +246,7 @@ _TOKEN = struct.Struct(">12sdB")
 _INCARNATION = struct.Struct(">16s16sddI8s")
 _MARGIN = 60_000.0  # ms that an entry outlives what it says
 _LAYOUT_HEAD = struct.Struct(">16sd")
-_LAYOUT_TOLD = struct.Struct(">16sd")
+_LAYOUT_SEEN = struct.Struct(">16sd")
 _MAX_LAYOUTS = 32  # that a server remembers, the newest; also in layout.lua
 _RETAIN_MS = 30 * 86_400_000  # as incarnations; also in layout.lua
 _STEP = 10_000.0  # ms; many entries have the same `kept`, one string in Lua
@@ -253,7 +263,7 @@ Store = MutableMapping[bytes, StoredKey]
 
 
 class KeyEntry:
-    """What is known of one key. tokens: deadline and whether it is trusted, by token.
+    """The entry of one key. tokens: deadline and whether it is trusted, by token.
 
     kept: no token lives longer, and the entry lives _MARGIN longer.
     """
@@ -274,11 +284,11 @@ class KeyEntry:
     def pack(self, nonce: bytes) -> bytes:
         """Return the string to store."""
         tokens = [_TOKEN.pack(token, *rest) for token, rest in self.tokens.items()]
-        known = (self.digest, self.offset, self.time, self.count, self.kept)
-        return _ENTRY.pack(nonce, *known) + b"".join(tokens)
+        fields = (self.digest, self.offset, self.time, self.count, self.kept)
+        return _ENTRY.pack(nonce, *fields) + b"".join(tokens)
 
     def place_by(self, count: int) -> None:
-        """Whatever is known of the key's former partition says nothing of this one."""
+        """Forget an offset that was placed by another partition count."""
         if self.count != count:
             self.digest, self.offset, self.count = NO_DIGEST, -1.0, count
 
@@ -299,33 +309,36 @@ class KeyEntry:
         return verdict_to_publish(int(self.offset))
 
     def purge(self, now: float) -> None:
-        """An expired token is a write of unknown end. One live token left: purge nothing."""
+        """Drop all tokens and the digest once all have expired: each is a write of unknown end.
+
+        With one live token left, none goes.
+        """
         if self.tokens and all(deadline <= now for deadline, _ in self.tokens.values()):
             self.tokens.clear()
             self.digest, self.changed = NO_DIGEST, True
 
     def put(self, token: bytes, now: float, spans: SuppressionSpans, trusted: bool) -> None:
         """Add a token, or move the deadline of one that has not expired."""
-        known = self.tokens.get(token)
-        if known is None and self.is_full:
+        held = self.tokens.get(token)
+        if held is None and self.is_full:
             token, trusted = CROWD, False
-            known = self.tokens.get(token)
-        if known is not None and known[0] > now:
-            trusted = known[1]
+            held = self.tokens.get(token)
+        if held is not None and held[0] > now:
+            trusted = held[1]
         self.tokens[token] = (now + spans.life, trusted)
         self.changed = True
 
     @property
     def is_full(self) -> bool:
-        """Whether another token of its own would be too many."""
+        """True if the entry has no room for another token."""
         return len(self.tokens) >= MAX_TOKENS
 
     def settle(
         self, token: bytes, digest: bytes, offset: float, count: int, now: float, keep: bool
     ) -> None:
         """Acknowledged: only the highest offset counts, and only with its own trusted token."""
-        known = self.tokens.get(token)
-        if known is not None and not keep:
+        held = self.tokens.get(token)
+        if held is not None and not keep:
             self.drop(token)
         if count < self.count:
             # In the key's former partition: it may be newer than anything in the present one, and
@@ -333,20 +346,20 @@ class KeyEntry:
             self.clear()
         elif count > self.count or offset > self.offset:
             self.offset, self.time, self.count, self.changed = offset, now, count, True
-            self.digest = digest if known is not None and known[1] else NO_DIGEST
+            self.digest = digest if held is not None and held[1] else NO_DIGEST
 
     def drop(self, token: bytes) -> None:
         """Remove a token, if it is there."""
         self.changed |= self.tokens.pop(token, None) is not None
 
     def clear(self) -> None:
-        """Forget the content and trust nobody in flight, but forget no token and no offset."""
+        """Forget the content and the trust in all tokens, but no token and no offset."""
         self.digest, self.changed = NO_DIGEST, True
         self.tokens = {token: (deadline, False) for token, (deadline, _) in self.tokens.items()}
 
     def forget(self) -> bool:
-        """Memory is full, and nothing was known of the key: nothing comes to be known, or memory
-        would grow with every key. Its tokens stay; none may set a digest without the offset.
+        """Drop the content of a new key because memory is full, or memory would grow with every
+        key. Its tokens stay; none may set a digest without the offset.
         """
         if self.offset < 0:
             return False
@@ -355,9 +368,9 @@ class KeyEntry:
         return True
 
     def keep(self, now: float, spans: SuppressionSpans) -> None:
-        """Whatever is written is kept for longer than a token lives and than max_suppress_age.
+        """Extend the entry's life beyond that of a token, and beyond max_suppress_age.
 
-        What was not gets longer than that, in whole steps: most writes leave the expiry as it is.
+        It grows in whole steps, so that most writes leave the expiry as it is.
         """
         span = max(spans.life, spans.max_suppress_age)
         if self.kept < now + span:
@@ -384,7 +397,7 @@ def run(
     is_full: Redis has used up its memory and evicts nothing.
     """
     marked = [_read(store, scope.mark, now) is not None for scope in call.scopes]
-    found = [
+    namespaces = [
         _open(store, call, redis, now, scope, flags, count, is_marked)
         for scope, flags, count, is_marked in zip(
             call.scopes, call.flags, call.counts, marked, strict=True
@@ -392,7 +405,7 @@ def run(
     ]
     reservations, forgotten = _Reservations(call.reservations), 0
     for name, operations in zip(call.entries, call.operations, strict=True):
-        namespace = found[operations[0]]
+        namespace = namespaces[operations[0]]
         nonce = namespace.state.nonce
         entry = KeyEntry(_read(store, name, now), nonce)
         was_new = entry.offset < 0
@@ -407,7 +420,7 @@ def run(
             store.pop(name, None)
         else:
             store[name] = StoredKey(entry.pack(nonce), now + int(entry.kept - now + _MARGIN))
-    states = [namespace.state for namespace in found]
+    states = [namespace.state for namespace in namespaces]
     return SuppressionReply(now, reservations.crowded, forgotten, states, reservations.verdicts)
 
 
@@ -426,11 +439,11 @@ def _open(
         is_marked = True
     held = _read(store, scope.incarnation, now)
     rule = scope.rule[:8].ljust(8, b"\0")
-    nonce, known, born, renewed, count, whose = (
+    nonce, process, born, renewed, count, whose = (
         _INCARNATION.unpack(held) if held is not None else (b"", b"", 0.0, 0.0, 0, rule)
     )
     quarantine, changed = call.spans.quarantine, False
-    if known != redis or flags & DROP:
+    if process != redis or flags & DROP:
         nonce, born, changed = call.candidate, float(now), True
     if caller > count:  # for one topic id it only grows, whatever else was lost
         count, changed = caller, True
@@ -453,7 +466,7 @@ def _open(
 
 
 class _Reservations:
-    """What becomes of a call's reservations."""
+    """The verdicts of a call's reservations."""
 
     __slots__ = ("crowded", "verdicts")
 
@@ -511,46 +524,44 @@ def _read(store: Store, name: bytes, now: float) -> bytes | None:
     return held.value if held is not None and held.expires > now else None
 
 
-def tell(
+def announce_layout(
     store: MutableMapping[bytes, StoredKey], call: LayoutCall, redis: bytes, now: int
 ) -> LayoutReply:
-    """Do what the script does."""
+    """Do what the layout script does."""
     held = store.get(call.name)
     value = held.value if held is not None and held.expires > now else b""
-    born, told = float(now), list[tuple[bytes, float]]()
+    born, announced = float(now), list[tuple[bytes, float]]()
     if value[:16] == redis:
         _, born = _LAYOUT_HEAD.unpack_from(value)
-        told = [
+        announced = [
             (layout, when)
-            for layout, when in _LAYOUT_TOLD.iter_unpack(value[_LAYOUT_HEAD.size :])
+            for layout, when in _LAYOUT_SEEN.iter_unpack(value[_LAYOUT_HEAD.size :])
             if layout != call.layout and now - when < call.keep_ms
         ]
-    noisy = max((when for _, when in told), default=born)
-    found = any(now - when < call.alive_ms for _, when in told)
-    kept = [*told[1 - _MAX_LAYOUTS :], (call.layout, float(now))]
-    packed = _LAYOUT_HEAD.pack(redis, born) + b"".join([_LAYOUT_TOLD.pack(*one) for one in kept])
+    noisy = max((when for _, when in announced), default=born)
+    is_disputed = any(now - when < call.alive_ms for _, when in announced)
+    kept = [*announced[1 - _MAX_LAYOUTS :], (call.layout, float(now))]
+    packed = _LAYOUT_HEAD.pack(redis, born) + b"".join([_LAYOUT_SEEN.pack(*seen) for seen in kept])
     store[call.name] = StoredKey(packed, now + _RETAIN_MS)
-    return LayoutReply(now, int(max(noisy, born)), found)
+    return LayoutReply(now, int(max(noisy, born)), is_disputed)
 
 
-# Do all gateways keep suppression on the same servers?
+# ---- The layout: do all gateways keep suppression on the same servers?
 #
-# A gateway asks the server of a key (`slots`). Two gateways with different lists may ask different
-# servers for the same key, and then neither learns what the other publishes. So each tells every
-# server of its list its layout, again and again, and each server remembers who told another one:
+# A gateway asks the server of a key (`Slots`). Two gateways with different lists may ask different
+# servers for the same key, and then neither learns what the other publishes. So each announces its
+# layout to every server of its list, again and again, and each server remembers the others:
 #
-# TELL(layout)   other R, or nothing known: born = now, no layouts
-# noisy = the latest of born and of the times when other layouts were told
-# found = another one was told within `alive`
-# told[layout] = now
+#     ANNOUNCE(layout)   other R, or no state: born = now, no layouts
+#                        noisy = the latest of born and of the announcements of other layouts
+#                        is_disputed = another one was announced within `alive`
+#                        announced[layout] = now
 #
-# A gateway believes a server's `unchanged` only while it has heard, in calls sent within the last
-# lease, from more than half of its servers, and what the server knows of the topic was born after
-# all of them were last noisy. A gateway that finds another layout when it starts waits for a lease
-# before it takes events: nobody of the other layout believes anything then. When the servers have
-# been quiet for a lease, topics that were born before begin anew.
-#
-# The same in Lua is `backends/redis/lua/layout.lua`; a property test holds the two together.
+# A gateway believes a server's `unchanged` only while more than half of its servers have answered
+# calls of the last lease, and the topic's state on the server was born after all of them were last
+# noisy. A gateway that meets another layout when it starts waits for a lease before it takes
+# events: gateways with the other layout believe nothing then. When the servers have been quiet for
+# a lease, topics that were born before begin anew.
 
 
 _ALONE: Final = bytes(16)  # all keys are on this server, whatever it is called
@@ -564,8 +575,12 @@ def layout_of(servers: Sequence[str]) -> bytes:
 
 
 class LayoutSpans(NamedTuple):
-    """Seconds. lease: how long a gateway goes by what it heard.  interval: between two tellings.
-    alive, keep: see `LayoutCall`."""
+    """Spans, in seconds.
+
+    lease: How long an answer of a server counts.
+    interval: Between two heartbeats.
+    alive, keep: See `LayoutCall`.
+    """
 
     lease: float
     interval: float
@@ -574,95 +589,99 @@ class LayoutSpans(NamedTuple):
 
 
 def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpans:
-    """A start that waits for a lease should be short; an outage of the tellings may last nearly as
-    long. What is older than max_suppress_age is believed by nobody."""
+    """Return the spans for a quarantine.
+
+    A start that waits for a lease should be short; an outage of the heartbeats may last nearly as
+    long. State older than max_suppress_age is never believed.
+    """
     lease_s = min(10.0, max(1.0, quarantine_ms / 2000))
     interval_s = min(lease_s / 4, quarantine_ms / 6000)
     alive_s = max(quarantine_ms / 1000, lease_s)
     return LayoutSpans(lease_s, interval_s, alive_s, max_suppress_age_ms / 1000 + 2 * alive_s)
 
 
-class _Heard(NamedTuple):
+class _Answer(NamedTuple):
     """sent_s: when the call was sent.  noisy_s: a moment not before the server was last noisy."""
 
     sent_s: float
     noisy_s: float
 
 
-_NOTHING: Final = _Heard(-math.inf, math.inf)
+_NOTHING: Final = _Answer(-math.inf, math.inf)
 
 
 class Agreement:
-    """What one process heard of the layout. count: of its servers. Times are its own, in seconds.
+    """The layouts that one process' servers report. Times are by its own clock, in seconds.
 
-    until_s: how long it may believe what servers say, if it hears nothing more.  quiet_s: since
-    when more than half of its servers know of no other layout; to what was born before they may
-    owe something. (The interval of tellings is taken off: clocks differ, servers are started one
-    after the other, and a quarantine is longer.)  begins_s: not before then may it take
-    events, a lease after each server was first told.  clock_s: what the clock of an only server is
-    behind ours, as quiet_s has it: compared by the server's own clock, a slow call raises no doubt.
+    until_s: Until when it may believe the servers, if no other answer comes.
+    quiet_s: Since when more than half of its servers know of no other layout. They may miss
+        something of state that was born before. (The heartbeats' interval is taken off: clocks
+        differ, servers are started one after the other, and a quarantine is longer.)
+    begins_s: When it may take events: a lease after each server's first answer.
+    clock_s: How far the clock of an only server is behind ours, as quiet_s has it: compared by the
+        server's own clock, a slow call raises no doubt.
+
+    Args:
+        count: Number of the process' servers.
     """
 
-    __slots__ = ("_heard", "_met", "_spans", "begins_s", "clock_s", "count", "quiet_s", "until_s")
+    __slots__ = ("_answers", "_met", "_spans", "begins_s", "clock_s", "count", "quiet_s", "until_s")
 
     def __init__(self, count: int, spans: LayoutSpans) -> None:
         self.count = count
         self._spans = spans
-        self._heard = [_NOTHING] * count
+        self._answers = [_NOTHING] * count
         self._met: set[int] = set()  # those that have answered
         self.until_s, self.quiet_s, self.begins_s = -math.inf, math.inf, -math.inf
         self.clock_s: float | None = None
 
     @staticmethod
     def granted() -> "Agreement":
-        """Of who has nobody to agree with."""
+        """Return the agreement of a process without other gateways: it believes everything."""
         agreement = Agreement(1, layout_spans(0.0, 0.0))
         agreement.until_s, agreement.quiet_s = math.inf, -math.inf
         return agreement
 
-    def heard(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
-        """A server has answered."""
+    def answered(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
+        """Take in a server's answer."""
         age_s = (reply.now - reply.noisy) / 1000
         if self.count == 1:
             self.clock_s = now_s - reply.now / 1000
         noisy_s = -math.inf if age_s >= self._spans.keep else now_s - age_s
-        self._heard[server] = _Heard(sent_s, noisy_s)
-        if reply.found and server not in self._met:
+        self._answers[server] = _Answer(sent_s, noisy_s)
+        if reply.is_disputed and server not in self._met:
             self.begins_s = max(self.begins_s, now_s + self._spans.lease)
         self._met.add(server)
         self._conclude(now_s)
 
     def lost(self, server: int, now_s: float) -> None:
-        """The connection broke: the server may have forgotten what it was told."""
-        self._heard[server] = _NOTHING
+        """Forget a server whose connection broke: it may have lost its state."""
+        self._answers[server] = _NOTHING
         self._conclude(now_s)
 
-    @property
-    def is_heard(self) -> bool:
-        """Whether more than half of the servers have answered."""
-        return self.until_s > -math.inf
-
     def believes(self, born_s: float, now_s: float) -> bool:
-        """Whether `unchanged` holds in a namespace that was born then."""
+        """Return whether `unchanged` holds in a namespace that was born then."""
         return now_s < self.until_s and born_s >= self.quiet_s
 
     def begins_anew(self, born_s: float, now_s: float) -> bool:
-        """Whether a namespace that was born then must begin anew before it can be believed. Not
-        while the others still are there: it would soon have to again."""
+        """Return whether a namespace that was born then must begin anew to be believed.
+
+        Not while the other layout is in use: it would soon have to again.
+        """
         if now_s >= self.until_s or now_s - self.quiet_s < self._spans.lease:
             return False
         return born_s < self.quiet_s
 
     def _conclude(self, now_s: float) -> None:
         oldest_s, needed = now_s - self._spans.lease, self.count // 2 + 1
-        fresh = sorted((one for one in self._heard if one.sent_s > oldest_s), key=_noise)
+        fresh = sorted((answer for answer in self._answers if answer.sent_s > oldest_s), key=_noise)
         if len(fresh) < needed:
             self.until_s, self.quiet_s = -math.inf, math.inf
             return
         chosen = fresh[:needed]
         self.quiet_s = chosen[-1].noisy_s - self._spans.interval
-        self.until_s = min(one.sent_s for one in chosen) + self._spans.lease
+        self.until_s = min(answer.sent_s for answer in chosen) + self._spans.lease
 
 
-def _noise(heard: _Heard) -> tuple[float, float]:
-    return heard.noisy_s, -heard.sent_s
+def _noise(answer: _Answer) -> tuple[float, float]:
+    return answer.noisy_s, -answer.sent_s

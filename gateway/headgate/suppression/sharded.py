@@ -1,10 +1,10 @@
-"""Suppression on several Redis servers: a thin router in front of one suppressor for each.
+"""Suppression on several Redis servers or on none, and the state of topics and servers.
 
-A key is known by one server (`core.redis_servers.Slots`), and all that concerns a key alone is the
-protocol of that server: the rest of this process, and the other servers, have no part in it. What
-holds for a topic as a whole must be known by all servers: that its events pass unreserved, and the
-rule by which they get their keys, for by another rule the same thing is another server's. So events
-wait until every server that answers was told of it.
+`ShardedSuppressor` is a thin router in front of one suppressor for each server. A key belongs to
+one server (`core.redis_servers.Slots`), and the protocol of that server handles all that concerns
+a key alone. Facts about a whole topic must reach all servers: that its events pass unreserved, and
+the rule by which they get their keys, for by another rule a key belongs to another server. So
+events wait until every server that answers has received them.
 """
 
 import asyncio
@@ -14,21 +14,23 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from headgate.backends.base import Topics, Verdicts
-from headgate.backends.redis.session import all_ended
 from headgate.core.publish import Publish, Stage
 from headgate.core.redis_servers import Slots
 from headgate.core.suppression import QUARANTINE, Reservation, Scope, TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.health import Dependency
+from headgate.redis.client import all_ended
 from headgate.suppression.rules import Agreement
 from headgate.suppression.suppressor import Suppressor, may_begin
 
 
 class ShardedSuppressor:
-    """`base.Suppression`.
+    """`base.Suppression` on several servers.
 
-    parts: a suppressor for each server, by its identity; of one list all are members.
-    agreement: theirs.  timeout_s: how long an event waits for a server to be told of its topic.
+    Args:
+        parts: A suppressor for each server, by its identity; all are members of one list.
+        agreement: The agreement that they share.
+        timeout_s: How long an event waits for a server to receive the facts of its topic.
     """
 
     def __init__(
@@ -47,9 +49,9 @@ class ShardedSuppressor:
         # A topic's scope at each server, and whose those are.
         self._scopes: dict[Scope, tuple[Scope, ...]] = {}
         self._numbers: dict[Scope, int] = {}
-        # Topics that not all servers were told of, those that were not, and what waits for them,
-        # with the timer of its first.
-        self._untold: dict[Scope, set[int]] = {}
+        # Topics whose facts not all servers have, the numbers of those servers, the waiting events,
+        # and the timer of the first of them.
+        self._unsynced: dict[Scope, set[int]] = {}
         self._waiting: dict[Scope, deque[Publish]] = {}
         self._timers: dict[Scope, asyncio.TimerHandle] = {}
         for number, part in enumerate(self._parts):
@@ -58,12 +60,12 @@ class ShardedSuppressor:
     # ---- start and stop
 
     async def start(self) -> None:
-        """See `Suppressor`: connect to all, and agree with other gateways on the servers."""
+        """Connect to all, and agree with other gateways on the servers."""
         await all_ended(part.connect() for part in self._parts)
         await may_begin(self._agreement, self._clock)
 
     async def close(self) -> None:
-        """See `Suppressor`."""
+        """Send the last settlements if the servers take them in time, and disconnect."""
         for scope in list(self._waiting):
             self._go_on(scope)
         await all_ended(part.close() for part in self._parts)
@@ -75,7 +77,7 @@ class ShardedSuppressor:
         scope = publish.reserved.scope
         if scope.successor is not None:
             scope = publish.reserved.scope = scope.latest()
-        if (self._untold or scope not in self._scopes) and self._waits(scope):
+        if (self._unsynced or scope not in self._scopes) and self._waits(scope):
             publish.advance(Stage.QUEUED)
             self._waiting[scope].append(publish)
             return
@@ -85,21 +87,21 @@ class ShardedSuppressor:
         reservation, key = publish.reserved, publish.record.key
         assert key is not None  # what has none is published without being asked for
         number = self._slots.owner(key)
-        reservation.scope = self._at_servers(reservation.scope)[number]
+        reservation.scope = self._twins(reservation.scope)[number]
         self._parts[number].reserve(publish)
 
     def passes(self, scope: Scope, count: int) -> bool:
-        """See `base.Suppression`. Every server that answers must have been told."""
+        """Let events pass unreserved, once every server that answers knows of it."""
         scope = scope.latest()
         if scope in self._waiting:  # for a moment: nothing passes those
             return False
-        scopes = self._at_servers(scope)
-        found = [part.passes(one, 0) for part, one in zip(self._parts, scopes, strict=True)]
-        if all(found):
+        scopes = self._twins(scope)
+        passing = [part.passes(twin, 0) for part, twin in zip(self._parts, scopes, strict=True)]
+        if all(passing):
             scope.unreserved.count += count
             return True
-        if scope not in self._untold:
-            self._must_tell(scope)
+        if scope not in self._unsynced:
+            self._sync(scope)
         return False
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
@@ -110,18 +112,18 @@ class ShardedSuppressor:
             for publish in batch:
                 self.ended(publish, False)
             return
-        found: list[list[tuple[int, Publish]]] = [[] for _ in self._parts]
+        by_server: list[list[tuple[int, Publish]]] = [[] for _ in self._parts]
         for offset, publish in enumerate(batch, base_offset):
             reservation = publish.reservation
             number = 0 if reservation is None else self._numbers.get(reservation.scope, 0)
-            found[number].append((offset, publish))
-        for part, placed in zip(self._parts, found, strict=True):
+            by_server[number].append((offset, publish))
+        for part, placed in zip(self._parts, by_server, strict=True):
             part.claims.settle(batch[0], placed)
             if placed:
-                part.news()
+                part.note_news()
 
     def ended(self, publish: Publish, certain: bool) -> None:
-        """See `base.Suppression`."""
+        """Take in an end without acknowledgement. certain: no record can be in the log."""
         reservation = publish.reservation
         if reservation is None:
             return
@@ -129,8 +131,8 @@ class ShardedSuppressor:
         if number is None:
             key = publish.record.key
             number = 0 if key is None else self._slots.owner(key)
-            scope = self._at_servers(reservation.scope)[number]
-            if publish.digest is not None:  # it still waited here, and nobody knows of it
+            scope = self._twins(reservation.scope)[number]
+            if publish.digest is not None:  # it still waited here, unknown to any server
                 return
             # It passed with others, whose reservation it shares.
             publish.reservation = Reservation(scope, reservation.partitions)
@@ -139,99 +141,99 @@ class ShardedSuppressor:
     # ---- topics
 
     def hold(self, scope: Scope) -> None:
-        """See `base.Suppression`."""
-        for part, one in self._pairs(scope):
-            part.hold(one)
+        """Announce a topic at every server until `release`."""
+        for part, twin in self._pairs(scope):
+            part.hold(twin)
 
     def release(self, scope: Scope) -> None:
-        """See `base.Suppression`."""
-        for part, one in self._pairs(scope):
-            part.release(one)
+        """End a `hold`."""
+        for part, twin in self._pairs(scope):
+            part.release(twin)
 
     def open(self, scope: Scope) -> None:
-        """See `Suppressor`."""
-        for part, one in self._pairs(scope):
-            part.open(one)
+        """Do as `Suppressor`, at every server."""
+        for part, twin in self._pairs(scope):
+            part.open(twin)
 
     def shut(self, scope: Scope) -> None:
-        """See `Suppressor`."""
-        for part, one in self._pairs(scope):
-            part.shut(one)
+        """Do as `Suppressor`, at every server."""
+        for part, twin in self._pairs(scope):
+            part.shut(twin)
 
     def grew(self, scope: Scope) -> None:
-        """See `Suppressor`."""
-        for part, one in self._pairs(scope):
-            one.partitions = scope.partitions
-            part.grew(one)
+        """Do as `Suppressor`, at every server."""
+        for part, twin in self._pairs(scope):
+            twin.partitions = scope.partitions
+            part.grew(twin)
 
     def rule_changed(self, scope: Scope) -> None:
-        """See `Suppressor`."""
-        for part, one in self._pairs(scope):
-            one.rule = scope.rule
-            part.rule_changed(one)
-        self._must_tell(scope)
+        """Do as `Suppressor`, at every server."""
+        for part, twin in self._pairs(scope):
+            twin.rule = scope.rule
+            part.rule_changed(twin)
+        self._sync(scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """See `Suppressor`."""
-        before = self._at_servers(old)
+        """Do as `Suppressor`, at every server."""
+        before = self._twins(old)
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         new.spooled = old.spooled
-        now = self._at_servers(new)
-        for part, former, one in zip(self._parts, before, now, strict=True):
-            part.scope_changed(former, one)
-        waiting = self._taken(old)
-        for one in self._scopes.pop(old):
-            del self._numbers[one]
+        now = self._twins(new)
+        for part, former, twin in zip(self._parts, before, now, strict=True):
+            part.scope_changed(former, twin)
+        waiting = self._stop_waiting(old)
+        for twin in self._scopes.pop(old):
+            del self._numbers[twin]
         for publish in waiting:
             publish.reserved.scope = new
             self.reserve(publish)
 
     def drop(self, scope: Scope) -> None:
-        """See `Suppressor`."""
-        for part, one in self._pairs(scope):
-            part.drop(one)
+        """Do as `Suppressor`, at every server."""
+        for part, twin in self._pairs(scope):
+            part.drop(twin)
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
-        """See `Suppressor`. Of every key: every server must answer. Raises StoreError."""
+        """Forget a key, or all: then every server must answer. Raises StoreError."""
         pairs = list(self._pairs(scope))
         if key is not None:
             pairs = [pairs[self._slots.owner(key)]]
-        await all_ended(part.forget(one, key) for part, one in pairs)
+        await all_ended(part.forget(twin, key) for part, twin in pairs)
 
     def is_settled(self) -> bool:
-        """See `Suppressor`."""
+        """Return whether every server knows of every publish that went past it."""
         return all(part.is_settled() for part in self._parts)
 
     def states(self) -> dict[str, TopicSuppression]:
-        """Of each topic the worst of what it is at any server."""
+        """Return the worst state of each topic at any server."""
         return worst(part.states() for part in self._parts)
 
-    # ---- what all servers must be told
+    # ---- facts for all servers
 
-    def _at_servers(self, scope: Scope) -> tuple[Scope, ...]:
-        found = self._scopes.get(scope)
-        if found is None and scope.successor is not None:  # no twins of what is gone
-            return self._at_servers(scope.latest())
-        if found is None:
-            found = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
-            self._numbers.update({one: number for number, one in enumerate(found)})
-            self._must_tell(scope)
-        return found
+    def _twins(self, scope: Scope) -> tuple[Scope, ...]:
+        twins = self._scopes.get(scope)
+        if twins is None and scope.successor is not None:  # no twins of what is gone
+            return self._twins(scope.latest())
+        if twins is None:
+            twins = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
+            self._numbers.update({twin: number for number, twin in enumerate(twins)})
+            self._sync(scope)
+        return twins
 
     def _pairs(self, scope: Scope) -> Iterator[tuple[Suppressor, Scope]]:
-        return zip(self._parts, self._at_servers(scope), strict=True)
+        return zip(self._parts, self._twins(scope), strict=True)
 
-    def _must_tell(self, scope: Scope) -> None:
-        self._untold[scope] = set(range(len(self._parts)))
-        for part, one in zip(self._parts, self._scopes[scope], strict=True):
-            part.claims.touch(one)
-            part.news()
+    def _sync(self, scope: Scope) -> None:
+        self._unsynced[scope] = set(range(len(self._parts)))
+        for part, twin in zip(self._parts, self._scopes[scope], strict=True):
+            part.claims.touch(twin)
+            part.note_news()
         for number in range(len(self._parts)):
-            self._note(scope, number)  # those that are away need not be told
+            self._note(scope, number)  # those that are unavailable need not receive it
 
     def _waits(self, scope: Scope) -> bool:
-        self._at_servers(scope)
-        if scope not in self._untold:
+        self._twins(scope)
+        if scope not in self._unsynced:
             return False
         if scope not in self._waiting:
             self._waiting[scope] = deque()
@@ -240,36 +242,40 @@ class ShardedSuppressor:
         return True
 
     def _replied(self, number: int) -> None:
-        for scope in list(self._untold):
+        for scope in list(self._unsynced):
             self._note(scope, number)
 
     def _note(self, scope: Scope, number: int) -> None:
-        untold = self._untold.get(scope)
-        if untold is not None and self._parts[number].claims.is_told(self._scopes[scope][number]):
-            untold.discard(number)
-            if not untold:
+        unsynced = self._unsynced.get(scope)
+        if unsynced is not None and self._parts[number].claims.is_synced(
+            self._scopes[scope][number]
+        ):
+            unsynced.discard(number)
+            if not unsynced:
                 self._go_on(scope)
 
     def _go_on(self, scope: Scope) -> None:
-        """All were told, or the events have waited for too long. What comes while they go on waits
-        behind them."""
+        """Let waiting events go on: all servers know, or the events have waited for too long.
+
+        Events that arrive meanwhile wait behind them.
+        """
         waiting = self._waiting.get(scope)
         while waiting:
             publish = waiting.popleft()
             if publish.stage is Stage.QUEUED:
                 self._ask(publish)
-        self._taken(scope)
+        self._stop_waiting(scope)
 
-    def _taken(self, scope: Scope) -> Sequence[Publish]:
-        """What waited for a topic to be told, which it does no longer."""
-        self._untold.pop(scope, None)
+    def _stop_waiting(self, scope: Scope) -> Sequence[Publish]:
+        """Return the events that waited for a topic, and end their wait."""
+        self._unsynced.pop(scope, None)
         timer = self._timers.pop(scope, None)
         if timer is not None:
             timer.cancel()
         return self._waiting.pop(scope, ())
 
 
-# What a process says of its suppression: which topics are suppressed now, and how Redis is.
+# ---- States of topics and servers
 
 
 States = Mapping[str, TopicSuppression]
@@ -277,11 +283,11 @@ AnySuppressor = Suppressor | ShardedSuppressor
 
 
 def states_now(seen: Iterable[States], policies: PolicyTable, topics: Topics) -> States:
-    """Of each topic that exists and suppresses by its policy the worst that any suppressor sees.
+    """Return the worst state of each topic that exists and suppresses by its policy.
 
     A suppressor also remembers topics that were deleted, or have another policy by now.
     """
-    return {name: one for name, one in worst(seen).items() if _counts(name, policies, topics)}
+    return {name: state for name, state in worst(seen).items() if _counts(name, policies, topics)}
 
 
 def _counts(name: str, policies: PolicyTable, topics: Topics) -> bool:
@@ -296,11 +302,11 @@ def redis_dependencies(
     refusing = policies.refusing(states)
     if isinstance(suppressor, Suppressor):
         return [redis_dependency(suppressor, states, refusing=refusing)]
-    found = []
+    dependencies = []
     for name, part in suppressor.parts.items():
-        own = {topic: one for topic, one in part.states().items() if topic in states}
-        found.append(redis_dependency(part, own, f"redis {name}", refusing))
-    return found
+        own = {topic: state for topic, state in part.states().items() if topic in states}
+        dependencies.append(redis_dependency(part, own, f"redis {name}", refusing))
+    return dependencies
 
 
 def redis_dependency(
@@ -328,7 +334,7 @@ def redis_dependency(
 
 
 def _effect(states: States, refusing: Collection[str]) -> str:
-    """What happens to events of these topics while Redis is unavailable."""
+    """Describe the effect on events of these topics while Redis is unavailable."""
     refused = sum(topic in refusing for topic in states)
     if not refused:
         return "events go past Redis"
@@ -337,7 +343,7 @@ def _effect(states: States, refusing: Collection[str]) -> str:
     return 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'
 
 
-# Suppression where no topic asks for it: nothing is reserved, nothing settled.
+# ---- No suppression
 
 
 class Unsuppressed:
@@ -350,17 +356,17 @@ class Unsuppressed:
         self._verdicts.publish(publish)
 
     def passes(self, scope: Scope, count: int) -> bool:
-        """Nobody needs to know."""
+        """Let all events pass: there is no store."""
         return True
 
     def hold(self, scope: Scope) -> None:
-        """Nobody needs to know."""
+        """No-op: without a store there is nothing to announce."""
 
     def release(self, scope: Scope) -> None:
-        """Nobody needs to know."""
+        """No-op: without a store there is nothing to announce."""
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """Nothing was reserved."""
+        """No-op: nothing was reserved."""
 
     def ended(self, publish: Publish, certain: bool) -> None:
-        """Nothing was reserved."""
+        """No-op: nothing was reserved."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Protocol
 
-from headgate.backends.redis.script import RedisScript, script_text
+from headgate.redis.script import RedisScript, script_text
 from headgate.suppression.rules import (
     LayoutCall,
     LayoutReply,
@@ -22,8 +22,8 @@ class RedisStore:
     """`SuppressionStore` on Redis. url: redis://, rediss:// or unix://.  timeout_ms: of a call."""
 
     def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
-        text = script_text("suppression.lua") if script is None else script
-        self._redis = RedisScript(url, timeout_ms, text, script_text("layout.lua"))
+        text = script or script_text("suppression", "suppression")
+        self._redis = RedisScript(url, timeout_ms, text, script_text("suppression", "layout"))
         self._identity = b""
         self.server = self.eviction = ""
         self._evicted = 0
@@ -41,11 +41,11 @@ class RedisStore:
         """One EVALSHA. After an error or a timeout the connection is closed."""
         return read_reply(call, await self._redis.evaluate(arguments_of(call, self._identity)))
 
-    async def tell(self, call: LayoutCall) -> LayoutReply:
-        """As `run`, of the other script."""
+    async def announce(self, call: LayoutCall) -> LayoutReply:
+        """Run the layout script. Raises as `run`."""
         arguments: list[int | bytes] = [1, call.name, call.packed(self._identity)]
-        now, noisy, found = await self._redis.evaluate(arguments, 1)
-        return LayoutReply(now, noisy, found == 1)
+        now, noisy, disputed = await self._redis.evaluate(arguments, 1)
+        return LayoutReply(now, noisy, disputed == 1)
 
     async def look(self) -> None:
         """One INFO."""
@@ -111,8 +111,8 @@ class SuppressionStore(Protocol):
         """Run the script once. Raises StoreError."""
         ...
 
-    async def tell(self, call: LayoutCall) -> LayoutReply:
-        """Tell it our layout. Raises StoreError, as `run` does."""
+    async def announce(self, call: LayoutCall) -> LayoutReply:
+        """Announce our layout. Raises StoreError, as `run` does."""
         ...
 
     async def look(self) -> None:

@@ -21,7 +21,6 @@ from headgate.edge.cors import Cors
 from headgate.edge.events import EventsFront
 from headgate.edge.in_turn import InTurn
 from headgate.edge.listener import Listener
-from headgate.edge.once import Once
 from headgate.edge.openapi.docs_pages import Documents
 from headgate.edge.request_log import RequestLog, RequestReports
 from headgate.edge.routes import Confluent, DataPlane, Page
@@ -30,9 +29,8 @@ from headgate.edge.shortcut import ShortConnection
 from headgate.edge.starting import Starting
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.edge.tls import server_context
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.requests import RequestIdentity
-from headgate.idempotency.sharded import ShardedIdentity
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
 from headgate.pipeline.deadlines import Deadlines

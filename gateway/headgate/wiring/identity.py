@@ -3,11 +3,9 @@
 import os
 import time
 
-from headgate.backends.redis.identity import RedisIdentityStore
 from headgate.config.backend_settings import RedisSettings
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.options import IdentityOptions
-from headgate.idempotency.sharded import ShardedIdentity
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.store import IdentityOptions, RedisIdentityStore
 from headgate.metrics.meter import Meter
 
 

@@ -373,7 +373,7 @@ WRITERS = {
     for why, names in {
         _TESTED: """
             cli commands/blobs commands/config commands/output commands/serve commands/spool
-            core/http/reply edge/management/json_page native/plain_answers
+            core/reply edge/management/json_page native/plain_answers
             supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
@@ -381,7 +381,7 @@ WRITERS = {
             edge/console/replays edge/console/wizard
         """,
         _KEPT: """
-            backends/redis/pause_store commands/api_client config/problems audits/facts
+            redis/pauses commands/api_client config/problems audits/facts
             core/formats/canonical core/groups/facts core/oversize/split
             devstack/child edge/management/bodies edge/management/remote
             monitor/kept_probation replays/registry replays/spec tracing/otlp

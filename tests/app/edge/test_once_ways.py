@@ -11,19 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headgate.core.idempotency.protocol import (
-    CLAIM,
-    DONE,
-    Claim,
+from headgate.core.idempotency import CLAIM, DONE, Claim
+from headgate.edge.plain_post import PlainPosts
+from headgate.idempotency.client import IdentityClient
+from headgate.idempotency.events import EventIdentity
+from headgate.idempotency.rules import (
     ClaimCall,
     ClaimVerdict,
     names_of_keys,
     request_fingerprint,
 )
-from headgate.edge.plain_post import PlainPosts
-from headgate.idempotency.events import EventIdentity
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.options import IdentityOptions
+from headgate.idempotency.store import IdentityOptions
 from support.clients.http_client import JSON, NDJSON, Answer
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.redis.identity import RedisIdentityStore
-from headgate.core.idempotency.protocol import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimCall
-from headgate.core.idempotency.rules import StoredName, run
+from headgate.core.idempotency import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim
+from headgate.idempotency.rules import ClaimCall, StoredName, run
+from headgate.idempotency.store import RedisIdentityStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples

@@ -10,21 +10,10 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.identity import RedisIdentityStore
-from headgate.backends.redis.identity_store import IdentityStore
-from headgate.core.idempotency.protocol import (
-    CLAIM,
-    DONE,
-    PARTLY,
-    RELEASE,
-    RENEW,
-    Claim,
-    ClaimCall,
-    ClaimState,
-    ClaimStep,
-    ClaimVerdict,
-)
+from headgate.core.idempotency import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimStep
+from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
+from headgate.idempotency.store import IdentityStore, RedisIdentityStore
+from headgate.redis.script import StoreError
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually

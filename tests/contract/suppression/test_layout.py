@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.redis.script import RedisScript, script_text
-from headgate.suppression.rules import LayoutCall, LayoutReply, StoredKey, tell
+from headgate.redis.script import RedisScript, script_text
+from headgate.suppression.rules import LayoutCall, LayoutReply, StoredKey, announce_layout
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 
@@ -22,14 +22,14 @@ CALLS = st.lists(st.tuples(LAYOUT, SPAN_MS, SPAN_MS, st.sampled_from([1, 1, 1, 2
 
 @given(CALLS)
 async def test_both_say_and_leave_the_same(redis_server: RunningRedis, calls: list) -> None:  # type: ignore[type-arg]
-    script = RedisScript(redis_server.url, 2000, script_text("layout.lua"))
+    script = RedisScript(redis_server.url, 2000, script_text("suppression", "layout"))
     await reach(script)
     name, store = b"layout:" + os.urandom(8).hex().encode(), dict[bytes, StoredKey]()
     try:
         for layout, alive_ms, keep_ms, process in calls:
             call, identity = LayoutCall(name, layout, alive_ms, keep_ms), bytes([process]) * 16
             now, noisy, found = await script.evaluate([1, name, call.packed(identity)])
-            expected = tell(store, call, identity, now)
+            expected = announce_layout(store, call, identity, now)
             assert LayoutReply(now, noisy, found == 1) == expected
             assert script.connection is not None
             await script.connection.send_command("GET", name)

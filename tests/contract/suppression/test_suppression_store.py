@@ -10,8 +10,8 @@ from itertools import count
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
 from headgate.core.suppression import Scope
+from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.rules import (
     DROP,

@@ -15,11 +15,11 @@ import pytest
 import requests
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.partition import Received
 from headgate.core.pauses import Intent, PauseScope
+from headgate.redis.pauses import RedisPauses
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
 from support.scenarios.consumer_world import fill
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
+from headgate.redis.pauses import RedisPauses
 from support.process.stack import RunningBroker, RunningRedis, eventually
 from support.root import ROOT
 

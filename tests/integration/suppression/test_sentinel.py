@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.redis.sentinel import sentinels_of
+from headgate.redis.sentinel import sentinels_of
 from support.clients.http_client import exchange, post
 from support.kafka.kafka_log import read_log
 from support.process.redis_sentinels import watched_redis

@@ -13,13 +13,13 @@ import pytest
 import uvloop
 from redis import Redis
 
-from headgate.backends.redis.errors import StoreError
 from headgate.core.content import Digester
 from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import Record
 from headgate.core.suppression import Reservation, Scope
 from headgate.devstack.ports import LOOPBACK
+from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.store import RedisStore
 from support.process.connecting import reach

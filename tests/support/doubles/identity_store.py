@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from headgate.backends.redis.errors import StoreError
-from headgate.core.idempotency.protocol import ClaimCall, ClaimVerdict
-from headgate.core.idempotency.rules import StoredName, run
+from headgate.idempotency.rules import ClaimCall, ClaimVerdict, StoredName, run
+from headgate.redis.script import StoreError
 
 
 class SharedIdentities:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 
-from headgate.backends.redis.errors import StoreError
+from headgate.redis.script import StoreError
 from headgate.suppression.rules import (
     LayoutCall,
     LayoutReply,
     StoredKey,
     SuppressionCall,
     SuppressionReply,
+    announce_layout,
     run,
-    tell,
 )
 
 
@@ -58,10 +58,12 @@ class MemoryStore:
         self._check_process()
         return run(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
 
-    async def tell(self, call: LayoutCall) -> LayoutReply:
+    async def announce(self, call: LayoutCall) -> LayoutReply:
         """The same for the layout."""
         self._check_process()
-        return tell(self.redis.values, call, self.redis.identity, int(self.redis.clock()))
+        return announce_layout(
+            self.redis.values, call, self.redis.identity, int(self.redis.clock())
+        )
 
     async def look(self) -> None:
         """Nothing vanishes."""

@@ -23,7 +23,6 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
 from headgate.edge.events import EventsFront
 from headgate.edge.in_turn import InTurn
-from headgate.edge.once import Once
 from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import DataPlane, Page
@@ -31,8 +30,8 @@ from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
 from headgate.edge.starting import Starting
 from headgate.edge.streams import StreamLimits, Streams
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.requests import RequestIdentity
+from headgate.idempotency.client import IdentityClient
+from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.metrics.health import Readiness
 from headgate.pipeline.deadlines import Deadlines
 from headgate.pipeline.quotas import ProducerQuotas

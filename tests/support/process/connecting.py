@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
-from headgate.backends.redis.errors import StoreError
+from headgate.redis.script import StoreError
 
 _DEADLINE_S = 60.0
 

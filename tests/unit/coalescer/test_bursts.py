@@ -9,7 +9,7 @@ import pytest
 
 from headgate.coalescer.bursts import Bursts
 from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
-from headgate.core.idempotency.remembered import duplicate, pack, unpack
+from headgate.core.idempotency import duplicate_of, pack_outcomes, unpack_outcomes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.reply import reply
@@ -144,8 +144,12 @@ async def test_what_is_held_has_no_place_neither_has_its_repeat() -> None:
     ticket = world.room.post("deals", b'{"id":"7"}')
     await eventually(lambda: ticket.done)
     (outcome,) = ticket.answered()
-    again = unpack(pack([(0, outcome)]))[0]
-    for each, name in ((outcome, "held"), (again, "duplicate"), (duplicate(outcome), "duplicate")):
+    again = unpack_outcomes(pack_outcomes([(0, outcome)]))[0]
+    for each, name in (
+        (outcome, "held"),
+        (again, "duplicate"),
+        (duplicate_of(outcome), "duplicate"),
+    ):
         shown = json.loads(reply("deals", [each], False, False, "r").body)
         known = {"outcome": name, "topic": "deals", "key": "7", "event_id": outcome.event_id}
         assert shown == known

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.backends.redis.pause_store import field_intent, intent_field
 from headgate.core.pauses import ALL, Intent, Pauses, PauseScope
+from headgate.redis.pauses import field_intent, intent_field
 
 topics = st.sampled_from(["orders", "deals"])
 scopes = st.one_of(

@@ -9,20 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
-from headgate.core.idempotency.protocol import (
-    CLAIM,
-    DONE,
-    RELEASE,
-    Claim,
-    ClaimCall,
-    ClaimState,
-    ClaimVerdict,
-)
-from headgate.idempotency.identity_client import IdentityClient
-from headgate.idempotency.options import IdentityOptions
-from headgate.idempotency.pending import Ask, Sized, Verdicts
-from headgate.idempotency.sharded import ShardedIdentity
-from headgate.idempotency.waiting import Waiting
+from headgate.core.idempotency import CLAIM, DONE, RELEASE, Claim
+from headgate.idempotency.claims import Ask, Sized, Verdicts, Waiting
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
+from headgate.idempotency.store import IdentityOptions
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.failing_clock import FailingClock
 from support.process.stack import eventually

@@ -21,7 +21,7 @@ from headgate.metrics import logs
 # 5 s of traffic later: what was read every second, and a page of /metrics with a topic on it.
 SCRAPED = """
 import time
-from headgate.backends.redis.pause_store import RedisPauses
+from headgate.redis.pauses import RedisPauses
 from headgate.metrics.exposition import render
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.snapshot import Detail, Pair, ProducerHour, Snapshot, decode, encode

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Publish, Stage
 from headgate.core.suppression import Reservation, Scope
+from headgate.redis.script import StoreError
 from headgate.suppression.rules import (
     Agreement,
     LayoutReply,
@@ -53,7 +53,7 @@ class OddProcess(Process):
         self.router = self.suppressor
         self.odd = [Odd(one) for one in world.redis[:3]]
         for part, store in zip(self.router.parts.values(), self.odd, strict=True):
-            part.store = part._session._store = part._tellings._store = store
+            part.store = part._client._store = store
 
 
 async def started() -> OddProcess:
@@ -226,10 +226,10 @@ def test_a_server_that_answers_while_a_start_waits_makes_it_wait_for_longer() ->
         clock = asyncio.get_running_loop().time
         agreement = Agreement(2, layout_spans(8000.0, 60_000.0))
         began_s, reply = clock(), LayoutReply(1_000_000, 999_000, True)
-        agreement.heard(0, clock(), clock(), reply)
+        agreement.answered(0, clock(), clock(), reply)
         began = asyncio.ensure_future(may_begin(agreement, clock))
         await asyncio.sleep(3.0)
-        agreement.heard(1, clock(), clock(), reply)
+        agreement.answered(1, clock(), clock(), reply)
         await began
         assert clock() - began_s == pytest.approx(7.0)
 

@@ -33,8 +33,7 @@ class SlowProcess(Process):
         self.slow = Slow(world.redis[2])
         part = list(self.router.parts.values())[2]
         part.store = self.slow
-        part._session._store = self.slow
-        part._tellings._store = self.slow
+        part._client._store = self.slow
 
 
 def test_an_event_waits_until_every_server_knows_the_key_rule_of_its_topic() -> None:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
 from headgate.core.publish import Stage
+from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions
 from headgate.suppression.rules import KeyEntry, run
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, contents

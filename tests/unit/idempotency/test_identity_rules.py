@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.idempotency.protocol import (
+from headgate.core.idempotency import FULL_BYTES, pack_outcomes, unpack_outcomes
+from headgate.core.outcome import Name, Outcome
+from headgate.core.refusal import Refused
+from headgate.idempotency.rules import (
     event_fingerprint,
     names_of_cloudevents,
     names_of_ids,
@@ -14,9 +17,6 @@ from headgate.core.idempotency.protocol import (
     read_key,
     request_fingerprint,
 )
-from headgate.core.idempotency.remembered import FULL_BYTES, pack, unpack
-from headgate.core.outcome import Name, Outcome
-from headgate.core.refusal import Refused
 
 TOPIC, OTHER_TOPIC = b"\1" * 16, b"\2" * 16
 
@@ -114,7 +114,7 @@ OUTCOMES = st.builds(
 
 @given(st.dictionaries(st.integers(0, 10**6), OUTCOMES, max_size=8))
 def test_what_is_remembered_answers_as_duplicates(outcomes: dict[int, Outcome]) -> None:
-    answered = unpack(pack(outcomes.items()))
+    answered = unpack_outcomes(pack_outcomes(outcomes.items()))
     assert answered == {
         index: one.of(Name.DUPLICATE, one.event_id) for index, one in outcomes.items()
     }
@@ -122,12 +122,12 @@ def test_what_is_remembered_answers_as_duplicates(outcomes: dict[int, Outcome]) 
 
 def test_a_large_answer_is_remembered_as_places() -> None:
     outcome = Outcome(Name.PUBLISHED, 3, 10**9, b"k" * 100, "id" * 18, None, 1)
-    packed = pack((index, outcome) for index in range(10_000))
+    packed = pack_outcomes((index, outcome) for index in range(10_000))
     assert len(packed) < FULL_BYTES
-    assert unpack(packed)[9_999] == Outcome(Name.DUPLICATE, 3, 10**9)
-    few = pack((index, outcome) for index in range(1_000))
-    assert unpack(few)[999].key == b"k" * 100
+    assert unpack_outcomes(packed)[9_999] == Outcome(Name.DUPLICATE, 3, 10**9)
+    few = pack_outcomes((index, outcome) for index in range(1_000))
+    assert unpack_outcomes(few)[999].key == b"k" * 100
 
 
 def test_nothing_remembered_is_nothing() -> None:
-    assert unpack(b"") == {}
+    assert unpack_outcomes(b"") == {}

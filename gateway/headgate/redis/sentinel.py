@@ -21,7 +21,7 @@ NO_INTRODUCTION: Final[Mapping[str, Any]] = {"protocol": 2, "driver_info": None}
 
 
 class Sentinels(NamedTuple):
-    """What such a URL says. login: `user:password@` as in the URL, or nothing."""
+    """The parts of such a URL. login: `user:password@` as in the URL, or nothing."""
 
     hosts: list[tuple[str, int]]
     service: str
@@ -32,18 +32,18 @@ class Sentinels(NamedTuple):
 
     def master(self, host: str, port: int) -> str:
         """The URL of a Redis server."""
-        place = f"[{host}]" if ":" in host else host
+        address = f"[{host}]" if ":" in host else host
         query = f"?{urlencode(self.options)}" if self.options else ""
-        return f"{self.scheme}://{self.login}{place}:{port}/{self.database}{query}"
+        return f"{self.scheme}://{self.login}{address}:{port}/{self.database}{query}"
 
 
 def is_behind_sentinels(url: str) -> bool:
-    """Whether it is such a URL."""
+    """Return whether a URL names sentinels."""
     return urlsplit(url).scheme in SCHEMES
 
 
 def sentinels_of(url: str) -> tuple[Sentinels, dict[str, str]]:
-    """What the URL says, and how to log in at the sentinels. Raises ValueError."""
+    """Return the parts of the URL, and the login at the sentinels. Raises ValueError."""
     parts = urlsplit(url)
     login, at, hosts = parts.netloc.rpartition("@")
     service, _, database = parts.path.strip("/").partition("/")
@@ -55,7 +55,7 @@ def sentinels_of(url: str) -> tuple[Sentinels, dict[str, str]]:
         for name in ("username", "password")
         if f"sentinel_{name}" in options
     }
-    places = [_place(one) for one in hosts.split(",")]
+    places = [_address(host) for host in hosts.split(",")]
     scheme = parts.scheme.removesuffix("+sentinel")
     database = database or "0"
     return Sentinels(places, unquote(service), scheme, login + at, database, options), own
@@ -68,28 +68,28 @@ async def resolved(url: str) -> str:
     """
     if not is_behind_sentinels(url):
         return url
-    found, asked = sentinels_of(url)[0], _asked(url)
+    parts, sentinels = sentinels_of(url)[0], _sentinels(url)
     try:
-        host, port = await asked.discover_master(found.service)
+        host, port = await sentinels.discover_master(parts.service)
     finally:
-        for one in asked.sentinels:
-            await one.aclose()
-    return found.master(str(host), int(port))
+        for sentinel in sentinels.sentinels:
+            await sentinel.aclose()
+    return parts.master(str(host), int(port))
 
 
-def _asked(url: str) -> Any:
+def _sentinels(url: str) -> Any:
     from redis.asyncio.sentinel import Sentinel  # most installations have none
 
-    found, login = sentinels_of(url)
+    parts, login = sentinels_of(url)
     options: dict[str, Any] = {
         "socket_timeout": _TIMEOUT_S,
         "socket_connect_timeout": _TIMEOUT_S,
         **NO_INTRODUCTION,
         **login,
     }
-    if found.scheme == "rediss":
-        options |= {"ssl": True, "ssl_ca_certs": found.options.get("ssl_ca_certs")}
-    return Sentinel(found.hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
+    if parts.scheme == "rediss":
+        options |= {"ssl": True, "ssl_ca_certs": parts.options.get("ssl_ca_certs")}
+    return Sentinel(parts.hosts, sentinel_kwargs=options)  # type: ignore[no-untyped-call]
 
 
 def pool_of(url: str, options: dict[str, Any]) -> Any:
@@ -106,16 +106,16 @@ def pool_of(url: str, options: dict[str, Any]) -> Any:
         return ConnectionPool.from_url(url, **options)
     from redis.asyncio.sentinel import SentinelConnectionPool
 
-    found, _ = sentinels_of(url)
-    given = dict(parse_url(found.master("sentinel", _PORT)))
+    parts, _ = sentinels_of(url)
+    given = dict(parse_url(parts.master("sentinel", _PORT)))
     for name in ("host", "port"):
         given.pop(name)
     given["ssl"] = given.pop("connection_class", None) is not None
     pool: Any = SentinelConnectionPool  # redis-py has no types for its constructor
-    return pool(found.service, _asked(url), **given, **options)
+    return pool(parts.service, _sentinels(url), **given, **options)
 
 
-def _place(text: str) -> tuple[str, int]:
+def _address(text: str) -> tuple[str, int]:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
         raise ValueError(f"{text!r} is no host of a sentinel")

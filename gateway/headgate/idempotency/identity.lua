@@ -1,4 +1,4 @@
--- Request identity; headgate/core/idempotency/rules.py says the same in Python, and a property test
+-- Request identity; headgate/idempotency/rules.py says the same in Python, and a property test
 -- holds the two together. Operations run in order, each seeing those before it.
 -- KEYS: a name for each operation.  ARGV[1]: how long a claim stands (ms).  ARGV[2..]: operations:
 -- letter (1) fingerprint (16) token (12) keep (double, ms) and what is to be remembered.

@@ -8,9 +8,9 @@ Not for Redis Cluster: a call's entries lie in many slots. `connect` refuses one
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection, Connection, parse_url
 from redis.asyncio.retry import Retry
@@ -28,10 +28,129 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from headgate.backends.patience import Patience
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.sentinel import NO_INTRODUCTION, resolved
 from headgate.native.chosen import packed
+from headgate.redis.sentinel import NO_INTRODUCTION, resolved
+
+
+class StoreError(Exception):
+    """The store did not answer as it should.
+
+    reason: a label of bounded variety for metrics.  detail: for the log.  in_words: for clients,
+    where the detail is not.
+    """
+
+    def __init__(self, reason: str, detail: str, in_words: str | None = None) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.in_words = detail if in_words is None else in_words
+
+
+class ScriptStore(Protocol):
+    """A connection that `client.ScriptClient` keeps open."""
+
+    async def connect(self) -> None:
+        """Open a new connection. Raises StoreError."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection, if there is one."""
+        ...
+
+
+_LATE_S = 0.01  # a timer later than this was held up by something on the loop
+_CHECKS = 8  # within the longest wait
+
+
+class Patience:
+    """A timeout for all calls on one timer: each ends with TimeoutError after `seconds`.
+
+    A timer and a context manager for each call would cost 10 us, as much as the call (measured).
+    """
+
+    __slots__ = ("_due_s", "_has_waited", "_runs_s", "_scope", "_seconds", "_timer")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._scope: asyncio.Timeout | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_s = self._runs_s = 0.0
+        self._has_waited = False
+
+    def begins(self, scope: asyncio.Timeout) -> None:
+        """A call begins, in this scope (which was entered without a time)."""
+        loop = asyncio.get_running_loop()
+        self._scope = scope
+        self._due_s = loop.time() + self._seconds
+        self._has_waited = False
+        if self._timer is None:
+            self._run_at(loop, self._due_s)
+
+    def ends(self) -> None:
+        """No call is on its way. The timer stays for the next one, and ends by itself."""
+        self._scope = None
+
+    def _run_at(self, loop: asyncio.AbstractEventLoop, due_s: float) -> None:
+        self._runs_s = due_s
+        self._timer = loop.call_at(due_s, self._check)
+
+    def _check(self) -> None:
+        self._timer = None
+        if self._scope is None:
+            return
+        loop = asyncio.get_running_loop()
+        now_s = loop.time()
+        if now_s < self._due_s:
+            self._run_at(loop, self._due_s)
+        elif now_s - self._runs_s > _LATE_S and not self._has_waited:
+            # Our own event loop was held up, and it runs timers before it reads: give it a turn
+            # to read what is there already. Once: on a loop that is always late it would never end.
+            self._has_waited = True
+            self._run_at(loop, now_s + _LATE_S)
+        else:
+            self._scope.reschedule(0)
+
+
+class OverdueCheck:
+    """A periodic check that ends waits that last too long.
+
+    Args:
+        seconds: Maximum wait; checks come several times within it.
+        check: Called again and again; returns whether any request still waits.
+    """
+
+    __slots__ = ("_check", "_due_s", "_has_waited", "_is_on", "_pause_s")
+
+    def __init__(self, seconds: float, check: Callable[[], bool]) -> None:
+        self._pause_s = seconds / _CHECKS
+        self._check = check
+        self._due_s = 0.0
+        self._is_on = self._has_waited = False
+
+    def begin(self) -> None:
+        """Check from now on: a request waits."""
+        if not self._is_on:
+            self._is_on = True
+            self._run_in(self._pause_s)
+
+    def _run_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + seconds
+        loop.call_at(self._due_s, self._run)
+
+    def _run(self) -> None:
+        late_s = asyncio.get_running_loop().time() - self._due_s
+        if late_s > _LATE_S and not self._has_waited:
+            self._has_waited = True  # as in `Patience`: what has been answered is read first
+            self._run_in(_LATE_S)
+            return
+        self._has_waited = self._is_on = False
+        still_waited_for = True  # also when the check fails: the others must not wait for ever
+        try:
+            still_waited_for = self._check()
+        finally:
+            if still_waited_for:
+                self.begin()
+
 
 # What clients may see: the exceptions' own texts name addresses.
 _WORDS = (
@@ -122,9 +241,14 @@ class RedisScript:
             return await _ask(connection, b"EVALSHA", [self._shas[script], *arguments])
 
 
-def script_text(name: str) -> str:
-    """The text of one of our scripts, by its file's name."""
-    return files("headgate.backends.redis").joinpath("lua", name).read_text()
+def script_text(room: str, name: str) -> str:
+    """Return the text of a script.
+
+    Args:
+        room: Package that has the script, below `headgate`.
+        name: Name of the file, without `.lua`.
+    """
+    return files(f"headgate.{room}").joinpath(f"{name}.lua").read_text()
 
 
 def _connection(url: str) -> AbstractConnection:

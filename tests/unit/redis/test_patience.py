@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from headgate.backends.patience import OverdueCheck, Patience
+from headgate.redis.script import OverdueCheck, Patience
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
 

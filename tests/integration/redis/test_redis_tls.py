@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.identity import RedisIdentityStore
-from headgate.backends.redis.pause_store import RedisPauses
 from headgate.check.connect import _check_redis
 from headgate.check.rules import Level
 from headgate.config.backend_settings import RedisSettings
 from headgate.devstack.ports import LOOPBACK
+from headgate.idempotency.store import RedisIdentityStore
+from headgate.redis.pauses import RedisPauses
+from headgate.redis.script import StoreError
 from headgate.suppression.store import RedisStore
 from support.identity.authority import Pair
 from support.kafka.secured_broker import ClientCertificate

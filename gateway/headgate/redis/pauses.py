@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, Protocol
 
-from headgate.backends.redis.sentinel import pool_of
 from headgate.core.pauses import Intent, Kept, PauseScope
+from headgate.redis.sentinel import pool_of
 
 KEY_PREFIX = "hg:pauses:"
 
@@ -51,15 +51,17 @@ class RedisPauses:
         return Redis.from_pool(pool_of(self._url, options))  # which closes the pool, too
 
     async def intents(self, group: str) -> Iterable[Intent]:
-        """See `PauseStore`."""
-        found = await self._call(self._redis.hkeys(self._prefix + group))
-        return [field_intent(field.decode()) for field in found]
+        """Return every reason why this group, or a part of it, is paused. Raises OSError."""
+        fields = await self._call(self._redis.hkeys(self._prefix + group))
+        return [field_intent(field.decode()) for field in fields]
 
     async def kept(self, group: str) -> Iterable[Kept]:
         """The same with who and when. Raises OSError."""
-        found = await self._call(self._redis.hgetall(self._prefix + group))
-        said = ((field_intent(field.decode()), json.loads(value)) for field, value in found.items())
-        return [Kept(intent, str(one["by"]), int(one["at_ms"])) for intent, one in said]
+        values = await self._call(self._redis.hgetall(self._prefix + group))
+        said = (
+            (field_intent(field.decode()), json.loads(value)) for field, value in values.items()
+        )
+        return [Kept(intent, str(note["by"]), int(note["at_ms"])) for intent, note in said]
 
     async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
         """Add a reason. Raises OSError."""

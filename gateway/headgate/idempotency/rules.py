@@ -1,34 +1,42 @@
-"""Request identity: what Redis is told of Idempotency-Keys and event ids, and what it answers.
+"""Request identity: names of Idempotency-Keys and event ids, the script's messages, its rules.
 
-One entry stands for one name: a key of a producer and topic, or an event id. It holds whose claim
-runs, until when, and what is remembered of events that ended well. The rules are stated in
-`identity_rules` (Python, told the time) and in `backends/redis/lua/identity.lua`:
+One entry stands for one name: a key of a producer and topic, or an event id. It holds the token and
+the deadline of the running claim, and the remembered outcomes of events that ended well. The rules
+are stated in Python below and in `identity.lua`:
 
-    claim     nothing known, or the last claim's time is over -> CLAIMED, with what is remembered;
+    claim     no entry, or the last claim's time is over -> CLAIMED, with the remembered outcomes;
               done -> DONE, with the same; another's claim runs -> RUNNING;
               other content -> MISMATCH
     renew     move the deadline of one's own claim; claim again what Redis has lost
     done      remember, and end one's claim: everything ended well
     partly    remember, and end one's claim: the rest may be tried again
-    release   end one's claim: nothing to remember beyond what was
+    release   end one's claim: nothing more to remember
 
-Only who holds the claim writes (or anyone, where nothing is known): what is remembered is what
-ended well in the log, so an answer from memory is true whoever wrote it.
+Only the holder of the claim writes (or anyone, if there is no entry). Remembered events ended well
+in the log, so an answer from memory is true whichever gateway wrote it.
 """
 
 import re
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from headgate.core.idempotency import (
+    CLAIM,
+    DONE,
+    PARTLY,
+    RELEASE,
+    RENEW,
+    TOKEN_BYTES,
+    ClaimStep,
+    unpack_operation,
+)
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.native.chosen import digested
 
-TOKEN_BYTES = 12
 LONGEST_KEY = 255
-CLAIM, RENEW, DONE, PARTLY, RELEASE = b"c", b"r", b"d", b"p", b"x"
 
 IDEMPOTENCY_KEY = b"idempotency-key"
 # Headers that change what is written. Not traceparent, Prefer or X-Request-Id: a retry has others.
@@ -37,7 +45,6 @@ _MATTER = (b"content-type", b"headgate-batch", b"headgate-burst", b"headgate-eve
            b"headgate-tombstone")  # fmt: skip
 _MATTER_PREFIXES = (b"ce-", b"headgate-header-")
 
-_OPERATION: Final = struct.Struct(">c16s12sd")
 _KEY: Final = re.compile(rb"[!-~]{1,%d}" % LONGEST_KEY)
 
 CONFLICT = Failure(
@@ -51,7 +58,7 @@ _ID_MISMATCH = "this event id came before with other content"
 
 
 class ClaimState(Enum):
-    """How a claim was answered; the value is the first byte of the script's answer."""
+    """The answer to a claim; the value is the first byte of the script's answer."""
 
     CLAIMED = b"C"
     DONE = b"D"
@@ -60,7 +67,7 @@ class ClaimState(Enum):
 
 
 class ClaimVerdict:
-    """A claim's answer. remembered: see `core.idempotency.remembered`; empty where nothing is.
+    """A claim's answer. remembered: see `core.idempotency`; empty where nothing is.
 
     A class and no tuple for the reason for which `Record` is one, as are the others here of which
     each event has some.
@@ -84,27 +91,6 @@ class ClaimVerdict:
 
     def __repr__(self) -> str:
         return f"ClaimVerdict({self.state}, {self.remembered!r})"
-
-
-class Claim:
-    """One name, claimed for one attempt.
-
-    name: the entry in Redis.  fingerprint: 16 bytes over the content.  token: 12 bytes that no
-    other attempt has.  keep_ms: how long the end is remembered.
-    """
-
-    __slots__ = ("fingerprint", "keep_ms", "name", "token")
-
-    def __init__(self, name: bytes, fingerprint: bytes, token: bytes, keep_ms: float) -> None:
-        self.name: Final = name
-        self.fingerprint: Final = fingerprint
-        self.token: Final = token
-        self.keep_ms: Final = keep_ms
-
-    def operation(self, letter: bytes, remembered: bytes = b"") -> "ClaimStep":
-        """What the script is told of it."""
-        packed = _OPERATION.pack(letter, self.fingerprint, self.token, self.keep_ms)
-        return ClaimStep(self.name, packed + remembered)
 
 
 class KeyedRequest:
@@ -134,20 +120,10 @@ class KeyedRequest:
         self.content: bytes | None = None
 
     def fingerprint(self) -> bytes:
-        """See `request_fingerprint`."""
+        """Return `request_fingerprint`, computed once."""
         if self.content is None:
             self.content = request_fingerprint(self.route, self.headers, self.body)
         return self.content
-
-
-class ClaimStep:
-    """One step of the script: an entry's name, and letter, fingerprint, token, keep_ms, memory."""
-
-    __slots__ = ("name", "packed")
-
-    def __init__(self, name: bytes, packed: bytes) -> None:
-        self.name: Final = name
-        self.packed: Final = packed
 
 
 class ClaimCall(NamedTuple):
@@ -160,18 +136,13 @@ class ClaimCall(NamedTuple):
     operations: Sequence[ClaimStep]
 
 
-def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
-    """Return letter, fingerprint, token, keep_ms, remembered."""
-    return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
-
-
 _ALONE: Final = {state.value: ClaimVerdict(state) for state in ClaimState}
 
 
 def read_verdict(answer: bytes) -> ClaimVerdict:
     """Take the script's answer to a claim apart."""
-    known = _ALONE.get(answer)  # most answers: there is nothing to be remembered
-    return ClaimVerdict(ClaimState(answer[:1]), answer[1:]) if known is None else known
+    verdict = _ALONE.get(answer)  # most answers: there is nothing to be remembered
+    return ClaimVerdict(ClaimState(answer[:1]), answer[1:]) if verdict is None else verdict
 
 
 def read_key(value: bytes) -> bytes:
@@ -210,17 +181,17 @@ class Names:
 
 
 def names_of_keys(prefix: str, topic_id: bytes, producer: str) -> Names:
-    """Of Idempotency-Keys: scope (producer, topic, key)."""
+    """Return the names of Idempotency-Keys: scope (producer, topic, key)."""
     return Names(prefix, b"key", topic_id, producer.encode())
 
 
 def names_of_ids(prefix: str, topic_id: bytes, producer: str) -> Names:
-    """Of event ids: scope (topic, producer, id)."""
+    """Return the names of event ids: scope (topic, producer, id)."""
     return Names(prefix, b"id", topic_id, producer.encode())
 
 
 def names_of_cloudevents(prefix: str, topic_id: bytes, source: str) -> Names:
-    """Of CloudEvents, whoever posts them: scope (topic, source, id)."""
+    """Return the names of CloudEvents of any producer: scope (topic, source, id)."""
     return Names(prefix, b"ce", topic_id, source.encode())
 
 
@@ -236,8 +207,8 @@ def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: byte
 
 def event_fingerprint(key: bytes | None, value: bytes | None, content_type: bytes | None) -> bytes:
     """16 bytes over what an event writes; None is no key, a tombstone, no content type."""
-    there = bytes((key is not None, value is not None, content_type is not None))
-    return digested(b"event", [there, key or b"", content_type or b""], value or b"")
+    present = bytes((key is not None, value is not None, content_type is not None))
+    return digested(b"event", [present, key or b"", content_type or b""], value or b"")
 
 
 def key_mismatch() -> Failure:
@@ -248,3 +219,109 @@ def key_mismatch() -> Failure:
 def id_mismatch() -> Failure:
     """Other content came with a known event id."""
     return Failure(Reason.IDEMPOTENCY_MISMATCH, _ID_MISMATCH)
+
+
+# ---- The rules, as in `identity.lua`
+#
+# Both give the same answers and leave the same bytes: a property test runs them side by side. An
+# entry is one string:
+#
+#     fingerprint (16)  token (12, zeros: no claim)  deadline (double, ms)  done (one byte)
+#     and the remembered outcomes
+
+
+_ENTRY = struct.Struct(">16s12sdB")
+_NOBODY = bytes(TOKEN_BYTES)
+# ms that an entry outlives its claim: who comes late finds its own token there, and a retry with
+# other content is still seen as one.
+_MARGIN = 60_000.0
+
+
+class StoredName(NamedTuple):
+    """A value in the store. expires: ms by the store's clock."""
+
+    value: bytes
+    expires: float
+
+
+class NameEntry(NamedTuple):
+    """The entry of one name."""
+
+    fingerprint: bytes
+    token: bytes
+    deadline: float
+    done: bool
+    remembered: bytes
+
+
+Store = MutableMapping[bytes, StoredName]
+
+
+def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
+    """Do what the script does; one verdict for each claim, in order. now: ms."""
+    verdicts = []
+    for step in call.operations:
+        name = step.name
+        letter, fingerprint, token, keep_ms, remembered = unpack_operation(step.packed)
+        entry = _read(store, name, now)
+        is_own = entry is not None and entry.token == token
+        if letter == CLAIM:
+            verdict = _verdict(entry, fingerprint, token, now)
+            verdicts.append(verdict)
+            if verdict.state is ClaimState.CLAIMED:
+                _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
+        elif letter == RENEW and (entry is None or is_own):
+            _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
+        elif letter in (DONE, PARTLY) and (entry is None or is_own):
+            ended = NameEntry(fingerprint, _NOBODY, 0.0, letter == DONE, remembered)
+            _write(store, name, ended, keep_ms, now)
+        elif letter == RELEASE and entry is not None and is_own:
+            if entry.remembered:
+                _write(store, name, entry._replace(token=_NOBODY, deadline=0.0), keep_ms, now)
+            else:
+                del store[name]
+    return verdicts
+
+
+def _verdict(entry: NameEntry | None, fingerprint: bytes, token: bytes, now: int) -> ClaimVerdict:
+    if entry is None:
+        return ClaimVerdict(ClaimState.CLAIMED)
+    if entry.fingerprint != fingerprint:
+        return ClaimVerdict(ClaimState.MISMATCH)
+    if entry.done:
+        return ClaimVerdict(ClaimState.DONE, entry.remembered)
+    # An attempt that died is not done: past its deadline the claim is anybody's.
+    if entry.token not in (_NOBODY, token) and entry.deadline > now:
+        return ClaimVerdict(ClaimState.RUNNING)
+    return ClaimVerdict(ClaimState.CLAIMED, entry.remembered)
+
+
+def _claim(
+    store: Store,
+    name: bytes,
+    entry: NameEntry | None,
+    fingerprint: bytes,
+    token: bytes,
+    claim_ms: float,
+    keep_ms: float,
+    now: int,
+) -> None:
+    remembered = entry.remembered if entry is not None else b""
+    claimed = NameEntry(fingerprint, token, now + claim_ms, False, remembered)
+    left_ms = claim_ms + _MARGIN
+    if remembered:
+        left_ms = max(left_ms, keep_ms)
+    _write(store, name, claimed, left_ms, now)
+
+
+def _read(store: Store, name: bytes, now: float) -> NameEntry | None:
+    held = store.get(name)
+    if held is None or held.expires <= now:
+        store.pop(name, None)
+        return None
+    fingerprint, token, deadline, done = _ENTRY.unpack_from(held.value)
+    return NameEntry(fingerprint, token, deadline, bool(done), held.value[_ENTRY.size :])
+
+
+def _write(store: Store, name: bytes, entry: NameEntry, left_ms: float, now: float) -> None:
+    store[name] = StoredName(_ENTRY.pack(*entry[:4]) + entry.remembered, now + int(left_ms))

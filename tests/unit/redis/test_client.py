@@ -7,8 +7,8 @@ import logging
 
 import pytest
 
-from headgate.backends.redis.errors import StoreError
-from headgate.backends.redis.session import ScriptSession, SessionTimes, SessionWork, all_ended
+from headgate.redis.client import ClientTimes, ClientWork, ScriptClient, all_ended
+from headgate.redis.script import StoreError
 from support.virtual_time import run_in_virtual_time
 
 AWAY = StoreError("redis_error", "not connected to the store")
@@ -33,18 +33,20 @@ class Store:
 
 
 class Owner:
-    """Notes what the session calls, and raises what it is told to, once."""
+    """Records the client's calls, and raises a given error once."""
 
     def __init__(self, store: Store) -> None:
         self.calls: list[str] = []
-        self.news = asyncio.Event()
+        self.has_news = False
         self.raises: dict[str, Exception] = {}
-        work = SessionWork(
-            self.catch_up, self.serve, self.lost, self.news.set, lambda: self.note("tick")
-        )
+        work = ClientWork(
+            self.catch_up, self.exchange, self.lost, lambda: self.note("tick"),
+            lambda: self.has_news, lambda: True, lambda: False, lambda: 0,
+        )  # fmt: skip
         clock = asyncio.get_running_loop().time
         log = logging.getLogger("headgate.x")
-        self.session = ScriptSession("x", log, store, work, SessionTimes(1.0, 30.0), clock)
+        times = ClientTimes(start=1.0, tick=30.0, linger=0.0)
+        self.client = ScriptClient("x", log, store, work, times, 1, clock)
 
     def note(self, name: str) -> None:
         self.calls.append(name)
@@ -53,26 +55,25 @@ class Owner:
 
     async def catch_up(self) -> None:
         self.note("catch up")
+        self.has_news = True
 
-    async def serve(self) -> None:
-        while not self.session.is_closing:
-            self.note("serve")
-            self.news.clear()
-            await self.news.wait()
-        self.note("last")
+    async def exchange(self) -> bool:
+        self.has_news = False
+        self.note("last" if self.client.is_closing else "serve")
+        return False
 
     def lost(self, error: StoreError) -> None:
         self.note(f"lost: {error.reason}")
 
 
-def test_a_session_serves_from_its_start_to_its_close() -> None:
+def test_a_client_serves_from_its_start_to_its_close() -> None:
     async def work() -> None:
         store = Store()
         owner = Owner(store)
-        await owner.session.start()
-        assert owner.session.is_connected
+        await owner.client.connect()
+        assert owner.client.is_connected
         await asyncio.sleep(31)
-        await owner.session.close()
+        await owner.client.aclose()
         assert owner.calls == ["catch up", "serve", "tick", "last"]
         assert (store.attempts, store.closed) == (1, 1)
 
@@ -85,10 +86,10 @@ def test_a_start_does_not_wait_long_for_a_store_that_hangs() -> None:
         store.takes_s = 3600.0
         owner = Owner(store)
         began = asyncio.get_running_loop().time()
-        await owner.session.start()
+        await owner.client.connect()
         assert asyncio.get_running_loop().time() - began == pytest.approx(1.0)
-        assert not owner.session.is_connected
-        await owner.session.close()
+        assert not owner.client.is_connected
+        await owner.client.aclose()
         assert owner.calls == []
 
     run_in_virtual_time(work())
@@ -102,9 +103,9 @@ def test_the_log_says_when_the_store_is_back(caplog: pytest.LogCaptureFixture) -
         owner = Owner(store)
         owner.raises["serve"] = AWAY
         store.takes_s = 3.0
-        await owner.session.start()
+        await owner.client.connect()
         await asyncio.sleep(20)
-        await owner.session.close()
+        await owner.client.aclose()
 
     run_in_virtual_time(work())
     texts = [one.getMessage().partition(":")[2] for one in caplog.records]
@@ -120,14 +121,14 @@ def test_while_the_store_is_away_attempts_are_ever_rarer() -> None:
         store = Store()
         store.up = False
         owner = Owner(store)
-        await owner.session.start()
+        await owner.client.connect()
         await asyncio.sleep(60)
         assert 15 < store.attempts < 30
-        assert owner.session.trouble is AWAY
+        assert owner.client.trouble is AWAY
         store.up = True
         await asyncio.sleep(6)
-        assert owner.session.is_connected
-        await owner.session.close()
+        assert owner.client.is_connected
+        await owner.client.aclose()
 
     run_in_virtual_time(work())
 
@@ -140,12 +141,12 @@ def test_whatever_fails_is_connected_again(name: str, error: Exception) -> None:
         owner = Owner(store)
         reason = "redis_error" if error is AWAY else "internal"
         owner.raises = {name: error, f"lost: {reason}": RuntimeError("a fault in telling it")}
-        await owner.session.start()
+        await owner.client.connect()
         await asyncio.sleep(5)
-        assert owner.session.is_connected
+        assert owner.client.is_connected
         assert owner.calls.count(f"lost: {reason}") == 1
         assert owner.calls[-2:] == ["catch up", "serve"]
-        await owner.session.close()
+        await owner.client.aclose()
 
     run_in_virtual_time(work())
 
@@ -154,11 +155,43 @@ def test_a_failed_tick_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None
     async def work() -> None:
         owner = Owner(Store())
         owner.raises = {"tick": RuntimeError("a fault")}
-        await owner.session.start()
+        await owner.client.connect()
         await asyncio.sleep(100)
-        await owner.session.close()
+        await owner.client.aclose()
         assert owner.calls.count("tick") == 3
         assert "ticks of x failed and continues" in caplog.text
+
+    run_in_virtual_time(work())
+
+
+def test_delays_double_up_to_the_longest_until_a_connection_has_lasted() -> None:
+    """Else a server that breaks at every use would be waited for again and again."""
+
+    async def work() -> None:
+        clock = asyncio.get_running_loop().time
+        owner = Owner(Store())
+        broke_s = list[float]()
+        delays_s = list[float]()
+
+        async def breaks() -> bool:
+            broke_s.append(clock())
+            owner.has_news = False
+            raise AWAY
+
+        async def caught_up() -> None:
+            delays_s.extend(clock() - at_s for at_s in broke_s[-1:])
+            owner.has_news = len(delays_s) < 10  # then the connection lasts
+
+        owner.client._work = owner.client._work._replace(catch_up=caught_up, exchange=breaks)
+        await owner.client.connect()
+        await asyncio.sleep(60)
+        expected = [0.0, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+        assert delays_s == pytest.approx(expected, abs=0.001)
+        owner.client.wake()
+        await asyncio.sleep(1)
+        assert delays_s[10:] == pytest.approx([0.0], abs=0.001)
+        owner.client._work = owner.client._work._replace(exchange=owner.exchange)
+        await owner.client.aclose()
 
     run_in_virtual_time(work())
 

@@ -1,1 +1,0 @@
-"""Idempotency-Keys and event ids: the protocol's rules."""

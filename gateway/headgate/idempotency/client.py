@@ -1,0 +1,217 @@
+"""The claims of request identity: it carries them and their ends to Redis and back.
+
+Requests go on in the order in which they asked, so that events of one key keep theirs. While Redis
+is unavailable they go on at once, without verdicts.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator, Mapping
+
+from headgate.core.idempotency import Claim, ClaimStep
+from headgate.core.redis_servers import Slots
+from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
+from headgate.idempotency.store import IdentityMeter, IdentityOptions, IdentityStore
+from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, all_ended
+from headgate.redis.script import OverdueCheck, StoreError
+
+_log = logging.getLogger("headgate.idempotency.client")
+_SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
+_START_S = 1.0  # how long `start` waits for the first connection
+
+
+class IdentityClient:
+    """clock: seconds, never jumping.  random_bytes: as `os.urandom`.
+
+    stem: what its tokens begin with.
+    """
+
+    def __init__(
+        self,
+        store: IdentityStore,
+        options: IdentityOptions,
+        clock: Callable[[], float],
+        random_bytes: Callable[[int], bytes],
+        meter: IdentityMeter,
+    ) -> None:
+        self._store = store
+        self._claim_ms = options.claim_ms
+        self._clock = clock
+        self.stem = random_bytes(6)
+        self._tokens = 0
+        self._waiting = Waiting(options, lambda: meter.identity_bypassed("backlog", 1))
+        self._outgoing: PackedCall | None = None
+        self._is_waited_for = False
+        self._renew_s = options.claim_ms / 4000
+        work = ClientWork(
+            self._catch_up, self._exchange, self._lost, self._tick, self._has_news,
+            self._is_urgent, self._is_busy, self._news,
+        )  # fmt: skip
+        times = ClientTimes(_START_S, self._renew_s, options.linger_ms / 1000)
+        name, full = "request identity", options.max_steps
+        self._client = ScriptClient(name, _log, store, work, times, full, clock)
+        self._timeout_s = options.timeout_ms / 1000
+        self._overdue = OverdueCheck(self._timeout_s, self._go_on_overdue)
+        self._slow_s = -math.inf
+
+    async def start(self) -> None:
+        """Connect; when that takes long, go on without: then requests go past Redis."""
+        await self._client.connect()
+
+    async def close(self) -> None:
+        """Send the last ends if Redis takes them in time, and disconnect."""
+        await self._client.aclose()
+
+    def of(self, topic_id: bytes) -> "IdentityClient":
+        """Return the client of a topic: this one, as there are no others."""
+        return self
+
+    def new_token(self) -> bytes:
+        """12 bytes that no other attempt has, here or elsewhere."""
+        self._tokens += 1
+        return self.stem + self._tokens.to_bytes(6, "big")
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no request waits: one that claims nothing may go on."""
+        return not self._waiting.asks
+
+    def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
+        """Make these claims; `go_on` is called once, in the order of the asks."""
+        ask = Ask(claims, go_on, self._clock())
+        if not self._client.is_connected and not self._waiting.asks:
+            ask.go_on("breaker_open")
+            return
+        self._waiting.asks.append(ask)
+        self._wake()
+        self._overdue.begin()
+
+    def follow(self, claim: Claim) -> None:
+        """Keep the claim of an attempt alive that goes on without a verdict."""
+        self._waiting.follow(claim, self._clock())
+
+    def end(self, token: bytes, operation: ClaimStep) -> None:
+        """Send the end of an attempt, now or once Redis recovers."""
+        self._waiting.end(token, operation)
+        self._client.note()
+
+    def when_reported(self, token: bytes, call: Callable[[], None]) -> None:
+        """Call back once Redis knows the end of this attempt, or is unavailable."""
+        end = self._waiting.ends.find(token)
+        if end is not None and self._client.is_connected:
+            end.waiter = call
+            self._wake()
+        else:
+            call()
+
+    def health(self) -> tuple[bool, str]:
+        """Return whether claims are made now, and in words why not."""
+        if not self._client.is_connected:
+            why = self._client.trouble.in_words
+            effect = "Idempotency-Keys and event ids go past Redis"
+            exception = 'topics with redis_loss = "refuse" refuse them'
+            return False, f"{effect} ({exception}): {why}"
+        if self._clock() - self._slow_s < _SLOW_S:
+            return False, f"slow: requests did not wait longer than {self._timeout_s:g} s"
+        return True, "connected"
+
+    def dependencies(self) -> list[tuple[str, bool, bool, str]]:
+        """Return the entries of /ready: name, is it well, is it needed, and in words."""
+        ok, detail = self.health()
+        return [("redis identity", ok, False, detail)]
+
+    def _go_on_overdue(self) -> bool:
+        """Let requests go on that have waited for redis.timeout_ms, whatever the queue is."""
+        now_s = self._clock()
+        if self._waiting.go_on_overdue(now_s - self._timeout_s):
+            self._slow_s = now_s
+        return bool(self._waiting.asks)
+
+    async def _catch_up(self) -> None:
+        self._waiting.renew_all(self._clock())
+
+    def _lost(self, error: StoreError) -> None:
+        outgoing, self._outgoing = self._outgoing, None
+        self._waiting.lost(outgoing)
+        self._waiting.go_on_without(error.reason)
+
+    def _has_news(self) -> bool:
+        return self._waiting.has_news
+
+    def _is_urgent(self) -> bool:
+        return self._is_waited_for or bool(self._waiting.asks) or not self._is_busy()
+
+    def _is_busy(self) -> bool:
+        return self._waiting.open_claims > FEW
+
+    def _news(self) -> int:
+        return self._waiting.news
+
+    async def _exchange(self) -> bool:
+        self._outgoing = outgoing = self._waiting.next_call(self._clock())
+        self._is_waited_for = len(self._waiting.ends) > 0
+        if outgoing is not None:
+            verdicts = await self._store.run(outgoing.call(self._claim_ms))
+            self._outgoing = None
+            self._waiting.answered(outgoing, verdicts)
+        self._waiting.go_on()
+        return outgoing is not None
+
+    def _wake(self) -> None:
+        """Send what waits soon: a request waits for it."""
+        self._is_waited_for = True
+        self._client.wake()
+
+    def _tick(self) -> None:
+        """Renew what has been under way for long: a claim must not run out under the living."""
+        now = self._clock()
+        if self._client.is_connected and self._waiting.renew_older_than(now - self._renew_s, now):
+            self._client.note()
+
+
+_STEM_BYTES = 6  # of a token, which name its client
+
+
+class ShardedIdentity:
+    """Request identity on several Redis servers; one of them knows all of a topic.
+
+    By topic and not by key, because a topic's requests and events go on in the order in which
+    they came, whatever their keys and ids are.
+
+    Args:
+        clients: One for each server, by its name.
+    """
+
+    def __init__(self, clients: Mapping[str, IdentityClient]) -> None:
+        self._clients = dict(clients)
+        self._list = list(clients.values())
+        self._slots = Slots(list(clients))
+        self._by_stem = {client.stem: client for client in self._list}
+
+    async def start(self) -> None:
+        """Do as `IdentityClient`, for all servers."""
+        await all_ended(client.start() for client in self._list)
+
+    async def close(self) -> None:
+        """Do as `IdentityClient`, for all servers."""
+        await all_ended(client.close() for client in self._list)
+
+    def of(self, topic_id: bytes) -> IdentityClient:
+        """Return the client that knows the keys and ids of a topic."""
+        return self._list[self._slots.owner(topic_id)]
+
+    def end(self, token: bytes, operation: ClaimStep) -> None:
+        """Do as `IdentityClient`, for all servers."""
+        self._by_stem[token[:_STEM_BYTES]].end(token, operation)
+
+    def when_reported(self, token: bytes, call: Callable[[], None]) -> None:
+        """Do as `IdentityClient`, for all servers."""
+        self._by_stem[token[:_STEM_BYTES]].when_reported(token, call)
+
+    def dependencies(self) -> list[tuple[str, bool, bool, str]]:
+        """Do as `IdentityClient`, for all servers."""
+        dependencies = []
+        for name, client in self._clients.items():
+            ok, detail = client.health()
+            dependencies.append((f"redis identity {name}", ok, False, detail))
+        return dependencies
