@@ -33,8 +33,8 @@ def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict
         servers: Bootstrap servers of the backfill tier.
         runner: The runner's heartbeat; empty: there was never a runner.
     """
-    spec: Mapping[str, Any] = replay.spec or {}
-    status, request_body = replay.status, spec.get("asked", {})
+    spec, status = replay.spec_fields, replay.status
+    request_body = spec.get("asked", {})
     page = {name: value for name, value in request_body.items() if name != "dry_run"}
     return {
         "id": replay.id,
@@ -79,14 +79,14 @@ def planned_page(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_page(replay: Replay, servers: str) -> dict[str, Any] | None:
     """Return where consumers read the records; None before and after that is possible."""
-    spec: Mapping[str, Any] = replay.spec or {}
+    spec = replay.spec_fields
     mode = spec.get("mode")
     if state_of(replay) not in (ReplayState.READY, ReplayState.COMPLETED):
         return None
-    plan: Mapping[str, Any] = spec.get("plan", {})
-    if mode == "topic":
+    if replay.is_copy:
         offsets = replay.status.get("offsets", {})
         return {"bootstrap_servers": servers, "topic": replay.topic, "offsets": offsets}
+    plan = spec.get("plan", {})
     targets = {partition: dict(part["target"]) for partition, part in plan.items()}
     page = {"bootstrap_servers": servers, "topic": spec.get("topic"), "offsets": targets}
     return page | ({"group": spec.get("group")} if mode == "group" else {})

@@ -47,27 +47,16 @@ class ReplayState(StrEnum):
     EXPIRED = "expired"  # its time is over; the topic is deleted
 
 
+_S = ReplayState
 NEXT: Mapping[ReplayState, frozenset[ReplayState]] = {
-    ReplayState.PENDING: frozenset(
-        {
-            ReplayState.PLANNED,
-            ReplayState.READY,
-            ReplayState.COMPLETED,
-            ReplayState.FAILED,
-            ReplayState.CANCELLED,
-        }
-    ),
-    ReplayState.PLANNED: frozenset(
-        {ReplayState.COPYING, ReplayState.FAILED, ReplayState.CANCELLED}
-    ),
-    ReplayState.COPYING: frozenset({ReplayState.READY, ReplayState.FAILED, ReplayState.CANCELLED}),
-    ReplayState.READY: frozenset(
-        {ReplayState.COMPLETED, ReplayState.FAILED, ReplayState.CANCELLED, ReplayState.EXPIRED}
-    ),
-    ReplayState.COMPLETED: frozenset(),
-    ReplayState.FAILED: frozenset(),
-    ReplayState.CANCELLED: frozenset(),
-    ReplayState.EXPIRED: frozenset(),
+    _S.PENDING: frozenset({_S.PLANNED, _S.READY, _S.COMPLETED, _S.FAILED, _S.CANCELLED}),
+    _S.PLANNED: frozenset({_S.COPYING, _S.FAILED, _S.CANCELLED}),
+    _S.COPYING: frozenset({_S.READY, _S.FAILED, _S.CANCELLED}),
+    _S.READY: frozenset({_S.COMPLETED, _S.FAILED, _S.CANCELLED, _S.EXPIRED}),
+    _S.COMPLETED: frozenset(),
+    _S.FAILED: frozenset(),
+    _S.CANCELLED: frozenset(),
+    _S.EXPIRED: frozenset(),
 }
 FINISHED = frozenset(state for state, following in NEXT.items() if not following)
 
