@@ -87,7 +87,7 @@ _GROUP_FLEXIBLE = 4
 
 
 class Committer(NamedTuple):
-    """Who committed, by its own word."""
+    """The member that committed, by its own account."""
 
     member: str
     client: str
@@ -110,7 +110,7 @@ class CommitNote(NamedTuple):
 
 
 def read_note(metadata: str) -> CommitNote | None:
-    """Read the metadata of a commit; None if it is nobody's of this library."""
+    """Read the metadata of a commit; None if this library did not write it."""
     if not metadata.startswith("{"):
         return None
     try:
