@@ -40,14 +40,10 @@ def current_trace_id() -> str | None:
     return None if trace is None else trace.trace_id
 
 
-class Exemplars(Protocol):
-    """Who keeps, of sampled requests, one for each bucket of the latencies."""
+class RequestMeter(Requests, Protocol):
+    """The part of `metrics.meter` that counts requests, with an exemplar for each bucket."""
 
     def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None: ...
-
-
-class RequestMeter(Requests, Exemplars, Protocol):
-    """`metrics.meter`, as far as it is asked here."""
 
 
 class TracedRequests:

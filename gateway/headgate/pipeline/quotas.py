@@ -2,18 +2,12 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import brief
 from headgate.core.topics.quota import TokenBucket, quota_policy
-
-
-class QuotaMeter(Protocol):
-    """What quotas report."""
-
-    def quota_rejected(self, producer: str, count: int) -> None: ...
 
 
 class _Buckets(NamedTuple):
@@ -35,10 +29,12 @@ class ProducerQuotas:
     policies: the RateLimit-Policy of each producer that has a quota.
     """
 
-    def __init__(self, workers: int, clock: Callable[[], float], meter: QuotaMeter) -> None:
+    def __init__(
+        self, workers: int, clock: Callable[[], float], count_rejected: Callable[[str, int], None]
+    ) -> None:
         self._workers = workers
         self._clock = clock
-        self._meter = meter
+        self._count_rejected = count_rejected
         self._settings: Mapping[str, ProducerSettings] = {}
         self.policies: dict[str, str] = {}
         self._buckets: dict[str, _Buckets] = {}
@@ -77,14 +73,14 @@ class ProducerQuotas:
         """Spend the quota for a batch, or say how long to wait. size: body bytes."""
         failure = self._check(producer, events, size, spends=True)
         if failure is not None:
-            self._meter.quota_rejected(producer, events)
+            self._count_rejected(producer, events)
         return failure
 
     def refusal(self, producer: str, size: int) -> Failure | None:
         """Why not even one event of that size may come now; spends nothing. size: body bytes."""
         failure = self._check(producer, 1, size, spends=False)
         if failure is not None:
-            self._meter.quota_rejected(producer, 1)
+            self._count_rejected(producer, 1)
         return failure
 
     def _check(self, producer: str, events: int, size: int, *, spends: bool) -> Failure | None:

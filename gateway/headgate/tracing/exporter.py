@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import aiohttp
 import orjson
@@ -111,25 +111,26 @@ class Answer(NamedTuple):
 Post = Callable[[bytes], Awaitable[Answer]]  # raises OSError, TimeoutError: no answer
 
 
-class SpanMeter(Protocol):
-    """Who counts what becomes of spans."""
-
-    def spans(self, result: str, count: int) -> None: ...
-
-
 class Exporter:
-    """resource: attributes of all spans.  post: sends a request.  clock: monotonic seconds."""
+    """The queue of finished spans, and the task that sends them.
+
+    Args:
+        resource: Attributes of all spans.
+        post: Sends a request to the collector.
+        count_spans: Counts spans by result: exported, refused or dropped.
+        clock: Monotonic clock, in seconds.
+    """
 
     def __init__(
         self,
         resource: Mapping[str, str | int],
         post: Post,
-        meter: SpanMeter,
+        count_spans: Callable[[str, int], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._resource = resource
         self._post = post
-        self._meter = meter
+        self._count_spans = count_spans
         self._waiting: deque[Span] = deque()
         self._enough = asyncio.Event()
         self._outage = Outage(clock)
@@ -138,7 +139,7 @@ class Exporter:
     def take(self, spans: Sequence[Span]) -> None:
         """Spans of a request that has ended. Never waits."""
         if len(self._waiting) + len(spans) > MAX_WAITING:
-            self._meter.spans("dropped", len(spans))
+            self._count_spans("dropped", len(spans))
             return
         self._waiting += spans
         if len(self._waiting) >= BATCH:
@@ -163,7 +164,7 @@ class Exporter:
                 while self._waiting and await self._send():
                     pass
         if self._waiting:
-            self._meter.spans("dropped", len(self._waiting))
+            self._count_spans("dropped", len(self._waiting))
             self._waiting.clear()
 
     async def _send(self) -> bool:
@@ -199,7 +200,7 @@ class Exporter:
         """The oldest, which are these or as many as these, wait no more."""
         for _ in spans:
             self._waiting.popleft()
-        self._meter.spans(result, len(spans))
+        self._count_spans(result, len(spans))
 
     def _is_away(self, why: str) -> None:
         if self._outage.begins():

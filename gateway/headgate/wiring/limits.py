@@ -7,20 +7,21 @@ from headgate.config import Settings
 from headgate.config.settings import ProducerSettings
 from headgate.core.admission import Admission
 from headgate.edge.in_turn import InTurn
+from headgate.metrics.meter import Meter
 from headgate.pipeline.admit import in_flight_limits
-from headgate.pipeline.quotas import ProducerQuotas, QuotaMeter
+from headgate.pipeline.quotas import ProducerQuotas
 
 
 class Limits:
     """Of one worker; what is set for an instance is split evenly over its workers."""
 
-    def __init__(self, settings: Settings, workers: int, meter: QuotaMeter) -> None:
+    def __init__(self, settings: Settings, workers: int, meter: Meter) -> None:
         self._workers = workers
         self.admission = Admission(
             settings.admission.in_flight_max_bytes // workers,
             settings.admission.in_flight_max_events // workers,
         )
-        self.quotas = ProducerQuotas(workers, time.monotonic, meter)
+        self.quotas = ProducerQuotas(workers, time.monotonic, meter.quota_rejected)
         self.in_turn = InTurn(settings.http.request_timeout_ms / 1000)
         self.replace(settings.producers)
 

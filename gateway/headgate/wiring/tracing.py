@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
@@ -31,7 +31,8 @@ from headgate.edge.traced import (
     TracedRequests,
     current_trace_id,
 )
-from headgate.tracing.exporter import Collector, Exporter, SpanMeter
+from headgate.metrics.meter import Meter
+from headgate.tracing.exporter import Collector, Exporter
 from headgate.tracing.spans import LaterSpans, Sampling, Traces
 from headgate.tracing.stages import (
     TracedDeliveries,
@@ -46,10 +47,6 @@ OpenSuppression = Callable[[Verdicts], Suppression]
 
 _END_S = 1.0  # how long the sending task has to end
 _SPANS = 3  # that a request has, at most
-
-
-class TracingMeter(RequestMeter, SpanMeter, Protocol):
-    """`metrics.meter`, as far as it is asked here."""
 
 
 def _as_it_is(part: Part) -> Part:
@@ -90,13 +87,13 @@ class Tracing(NamedTuple):
     later: LaterSpans | None = None
 
 
-def tracing_of(settings: TracingSettings, meter: TracingMeter) -> Tracing:
+def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
     """The worker's. meter: counts spans."""
     if settings.endpoint is None:
         return Tracing()
     timeout_s = settings.timeout_ms / 1000
     collector = Collector(settings.endpoint, settings.header_pairs, timeout_s)
-    exporter = Exporter(_resource(settings.service_name), collector.post, meter)
+    exporter = Exporter(_resource(settings.service_name), collector.post, meter.spans)
     making = (lambda digits: os.urandom(digits // 2).hex(), time.time_ns, exporter.take)
     sampling = Sampling(settings.sample_one_in, random.random)
     traces = Traces(sampling, *making, lambda: meter.spans("dropped", _SPANS))

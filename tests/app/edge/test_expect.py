@@ -80,7 +80,7 @@ class Meter:
 @pytest.mark.parametrize(("path", "chunked"), [(V1, False), (V2, False), (V3, False), (V3, True)])
 async def test_nobody_is_asked_for_a_body_beyond_the_quota(path: str, chunked: bool) -> None:
     meter = Meter()
-    quotas = ProducerQuotas(1, lambda: 0.0, meter)
+    quotas = ProducerQuotas(1, lambda: 0.0, meter.quota_rejected)
     quotas.replace({"shop": ProducerSettings(quota_events_per_s=1)})
     async with data_port(quotas=quotas) as port:
         headers = {"Expect": "100-continue", "Headgate-Producer": "shop"}

@@ -78,13 +78,6 @@ async def test_who_waits_too_long_is_refused_and_keeps_nothing(way: dict[str, st
 # ---- quotas
 
 
-class Meter:
-    """Counts nothing."""
-
-    def quota_rejected(self, producer: str, count: int) -> None:
-        """As it says."""
-
-
 class Clock:
     now = 50.0
 
@@ -93,7 +86,7 @@ class Clock:
 
 
 def quotas_of(**producers: ProducerSettings) -> ProducerQuotas:
-    made = ProducerQuotas(1, Clock(), Meter())
+    made = ProducerQuotas(1, Clock(), lambda _producer, _count: None)
     made.replace(producers)
     return made
 

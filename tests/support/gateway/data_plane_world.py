@@ -103,9 +103,6 @@ class _Requests:
     def account(self, *_: Any) -> None:
         """As above."""
 
-    def quota_rejected(self, *_: Any) -> None:
-        """As above."""
-
 
 class _Identities:
     def identity_bypassed(self, reason: str, count: int) -> None:
@@ -173,7 +170,7 @@ async def data_port(
         callers or Authenticator(AuthSettings(), {}),
         room.admission,
         Starting(pipeline, once, deadlines, in_turn or InTurn(30.0)),
-        quotas or ProducerQuotas(1, loop.time, _Requests()),
+        quotas or ProducerQuotas(1, loop.time, lambda _producer, _count: None),
         _Weigher(),
         requests or _Requests(),
         Streams(pipeline.gate, None, StreamLimits(1, 1, 30.0, 128)),

@@ -30,7 +30,7 @@ def quota(events: int | None = None, size: int | None = None) -> ProducerSetting
 
 def quotas(workers: int = 1, **producers: ProducerSettings) -> tuple[ProducerQuotas, Clock, Meter]:
     clock, meter = Clock(), Meter()
-    made = ProducerQuotas(workers, clock, meter)
+    made = ProducerQuotas(workers, clock, meter.quota_rejected)
     made.replace(producers)
     return made, clock, meter
 

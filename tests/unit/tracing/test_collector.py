@@ -108,7 +108,7 @@ async def test_one_that_gives_no_answer_is_away_and_the_spans_wait(behaviour: Be
             with pytest.raises((OSError, TimeoutError, aiohttp.ClientError)):
                 await it.post(b"{}")
         meter = Meter()
-        exporter = Exporter({}, it.post, meter)
+        exporter = Exporter({}, it.post, meter.spans)
         exporter.take([SPAN])
         async with asyncio.timeout(ENOUGH_S):
             assert not await exporter._send()

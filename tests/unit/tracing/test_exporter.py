@@ -39,7 +39,7 @@ class World:
         self.came: list[list[str]] = []
         self.counted: Counter[str] = Counter()
         clock = asyncio.get_running_loop().time
-        self.exporter = Exporter({"service.name": "x"}, self.post, self, clock)
+        self.exporter = Exporter({"service.name": "x"}, self.post, self.spans, clock)
 
     async def fine(self) -> Answer:
         return FINE
