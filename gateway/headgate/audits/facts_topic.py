@@ -1,6 +1,6 @@
-"""The topic of facts: its name, and the columns of its records (shared with the Spark jobs).
+"""The topic of facts: its name, settings, and the columns of its records (shared with the jobs).
 
-A fact is what is told of an event that got no record of its own: unchanged, superseded, duplicate
+A fact describes an event that got no record of its own: unchanged, superseded, duplicate
 or rejected. A record carries many facts of one topic as JSON, one array a column, all of one
 length; its key is the topic's name:
 
@@ -80,7 +80,7 @@ def facts_topic(
 
 
 def facts_faults(found: TopicState) -> list[str]:
-    """What is wrong with a topic of facts that exists, each with its fix."""
+    """Return the faults of a topic of facts that exists, each with its fix."""
     wrong, rules = [], found.rules
     if rules.compacts:
         # all facts of a topic have one key

@@ -73,7 +73,7 @@ def merged(clusters: Iterable[Mapping[str, Audit]]) -> dict[str, bytes]:
 
 
 def is_result(value: bytes) -> bool:
-    """Whether it is JSON: it is passed on as it is, and would make the whole answer unreadable."""
+    """Return whether it is a JSON object; anything else would make the whole answer unreadable."""
     try:
         return isinstance(orjson.loads(value), dict)
     except orjson.JSONDecodeError:

@@ -17,7 +17,7 @@ MAX_ROWS = 20  # keys and producers of a kept audit
 
 
 class Load(NamedTuple):
-    """What one key or producer has. share: of the topic's bytes."""
+    """Load of one key or producer. share: of the topic's bytes."""
 
     name: str
     records: int
@@ -49,12 +49,12 @@ class AuditSummary(NamedTuple):
 
     @property
     def uneven(self) -> float:
-        """By what is more uneven."""
+        """Return the larger of the two unevennesses."""
         return max(self.uneven_bytes, self.uneven_records)
 
     @property
     def seconds(self) -> float:
-        """Of the window; 0 if its times cannot be read."""
+        """Return the length of the window; 0 if its times cannot be read."""
         try:
             begin, end = map(datetime.fromisoformat, (self.starts_at, self.ends_at))
             return max(0.0, (end - begin).total_seconds())
@@ -126,7 +126,7 @@ def _load(row: Json, name: str, total: int) -> Load:
 
 
 def kept(one: AuditSummary) -> dict[str, object]:
-    """As a document, which `summary_of` reads again."""
+    """Return the summary as a document, which `summary_of` reads again."""
     return {
         "topic": one.topic,
         "generated_at": one.generated_at,
@@ -176,7 +176,7 @@ Audits = Sequence[AuditSummary]  # of a topic, newest first
 
 
 class Change(StrEnum):
-    """Of a topic. NEW: there is no earlier audit.  GONE: it was not audited since."""
+    """Change of a topic. NEW: there is no earlier audit.  GONE: it was not audited since."""
 
     WORSE = "worse"
     NEW = "new"
@@ -199,7 +199,7 @@ def change(before: AuditSummary, after: AuditSummary) -> Change:
 
 
 def changes(audits: Mapping[str, Audits], since: str | None = None) -> dict[str, Change]:
-    """Of each topic's newest audit. since: when the earlier one was made, or a time after it;
+    """Return the change of each topic. since: when the earlier audit was made, or a time after it;
     None: each topic's one before the newest."""
     return {topic: _change_of(found, since) for topic, found in audits.items() if found}
 
@@ -214,7 +214,7 @@ def _change_of(audits: Audits, since: str | None) -> Change:
 
 
 def times(audits: Iterable[Audits]) -> list[str]:
-    """When earlier audits were made, newest first: what `since` may be."""
+    """Return the times of earlier audits, newest first: the values of `since`."""
     made = {one.generated_at for found in audits for one in found}
     return sorted(made, reverse=True)[1 : MAX_TIMES + 1]
 
@@ -254,7 +254,7 @@ class Figure(NamedTuple):
 
     @property
     def ratio(self) -> float | None:
-        """After over before; None where that says nothing."""
+        """Return after over before; None if that is meaningless."""
         if self.before is None or self.after is None or self.before <= 0:
             return None
         return self.after / self.before
@@ -269,7 +269,7 @@ class Row(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """What is not among the heaviest counts as nothing."""
+        """Return the difference; a load that is not among the heaviest counts as 0."""
         return (self.after or 0.0) - (self.before or 0.0)
 
     @property
@@ -296,7 +296,7 @@ class Comparison(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether nothing differs."""
+        """Return whether nothing differs."""
         return (
             all(one.before == one.after for one in self.figures)
             and not self.came
@@ -306,7 +306,7 @@ class Comparison(NamedTuple):
 
 
 def compare(before: AuditSummary, after: AuditSummary) -> Comparison:
-    """What became of `before`."""
+    """Compare two audits: `after` against `before`."""
     pairs = zip(_figures(before), _figures(after), strict=True)
     return Comparison(
         tuple(Figure(name, one, other) for (name, one), (_, other) in pairs),

@@ -1,4 +1,4 @@
-"""What would help: each option scored beside its floor and its cost, or the word that none does."""
+"""Advice: each option scored beside its floor and its cost, or the word that none helps."""
 
 import math
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Recommendation(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """What consumers of the topic need, in bytes, and how it reads with Kafka's defaults."""
+    """Bytes that consumers of the topic need, and how it reads with Kafka's defaults."""
 
     max_partition_fetch_bytes: int
     fetch_max_bytes: int
@@ -56,7 +56,7 @@ class Fetch(NamedTuple):
 
 
 def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommendation]:
-    """What to do about the findings, what helps most first."""
+    """Return the advice for the findings, the most helpful first."""
     names = {finding.diagnosis for finding in findings}
     chatty = [finding.key for finding in findings if finding.diagnosis is Diagnosis.CHATTY]
     found = [_coalesce(figures, one) for one in chatty if one is not None and _can_coalesce(one)]
@@ -84,7 +84,7 @@ def _send_less(waste: Waste) -> Recommendation:
 
 
 def _can_coalesce(key: KeyFigures) -> bool:
-    """Not where its events are too far apart, or coalesced already."""
+    """Return false if its events are too far apart, or coalesced already."""
     return key.kept <= NOTABLE * key.records
 
 
@@ -136,7 +136,7 @@ def _partitioner(figures: TopicFigures) -> list[Recommendation]:
 
 
 def _is_notable(one: Misplaced, figures: TopicFigures) -> bool:
-    """Whether a producer has more of the misplaced records than a few that it cannot help."""
+    """Return whether a producer has more misplaced records than the few that it cannot help."""
     is_largest = one.records == max(each.records for each in figures.misplaced)
     return is_largest or lower_bound(one.records, one.keyed) >= MISPLACED
 

@@ -1,6 +1,6 @@
-"""From counted DataFrames to `TopicFigures`.
+"""The passes over the facts in order, and their results as `TopicFigures`.
 
-What comes to the driver is bounded by partitions and by constants, never by records, keys,
+Data that comes to the driver is bounded by partitions and by constants, never by records, keys,
 producers or windows: it comes as Arrow, in which a number takes 8 bytes, where a row of Python's
 takes 600.
 """
@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Counted:
-    """What was counted, by topic; each is what the pass of its name in `counting` gives."""
+    """Results by topic; each field is the result of the pass of its name in `counting`."""
 
     loads: Tables = field(default_factory=dict)
     busy: Tables = field(default_factory=dict)
@@ -268,7 +268,7 @@ def unexplained(misplaced: Tables) -> dict[tuple[str, str], int]:
     }
 
 
-# The passes over the facts, in order, each a step on the terminal.
+# ---- the passes in order, each a step on the terminal
 
 
 STEPS = 6

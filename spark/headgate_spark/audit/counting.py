@@ -19,11 +19,11 @@ from headgate_spark.audit.figures import BUCKET_MS, BUSY_SHARE, FITS
 from headgate_spark.audit.predictions import crc32_partitions, hashes, partitions_for
 from headgate_spark.session.source import EARLIER, KEPT, MISPLACED, SUMS
 
-# What coalescing would have left of a key's records.
+# ---- records that coalescing would have left of a key
 
 
 def kept(seconds: Iterable[int], quiet_s: float, max_s: float) -> int:
-    """How many records coalescing leaves of a key that came in these seconds.
+    """Return the number of records that coalescing leaves of a key that came in these seconds.
 
     seconds: in order.  A window ends once nothing came for `quiet_s`, or after `max_s`; each
     leaves one record.
@@ -150,7 +150,7 @@ def heat(cells: DataFrame, spans: DataFrame, loads: DataFrame) -> DataFrame:
 
 
 def fullest_without_keys(cells: DataFrame) -> DataFrame:
-    """In how many windows each partition has the most records without a key.
+    """Count the windows in which each partition has the most records without a key.
 
     Windows with fewer than `ENOUGH_A_WINDOW` do not count. Of two as full it is the lower number.
     """
@@ -165,7 +165,7 @@ def fullest_without_keys(cells: DataFrame) -> DataFrame:
 
 
 def by_producer(facts: DataFrame) -> DataFrame:
-    """What each producer wrote, of those with most bytes; null where the header is missing.
+    """Sum up the producers with most bytes; the name is null if the header is missing.
 
     of: how many producers the topic has.
     """
@@ -230,9 +230,9 @@ def runs(facts: DataFrame) -> DataFrame:
 
 
 def run_lengths(found: DataFrame, top: DataFrame) -> DataFrame:
-    """How many runs of each length the heaviest keys have. found: `runs`, read twice.
+    """Count the runs of the heaviest keys by length. found: `runs`, read twice.
 
-    What the ends of blocks have cut is put together here. Blocks without records are no gap.
+    Runs that the ends of blocks have cut is put together here. Blocks without records are no gap.
     """
     is_outer = F.col("is_first") | F.col("is_last")
     order = Window.partitionBy("topic", "partition").orderBy("block", "is_last")
@@ -253,7 +253,7 @@ def run_lengths(found: DataFrame, top: DataFrame) -> DataFrame:
 
 
 def run_figures(lengths: DataFrame) -> DataFrame:
-    """Of each of the heaviest keys, how many runs it has, and the 95th percentile of their lengths.
+    """Return the number of runs of each heaviest key, and the 95th percentile of their lengths.
 
     The percentile is the least length that at least 95 % of the runs do not exceed.
     """
@@ -270,7 +270,7 @@ def run_figures(lengths: DataFrame) -> DataFrame:
 def coalesced(
     facts: DataFrame, top: DataFrame, coalesce_ms: Mapping[str, tuple[int, int]]
 ) -> DataFrame:
-    """How many records coalescing would have left of the heaviest keys.
+    """Count the records that coalescing would have left of the heaviest keys.
 
     coalesce_ms: quiet and maximum, by topic.  A busy key came in nearly every second of weeks: its
     seconds are walked through where they are sorted, and one number a key comes out.
@@ -293,14 +293,14 @@ def _columns(batch: pa.RecordBatch) -> Iterator[list[object]]:
 
 
 def seconds(facts: DataFrame, top: DataFrame) -> DataFrame:
-    """In which seconds the heaviest keys came."""
+    """Return the seconds in which the heaviest keys came."""
     second = F.floor(F.col("at_ms") / 1000).cast("long").alias("second")
     chosen = facts.join(F.broadcast(top.select("topic", "key")), ["topic", "key"])
     return chosen.select("topic", "key", second).distinct()
 
 
 def main_places(placed: DataFrame, top: DataFrame) -> DataFrame:
-    """Of each of the heaviest keys, the producer that wrote most of it, and the partition that has
+    """Return for each heaviest key the producer that wrote most of it, and the partition that has
     most of it. Of two that are as large it is the greater one, so that a report can be made again.
     """
     chosen = placed.join(F.broadcast(top.select("topic", "key")), ["topic", "key"])
@@ -315,7 +315,7 @@ def main_places(placed: DataFrame, top: DataFrame) -> DataFrame:
 def predictions(
     keys: DataFrame, present: Mapping[str, int], counts: Mapping[str, Sequence[int]]
 ) -> DataFrame:
-    """What Kafka's rule makes of the keys on other partition counts, and how many keys move."""
+    """Predict the loads by Kafka's rule on other partition counts, and the keys that move."""
 
     def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for topic, batch in _by_topic(batches):
@@ -330,7 +330,7 @@ def predictions(
 
 
 def misplaced(placed: DataFrame, present: Mapping[str, int]) -> DataFrame:
-    """By producer, the records that do not lie where Kafka's rule puts them; see `MISPLACED`.
+    """Sum by producer the records that Kafka's rule puts elsewhere (`MISPLACED`).
 
     reach: the partition below or on which `FITS` of them lie: with an earlier partition count they
     would all lie below that count.
@@ -369,7 +369,7 @@ def most_misplaced(found: DataFrame) -> DataFrame:
 def earlier(
     placed: DataFrame, present: Mapping[str, int], reaches: Mapping[tuple[str, str], int]
 ) -> DataFrame:
-    """By partition count, how many of a producer's misplaced records it explains.
+    """Count by partition count the misplaced records of a producer that it explains.
 
     reaches: by topic and producer, those that are looked at; no lower count can explain them.
     """
@@ -420,7 +420,7 @@ def _misplaced_by_place(topic: str, batch: pa.RecordBatch, n: int) -> pa.RecordB
 def _fits(
     topic: str, producer: str, batch: pa.RecordBatch, reach: int, present: int
 ) -> pa.RecordBatch:
-    """What each partition count above `reach` explains; one that explains nothing has no row."""
+    """Yield what each partition count above `reach` explains; none has a row without records."""
     hashed, at = _hashes(batch), batch.column("partition").to_numpy()
     records = batch.column("records").to_numpy()
     wrong = partitions_for(hashed, present) != at

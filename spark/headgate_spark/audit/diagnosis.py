@@ -1,4 +1,4 @@
-"""Why a topic's partitions are unequal: rules over its figures. None of them reads a clock."""
+"""Diagnosis of unequal partitions: pure rules over a topic's figures."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -86,7 +86,7 @@ def diagnose(figures: TopicFigures) -> list[Finding]:
 
 
 def is_hot(figures: TopicFigures) -> bool:
-    """Whether one partition has far more than the mean, in records or in bytes, and not by chance
+    """Return whether one partition has far more than the mean of records or bytes, not by chance
     alone.
     """
     loads = (figures.load_records, figures.load_bytes)
@@ -105,7 +105,7 @@ def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
 
 
 def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:
-    """Whether it comes in runs that are longer than chance makes them.
+    """Return whether the key comes in runs that are longer than by chance.
 
     With share q of its partition, a key that arrives independently has runs of 1 / (1 - q).
     """
@@ -267,7 +267,7 @@ def _misplaced(figures: TopicFigures) -> list[Finding]:
 
 
 def cause_of(figures: TopicFigures) -> str:
-    """Who wrote the misplaced records, and what put them where they are, as far as they say."""
+    """Name the writers of the misplaced records and the cause, as far as the records say."""
     named_ones = figures.misplaced[:NAMED_PRODUCERS]
     parts = [f"{misplaced_by(one)}: {cause(one)}" for one in named_ones]
     others = figures.misplaced_records - sum(one.records for one in named_ones)
@@ -283,7 +283,7 @@ def misplaced_by(one: Misplaced) -> str:
 
 
 def cause(one: Misplaced) -> str:
-    """What put a producer's misplaced records where they are, as far as their places say."""
+    """Name the cause of a producer's misplaced records, as far as their partitions say."""
     count = earlier_count(one)
     if count is not None:
         return f"they were written when the topic had {count} partitions"
@@ -328,7 +328,7 @@ def shown(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
 
 
-# What is said of records without a key that are uneven: no key is to blame, so no diagnosis is.
+# ---- notes about uneven records without a key: no key is to blame, so there is no diagnosis
 
 
 _MIN_SHARE = 0.5  # of the records: below it keys decide how even a topic is
@@ -363,7 +363,7 @@ def notes(figures: TopicFigures) -> list[str]:
     return [f"{text}; {why}"]
 
 
-# Who sent how much: what Kafka has of each producer beside what it never saw.
+# ---- producers: their records in Kafka beside the events that Kafka never saw
 
 
 WASTEFUL = 0.5  # of its events: more were sent in vain than not
@@ -373,7 +373,7 @@ FEW_SEEN = 10
 
 
 def with_unpublished(figures: TopicFigures, unpublished: Unpublished) -> TopicFigures:
-    """The figures with what gateways told of the same window."""
+    """Add the gateways' facts of the same window to the figures."""
     known = {producer.producer: producer for producer in figures.producers}
     producers = [_with_sent(producer, unpublished) for producer in figures.producers]
     silent = [name for name in unpublished.producers if name not in known]  # not in Kafka
@@ -405,7 +405,7 @@ class Waste:
 
     @property
     def share(self) -> float:
-        """Of all that it sent."""
+        """Return the share of its events that were not published."""
         return self.producer.in_vain / (sent(self.producer) or 1)
 
     @property

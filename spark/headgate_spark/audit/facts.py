@@ -30,9 +30,9 @@ Bounds = tuple[int | None, int | None]
 def read_unpublished(
     spark: SparkSession, config: JobConfig, windows: Mapping[str, Bounds], progress: Progress
 ) -> dict[str, Unpublished]:
-    """What is known of each topic's events that Kafka never saw. windows: by topic.
+    """Return the events of each topic that Kafka never saw. windows: by topic.
 
-    That the facts cannot be read is no reason to lose an audit: the result says why.
+    If the facts cannot be read, the audit goes on and the result gives the reason.
     """
     asking = {topic: one for topic, one in windows.items() if _asks(config, topic)}
     found = {
@@ -144,7 +144,7 @@ def _is_within(windows: Mapping[str, Bounds]) -> Column:
 
 
 def summed(facts: DataFrame) -> DataFrame:
-    """By topic, producer, outcome and key; each fact counts as often as it stands for."""
+    """Sum by topic, producer, outcome and key; each fact counts as often as it stands for."""
     return facts.groupBy("topic", "producer", "outcome", "key").agg(
         F.sum(F.col("events") * F.col("one_in")).alias("events"),
         F.sum(F.col("bytes") * F.col("one_in")).alias("bytes"),

@@ -1,4 +1,4 @@
-"""What the job has counted of one topic: the input of every judgement, free of Spark."""
+"""Figures of one topic: the input of every rule, free of Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from headgate.core.times import shown_time
 from headgate_spark.audit.measures import Balance, Load, balance
 
-# Events that Kafka never saw, as gateways have told of them; free of Spark.
+# ---- events that Kafka never saw, from the gateways' facts
 
 
 OUTCOMES = ("unchanged", "superseded", "rejected", "duplicate")
@@ -63,11 +63,11 @@ class Unpublished:
 
     @property
     def producers(self) -> list[str]:
-        """Everybody of whom facts are told."""
+        """Return all producers that have facts."""
         return sorted({row.producer for row in self.rows})
 
     def shown(self) -> dict[str, Any]:
-        """For audit.json."""
+        """Return the fields of audit.json."""
         return {
             "why_unknown": self.why_unknown,
             "from": None if self.since_ms is None else shown_time(self.since_ms),
@@ -132,7 +132,7 @@ class KeyFigures(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What Kafka's partition rule makes of the same keys on `partitions` partitions.
+    """Load of the same keys on `partitions` partitions by Kafka's rule.
 
     moved_keys: keys that would leave their place; -1 for the count that the topic has.
     """
@@ -163,7 +163,7 @@ class Misplaced(NamedTuple):
 
 
 class ProducerFigures(NamedTuple):
-    """What one producer sent. producer: empty = records without an `hg-producer` header, as
+    """Events of one producer. producer: empty = records without an `hg-producer` header, as
     one with an empty one; null in audit.json.
 
     records, bytes: in Kafka. The rest: events that Kafka never saw; None = not known.
@@ -185,7 +185,7 @@ class ProducerFigures(NamedTuple):
 
 
 class Keyless(NamedTuple):
-    """How the records without a key lie on the partitions that were read.
+    """Distribution of the records without a key over the partitions that were read.
 
     records: by partition.  windows: of 5 minutes with enough of them.  same: in how many of those
     the fullest partition is the one that is the fullest of all.
@@ -272,7 +272,7 @@ class TopicFigures:
 
     @property
     def partitions(self) -> int:
-        """Those that were read: what loads can be compared over."""
+        """Return the number of partitions that were read."""
         return len(self.load_records)
 
     @property
@@ -287,11 +287,11 @@ class TopicFigures:
 
     @property
     def is_part(self) -> bool:
-        """Whether the topic has other partitions, of whose keys nothing is known."""
+        """Return whether the topic has partitions that were not read."""
         return bool(self.numbers)
 
     def row_of(self, partition: int) -> int:
-        """Where a partition is in loads and heats."""
+        """Return the row of a partition in loads and heats."""
         return self.numbers.index(partition) if self.is_part else partition
 
     @property

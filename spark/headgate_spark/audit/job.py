@@ -37,7 +37,7 @@ from headgate_spark.session.kafka_view import (
 )
 from headgate_spark.session.source import FACTS, facts_of, read, within
 
-# Each topic's result as the newest record of its name, for the gateway and its console.
+# ---- publication: each topic's result is the newest record of its name
 
 
 SKEW_TOPIC = "headgate.skew"
@@ -71,7 +71,7 @@ def _rows(result: Document, published: Mapping[str, Document]) -> Iterator[tuple
 def _published(
     spark: SparkSession, view: KafkaView, cluster: Cluster, names: Iterable[str]
 ) -> dict[str, Any]:
-    """What is there of these topics. A record that nobody can read is as good as none."""
+    """Return the published results of these topics. An unreadable record counts as none."""
     ranges = [one for one in since(view, [Partition(SKEW_TOPIC, 0)], None) if one.end > one.start]
     if not ranges:
         return {}
@@ -91,7 +91,7 @@ def _document(value: bytes) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-# The result as files: tables, JSON, the page and metrics, all of them or none.
+# ---- files: tables, JSON, the page and metrics, all of them or none
 
 
 def write_files(
@@ -128,7 +128,7 @@ _NOTHING = "there is no record in this window: try another --from, --to or --top
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """What was asked for. from_ms, to_ms: None = everything that Kafka still has.
+    """Request of an audit. from_ms, to_ms: None = everything that Kafka still has.
 
     patience_s: how long brokers may be away.
     """
@@ -301,7 +301,7 @@ def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[in
 def _windows(
     figures: Sequence[TopicFigures], request: AuditRequest
 ) -> dict[str, tuple[int | None, int | None]]:
-    """When facts count. What is asked for by offsets has the times of its records."""
+    """Return the windows of the facts. A request by offsets has the times of its records."""
     if request.offsets is None:
         return {figure.topic: (request.from_ms, request.to_ms) for figure in figures}
     return {figure.topic: (figure.from_ms, figure.to_ms) for figure in figures}

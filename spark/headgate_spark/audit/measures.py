@@ -11,7 +11,7 @@ Load: TypeAlias = NDArray[np.float64]
 
 
 class Balance(NamedTuple):
-    """How a topic's load lies on its partitions.
+    """Balance of a topic's load over its partitions.
 
     max_over_mean: 1 = even, n = all on one.  cv: standard deviation over mean.  gini: 0 = even.
     effective_partitions: 1 / sum(share^2).  p_max: the largest share that one key has.
@@ -51,7 +51,7 @@ def gini(load: Load) -> float:
 
 
 def effective_partitions(load: Load) -> float:
-    """How many equally loaded partitions would be as concentrated; 0 without load."""
+    """Return the number of equally loaded partitions that are as concentrated; 0 without load."""
     total = load.sum()
     return float(total**2 / (load**2).sum()) if total > 0 else 0.0
 
@@ -139,10 +139,10 @@ def is_uneven(load: Load, observations: float, above: float = 1.0) -> bool:
 
 
 def usefulness(p_max: float, what: str) -> str:
-    """The same as a clause. what: records or bytes, of which `p_max` is a share.
+    """Return the useful partitions in words. what: records or bytes, of which `p_max` is a share.
 
-    Whoever tells of useful partitions says it in these words, and of what: a topic whose values
-    differ in size has two such numbers, which would contradict each other without it.
+    The clause names records or bytes: a topic whose values differ in size has two such numbers,
+    which would contradict each other without it.
     """
     highest = max_useful_partitions(p_max)
     if highest is None:

@@ -28,7 +28,7 @@ from headgate_spark.audit.figures import Heat, TopicFigures
 from headgate_spark.audit.measures import lorenz, usefulness
 from headgate_spark.audit.predictions import what_if
 
-# The heat map: bytes by partition and time, with the values of each cell.
+# ---- the heat map: bytes by partition and time, with the values of each cell
 
 
 _ROWS_HIGH = 300.0  # of all rows, unless there are many
@@ -112,7 +112,7 @@ def _times(from_ms: int, ends_ms: int, below: float) -> str:
 
 
 def _scale(top: float, y: float) -> str:
-    """What the shades mean, from nothing to the darkest cell."""
+    """Draw the legend of the shades, from nothing to the darkest cell."""
     boxes = "".join(
         f'<rect x="{LEFT + 14 + 22 * step}" y="{y:.0f}" width="22" height="10" '
         f'fill-opacity="{(step + 1) / _SHADES:.2f}"/>'
@@ -125,7 +125,7 @@ def _scale(top: float, y: float) -> str:
     )
 
 
-# The charts of a topic, and which of them it has: none that would show nothing.
+# ---- the charts of a topic, without empty ones
 
 
 _BARS = 12
@@ -209,7 +209,7 @@ def _points(rows: Sequence[Any], name: str) -> list[tuple[float, float]]:
     return [(row.partitions, getattr(row, name)) for row in rows]
 
 
-# Tables of the page: wide ones scroll by themselves, so that a narrow screen shows the rest.
+# ---- tables: wide ones scroll by themselves, so that a narrow screen shows the rest
 
 
 _MAX_KEY = 120  # characters
@@ -234,7 +234,7 @@ def key_cell(key: str) -> str:
     return f"<code>{escape(key[:_MAX_KEY])}</code>"
 
 
-# The page's table of producers: what each sent, and what Kafka never saw of it.
+# ---- the table of producers: events that each sent, and those that Kafka never saw
 
 
 def senders_table(topic: dict[str, Any]) -> str:
@@ -290,7 +290,7 @@ def _number(value: int | None) -> str:
     return "not known" if value is None else f"{value:,}"
 
 
-# How the page looks: as the console, on a telephone, on a screen, on paper.
+# ---- the style of the page, which is that of the console
 
 
 STYLE = f"""

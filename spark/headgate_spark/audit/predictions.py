@@ -1,4 +1,4 @@
-"""What another partition count, pins or salts would make of the same keys."""
+"""Predictions for the same keys with another partition count, pins or salts."""
 
 import zlib
 from collections.abc import Iterable, Sequence
@@ -96,7 +96,7 @@ class WhatIf(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """How a load would lie: each partition's over the mean.
+    """Shape of a load: each partition's load over the mean.
 
     of: `partitions`, by number; `quantiles` where those are too many: MAX_BARS of them, lightest
     first, the last of which is the fullest.
@@ -169,7 +169,7 @@ def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:
 
 
 def places(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
-    """Where Kafka's rule puts these keys."""
+    """Return the partitions of these keys by Kafka's rule."""
     return partitions_for(hashes_of([key.key for key in keys]), partitions)
 
 
@@ -207,5 +207,5 @@ def lessened(
 
 
 def weight(key: KeyFigures, *, by_bytes: bool) -> int:
-    """What the key weighs in the dimension that counts."""
+    """Return the weight of the key in the dimension that counts."""
     return key.bytes if by_bytes else key.records

@@ -32,7 +32,7 @@ def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
 
 
 def worst_first(figures: Iterable[TopicFigures]) -> list[TopicFigures]:
-    """What somebody should look at comes first: anything found, then the most uneven load."""
+    """Sort topics: those with findings first, then by the most uneven load."""
     return sorted(
         figures, key=lambda figure: (not _is_found(figure), -_unevenness(figure), figure.topic)
     )
@@ -146,7 +146,7 @@ def _advice(one: Recommendation) -> Document:
     return {**found, "expected": dict(one.expected), "cost": one.cost, "why": one.why}
 
 
-# The result for Prometheus' textfile collector; a key is never a label.
+# ---- the result for Prometheus' textfile collector; a key is never a label
 
 
 Sample = tuple[dict[str, str], float]

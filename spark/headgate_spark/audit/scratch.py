@@ -83,7 +83,7 @@ def _remove(folder: Path, lock: int) -> None:
 
 
 def _lock_of(folder: Path) -> int:
-    """As `_locked`; where locks are not known nobody can take the folder for a dead run's."""
+    """Lock as `_locked` does; without support for locks no run removes the folder of another."""
     try:
         return _locked(folder)
     except OSError as error:

@@ -1,1 +1,1 @@
-"""What every job that copies records has: its plan, its chunks, its speed."""
+"""Parts of every job that copies records: clusters, batches and reading."""

@@ -24,9 +24,9 @@ from headgate.replays.segments import NO_TIMESTAMP, Segment, earliest, merge
 from headgate_spark.copying.cluster import job_arguments
 from headgate_spark.job.options import Connection
 
-# A chunk of a partition: records as they were read, and the segments that they become.
+# ---- chunks: records of a partition as they were read, and the segments that they become
 #
-# A chunk is what one transaction copies. It is written as one or more of Kafka's record batches.
+# One transaction copies one chunk. It is written as one or more of Kafka's record batches.
 
 
 class SourceRecord(Protocol):
@@ -191,7 +191,7 @@ class Batch:
         return self._encoder
 
     def _append_all(self, limit: int | None = None) -> int:
-        """How many records the encoder has taken."""
+        """Append records and return the number that the encoder has taken."""
         append, added, number = self._encoder.append, self._added, 0
         end = None if limit is None else self._first + limit
         is_raw = type(self._encoder) is _DefaultRecordBatchBuilderPy
@@ -215,7 +215,7 @@ class Batch:
         return _DefaultRecordBatchBuilderPy(_MAGIC, codec, True, -1, -1, 0, self._max_bytes)
 
 
-# The transactional producers that write copied records, each to one partition in order.
+# ---- transactional producers, each of which writes to one partition in order
 #
 # Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls then meets an
 # assertion of aiokafka's, so the sender is asked what ended it. And a client's connections, which
@@ -250,7 +250,7 @@ class Connections:
         await drop_producer(producer)
 
     def close(self) -> None:
-        """Close all. Whoever uses them must have been dropped."""
+        """Close all. Their users must have been dropped before."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()
@@ -299,7 +299,7 @@ async def send_records(
 async def send(
     producer: AIOKafkaProducer, builder: Any, topic: str, partition: int
 ) -> asyncio.Future[Any]:
-    """Hand a batch over; the future tells its place. Raises what aiokafka raises."""
+    """Hand a batch over and return the future of its place. Raises aiokafka's errors."""
     sent: asyncio.Future[Any] = await producer.send_batch(builder, topic, partition=partition)
     # A step before may fail first; then nobody asks this one.
     sent.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -307,7 +307,7 @@ async def send(
 
 
 async def offset_of(sent: asyncio.Future[Any]) -> int:
-    """Where a batch begins, once it is acknowledged. Raises what aiokafka raises."""
+    """Return the first offset of a batch once it is acknowledged. Raises aiokafka's errors."""
     offset: int = (await sent).offset
     if offset < 0:
         raise KafkaError("Kafka acknowledged a batch without its offset")
@@ -315,7 +315,7 @@ async def offset_of(sent: asyncio.Future[Any]) -> int:
 
 
 def is_fenced(producer: AIOKafkaProducer, error: BaseException) -> bool:
-    """Whether a later producer with the same transactional id has taken over."""
+    """Return whether a later producer with the same transactional id has taken over."""
     sender = producer._sender.sender_task
     is_over = sender is not None and sender.done() and not sender.cancelled()
     return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))

@@ -1,4 +1,4 @@
-"""What the mirror asks of a cluster and does to it: topics, settings, offsets."""
+"""Clusters of copying jobs: clients, topics, settings, offsets and tiers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -29,7 +29,7 @@ CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it assert
 
 
 def job_arguments(connection: Connection) -> dict[str, Any]:
-    """What every aiokafka client of a job takes."""
+    """Return the arguments of every aiokafka client of a job."""
     return {**client_arguments(connection), "client_id": CLIENT_ID}
 
 
@@ -85,7 +85,7 @@ class ClusterAdmin:
     async def configs_or_errors(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, TopicConfig], dict[str, KafkaError]]:
-        """The settings of these topics, and why those of some are not told."""
+        """Return the settings of these topics, and the errors of topics without settings."""
         wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
         found, refused = dict[str, TopicConfig](), dict[str, KafkaError]()
         for answer in await self._admin.describe_configs(wanted) if wanted else []:
@@ -118,7 +118,7 @@ class ClusterAdmin:
             raise JobError(f"cluster {self.connection.name}: no leaders for {', '.join(late)}")
 
     async def late(self, wanted: Mapping[str, int]) -> list[str]:
-        """As `settled`, but those for which it takes too long are told."""
+        """Return the topics that `settled` does not settle in time."""
         deadline_s = asyncio.get_running_loop().time() + _SETTLED_S
         while True:
             topics = (await self.metadata()).topics
@@ -191,7 +191,7 @@ async def _close(admin: Any) -> None:
     await admin.close()
 
 
-# Kafka's ids of topics: one that was deleted and recreated has another one.
+# ---- topic ids: a topic that was deleted and recreated has another one
 
 
 async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
@@ -217,14 +217,14 @@ async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
 
 
 async def _metadata(client: AIOKafkaClient, node: int, topic: str) -> Metadata:
-    """What a node says of a topic that is there. Raises KafkaError."""
+    """Return a node's metadata of a topic that exists. Raises KafkaError."""
     found = await read_metadata(client, node, [topic])
     if found.topics[topic].error:
         raise for_code(found.topics[topic].error)(topic)
     return found
 
 
-# What topics must be like that records are copied to: they keep them as they are, however old.
+# ---- settings of topics that receive copies: they keep records as they are, however old
 
 
 _UNLIMITED = str(2**63 - 1)
@@ -264,7 +264,7 @@ def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
 
 
 def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
-    """What is wrong with a mirror's topic that exists: the setting, and what it must be."""
+    """Return the wrong settings of a mirror's topic that exists, with the required values."""
     found = target.values
     wrong = [
         f"{name} is {found[name]}: set it to {right}"
@@ -283,7 +283,7 @@ def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
     return wrong
 
 
-# Which ingest clusters have a backfill tier, and which cluster is that.
+# ---- ingest clusters and their backfill clusters
 
 
 def pairs(config: JobConfig, name: str | None) -> list[tuple[Cluster, Cluster]]:

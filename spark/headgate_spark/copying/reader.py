@@ -21,9 +21,9 @@ from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, topic_i
 from headgate_spark.job.command_line import SayingError, in_words
 from headgate_spark.job.options import Connection
 
-# How fast a job may read from a broker: a bucket of bytes that may run into debt, told the time.
+# ---- speed: a bucket of bytes for each broker, which may run into debt (pure)
 #
-# A fetch's size is known when its answer is there, so the answer is paid for by waiting before the
+# A fetch's size is known when its answer has come, so the answer is paid for by waiting before the
 # next request: over any time longer than an answer's the rate is kept.
 
 
@@ -45,11 +45,11 @@ class Bucket:
         self._free_at_s = now_s
 
     def wait_s(self, now_s: float) -> float:
-        """How long to wait before the next request."""
+        """Return the seconds to wait before the next request."""
         return max(0.0, self._free_at_s - now_s)
 
     def spend(self, count: int, now_s: float) -> None:
-        """These bytes came."""
+        """Take the bytes of an answer from the bucket."""
         self._free_at_s = max(self._free_at_s, now_s - _SAVED_S) + count / self._rate
 
 
@@ -65,7 +65,7 @@ class BrokerBuckets:
         self._buckets: dict[int, Bucket] = {}
 
     def fetch_bytes(self) -> int:
-        """How much to ask for at a time, of one partition."""
+        """Return the bytes to request at a time from one partition."""
         if self._within is not None:
             alone = BrokerBuckets(self._rate)
             return min(alone.fetch_bytes(), self._within.fetch_bytes())
@@ -75,7 +75,7 @@ class BrokerBuckets:
         return min(MAX_FETCH_BYTES, max(_MIN_FETCH_BYTES, wanted))
 
     def answer_bytes(self) -> int:
-        """How much to ask for at a time, of all partitions: a fraction of a second's bytes, too."""
+        """Return the bytes to request at a time from all partitions."""
         return self.fetch_bytes() if self._is_limited else _MAX_ANSWER_BYTES
 
     @property
@@ -124,7 +124,7 @@ class BrokerBuckets:
         return [self._buckets[node], *outer]
 
 
-# What a task copies, how fast, and what it says when it is done: plain values for Spark.
+# ---- units, options and results of a task: plain values for Spark
 
 
 # At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.
@@ -133,11 +133,11 @@ CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the driver has read of a partition's map, and up to where in the map topic.
+    """Part of a partition's map that the driver has read, and its end in the map topic.
 
     map_offset: what is behind it the task reads itself.  position: None = nothing is mapped.
     layout: the newest one that is recorded, 0 = none; ids: its topics.
-    target_end: where the mirror's own records end on the target; None = nobody knows.
+    target_end: where the mirror's own records end on the target; None = not known.
     reported_at: the position before which foreign records were found and reported last; -1 = never.
     is_mapped: whether these two topics have a segment.
     newest: the segments behind the last block, which become a part of the next one.
@@ -153,12 +153,12 @@ class Known:
     newest: tuple[Segment, ...] = ()
 
     def is_longer(self, end: int) -> bool:
-        """Whether the target's log has more than the mirror's records and their last marker."""
+        """Return whether the target's log has more than the mirror's records and last marker."""
         return self.target_end is not None and end > self.target_end + (self.target_end > 0)
 
     @classmethod
     def of(cls, found: PartitionMap, map_offset: int) -> "Known":
-        """What a map says."""
+        """Take the known part from a map."""
         foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
         return cls(
             map_offset, found.table.position, found.newest, found.ids, found.target_end,
@@ -182,20 +182,20 @@ class Unit:
 
     @property
     def map_partition(self) -> int:
-        """Where its map is."""
+        """Return the partition of the map topic."""
         return map_partition(self.place.topic, self.place.partition)
 
     def transactional_id(self, source_cluster: str) -> str:
-        """One writer a partition: whoever starts with this id fences the others."""
+        """Return the id of a partition's one writer, which fences earlier ones when it starts."""
         return f"headgate.mirror.{source_cluster}.{self.place.topic}.{self.place.partition}"
 
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """How a task copies.
+    """Options of a copying task.
 
     bytes_per_s: read at most so much from each source broker, in this task; None = no limit.
-    interval_s: of following, while nobody waits.  lease_s: how long a task that follows goes on.
+    interval_s: of following, while no replay waits.  lease_s: how long a task that follows goes on.
     patience_s: how long a partition may stand still for errors before the task fails.
     """
 
@@ -210,7 +210,7 @@ class CopyOptions:
 
 
 class Copied(NamedTuple):
-    """What became of a unit. trouble: why it did not come to its end, for people; None = it did.
+    """Result of a unit. trouble: why it did not come to its end, for people; None = it did.
 
     bytes: read from the source's brokers.  lost: records of gaps, as far as offsets can say.
     is_stale: the plan was older than the topic or the map; another one may succeed.

@@ -1,1 +1,1 @@
-"""What every job has: its options, its progress, its end."""
+"""Parts of every job: its command line, its options, its progress, its end."""

@@ -1,4 +1,4 @@
-"""How a job ends early: with a sentence for the person who started it."""
+"""The jobs' commands: exit codes and errors, times, paths and messages for people."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ class JobError(Exception):
 
 
 def in_words(error: BaseException) -> str:
-    """What an error says, and what it is: a TimeoutError of its own says nothing."""
+    """Return the text of an error with its kind; a TimeoutError has no text of its own."""
     name, text = type(error).__name__, str(error).strip()
     if isinstance(error, JobError | SayingError):
         return text
@@ -44,7 +44,7 @@ def reason_of(error: Exception) -> str:
     return causes[-1].removeprefix("Caused by: ") if causes else "".join(said[:1])
 
 
-# The wall clock, and times on the command line.
+# ---- the wall clock, and times on the command line
 
 
 def now_ms() -> int:
@@ -60,7 +60,7 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
         raise JobError(str(error), USAGE) from error
 
 
-# Log lines of the jobs and of Spark's Python workers: nothing configures a log there.
+# ---- log lines of the jobs and of Spark's Python workers, which configure no log
 
 
 class _Indented(logging.Formatter):
@@ -79,7 +79,7 @@ def format_task_log() -> None:
         logging.lastResort.setFormatter(_Indented())
 
 
-# What a job says to whoever started it.
+# ---- messages for people
 
 
 def report_to_people(*, is_quiet: bool = False) -> ProgressLine:
@@ -87,7 +87,7 @@ def report_to_people(*, is_quiet: bool = False) -> ProgressLine:
     return progress("headgate-spark: ", is_quiet=is_quiet)
 
 
-# Folders and files on the command line.
+# ---- paths on the command line
 
 
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")

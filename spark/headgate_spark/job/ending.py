@@ -1,4 +1,4 @@
-"""How a job that is told to end ends: with one sentence, and Spark's Java gone."""
+"""The end of a job by a signal: one sentence, and no Java of Spark left."""
 
 import logging
 import math
@@ -46,7 +46,7 @@ class Signals:
 
     @property
     def have_arrived(self) -> bool:
-        """Whether one has come."""
+        """Return whether a signal has arrived."""
         return self._arrived_s > -math.inf
 
     def catch(self) -> None:
@@ -151,7 +151,7 @@ def children(pid: int | None = None) -> set[int]:
 
 
 def _kill(pids: Collection[int]) -> None:
-    """Of a Spark that was still starting nobody knows more than that it is there."""
+    """Kill processes of a Spark that was still starting, of which no more is known."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

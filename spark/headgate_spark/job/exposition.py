@@ -28,10 +28,10 @@ def exposed(metrics: Iterable[Metric]) -> str:
 
 
 def written(job: str, clusters: Iterable[str], now_s: float) -> Metric:
-    """When the figures of some clusters were written.
+    """Make the metric of the time when the figures of some clusters were written.
 
-    A file that nobody writes any more keeps its figures: only its age shows that the process is
-    gone.
+    A file that is not written any more keeps its figures: only its age shows that the process
+    is gone.
     """
     about = "When this file was written, in seconds since 1970."
     samples = [({"cluster": cluster}, f"{now_s:.3f}") for cluster in clusters]

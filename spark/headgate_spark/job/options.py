@@ -1,4 +1,4 @@
-"""What the jobs take from the gateway's configuration: clusters, and which topics lie where.
+"""Options from the gateway's configuration: clusters, and the clusters of topics.
 
 The jobs run where the gateway's own loader (headgate.config) need not be installed, so that they
 read the same TOML file and environment themselves, and only the options that concern them.
@@ -17,7 +17,7 @@ from headgate.errors_in_words import file_error
 from headgate.kafka.access import ClusterAccess
 from headgate_spark.job.command_line import USAGE, JobError
 
-# How to reach a cluster with aiokafka: plain values, since tasks get them.
+# ---- access to a cluster with aiokafka: plain values, because tasks get them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ _OPTIONS = ("security_protocol", "sasl_mechanism", "sasl_username", "ssl_cafile"
 def connection(
     name: str, servers: str, password: str | None, given: Mapping[str, Any]
 ) -> Connection:
-    """From the options of `[clusters.<name>]`."""
+    """Make the connection from the options of `[clusters.<name>]`."""
     chosen: dict[str, Any] = {
         option: str(given[option]) for option in _OPTIONS if given.get(option)
     }
@@ -96,7 +96,7 @@ class JobConfig:
     policies: PolicyTable
 
     def cluster_of(self, topic: str) -> Cluster | None:
-        """Where a topic lies: its policy's cluster, else the only one of tier ingest."""
+        """Return a topic's cluster: its policy's, else the only one of tier ingest."""
         policy = self.policies.match(topic)
         if policy is None:
             return None

@@ -1,4 +1,4 @@
-"""How far a job is: its steps, and what is watched while Spark works on it."""
+"""Progress of a job: its steps, and the state of Spark's tasks."""
 
 import threading
 import time
@@ -53,7 +53,7 @@ class Progress:
 
 
 def _tasks(what: str, context: SparkContext) -> Step | None:
-    """Of the stages that run now."""
+    """Return the progress of the stages that run now."""
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     known = [stage for stage in stages if stage is not None]

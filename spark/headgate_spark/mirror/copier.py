@@ -49,7 +49,7 @@ from headgate_spark.mirror.writer import (
     read_known,
 )
 
-# Who waits for the mirror: gateways say in the registry up to which offset they need a topic.
+# ---- replays that wait: gateways write the offset that they need into the registry
 #
 # One consumer in each task, of what is new only: a copier that starts copies at once in any case.
 # If the registry cannot be read, the next commit comes at its interval.
@@ -65,23 +65,23 @@ _HURRY_S = 30.0  # for so long an offset is hurried to; who waits has given up b
 
 
 class Waiter:
-    """Of one partition: up to which offset somebody waits for it."""
+    """Offset of one partition up to which a replay waits for it."""
 
     def __init__(self) -> None:
         self._end, self._until_s = -1, 0.0
         self._news = asyncio.Event()
 
     def want(self, end: int) -> None:
-        """Somebody waits for what is before this offset."""
+        """Note that a replay waits for records before this offset."""
         self._end, self._until_s = end, asyncio.get_running_loop().time() + _HURRY_S
         self._news.set()
 
     def is_waiting(self, position: int) -> bool:
-        """Whether what has been copied so far is not enough."""
+        """Return whether a replay waits for records behind this position."""
         return position < self._end and asyncio.get_running_loop().time() < self._until_s
 
     async def rest(self, position: int, seconds: float) -> None:
-        """Sleep, until somebody waits for more than has been copied."""
+        """Sleep until a replay waits for more than has been copied, at most `seconds`."""
         end_s = asyncio.get_running_loop().time() + seconds
         while not self.is_waiting(position):
             left_s = end_s - asyncio.get_running_loop().time()
@@ -94,7 +94,7 @@ class Waiter:
 
 
 async def watch(target: Connection, waiters: Mapping[tuple[str, int], Waiter]) -> None:
-    """Tell waiters what the registry says from now on, until it is cancelled."""
+    """Pass new records of the registry to the waiters until it is cancelled."""
     while True:
         consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
         try:
@@ -122,14 +122,14 @@ async def _follow(consumer: AIOKafkaConsumer, waiters: Mapping[tuple[str, int], 
                         waiters[owner].want(end)
 
 
-# Records that something else has written to the mirror's topic, behind those of the mirror.
+# ---- foreign records: something else has written behind the mirror's records
 
 
 _WITHIN_S = 60.0
 
 
 class Tail(NamedTuple):
-    """What is behind the mirror's records. end: the last stable offset.
+    """Records behind the mirror's records. end: the last stable offset.
 
     records: that can be read there, which are all foreign; first: the offset of the first.
     """
@@ -164,7 +164,7 @@ async def read_tail(tp: TopicPartition, options: CopyOptions, mapped_end: int) -
 
 
 def foreign_line(one: Copied) -> str:
-    """What people are told of a partition."""
+    """Return the line about a partition for people."""
     return (
         f"{one.topic} partition {one.partition}: {one.foreign} records that are not the mirror's, "
         f"from target offset {one.foreign_at} on: something else writes to the mirror's topic. They"
@@ -173,7 +173,7 @@ def foreign_line(one: Copied) -> str:
 
 
 def follows(written: Sequence[Written], expected: int) -> bool:
-    """Whether batches of one transaction lie where the log ended, without anything between."""
+    """Return whether batches of one transaction follow the end of the log without a gap."""
     for one in written:
         if one.base != expected:
             return False
@@ -182,7 +182,7 @@ def follows(written: Sequence[Written], expected: int) -> bool:
 
 
 def end_of(written: Sequence[Written]) -> int:
-    """Where the log ends when they are committed: behind the marker."""
+    """Return the end of the log when they are committed: behind the marker."""
     return written[-1].end + 1
 
 
@@ -202,7 +202,7 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 class Copier:
     """Copies one unit. seen: called with the records of each committed chunk.
 
-    waiter: does not let it rest while somebody waits.  connections: to the target, of the whole
+    waiter: does not let it rest while a replay waits.  connections: to the target, of the whole
     task; None = its own.  source: the consumer of the whole task; None = its own.
     """
 
@@ -226,7 +226,7 @@ class Copier:
         self._position = -1 if unit.known.position is None else unit.known.position
 
     async def run(self) -> Copied:
-        """Copy up to the unit's end, or as long as the lease is. Trouble is told, not raised."""
+        """Copy up to the end of the unit or of the lease. Return trouble instead of raising it."""
         clock = asyncio.get_running_loop().time
         lease_end_s = clock() + self._options.lease_s
         moved_s, trouble, is_stale = clock(), None, False
@@ -264,7 +264,7 @@ class Copier:
         )  # fmt: skip
 
     async def _is_replaced(self) -> bool:
-        """Whether another copier has gone on meanwhile. If not, it was the broker that ended a
+        """Return whether another copier has gone on meanwhile. If not, the broker has ended a
         transaction which hung: two that are alive must not fence each other for ever."""
         await asyncio.sleep(_REPLACED_S)
         try:
@@ -433,13 +433,13 @@ class Copier:
         return self._position >= self._unit.end
 
     async def _rest(self, tick_s: float, lease_end_s: float) -> None:
-        """Sleep until the next interval, if the last one is caught up with, or somebody waits."""
+        """Sleep until the next interval if the copier has caught up, or until a replay waits."""
         now_s = asyncio.get_running_loop().time()
         until_s = min(tick_s + self._options.interval_s, lease_end_s)
         await self._waiter.rest(self._position, max(0.0, until_s - now_s))
 
 
-# Runs units on Spark: what a task does, and how units are dealt out to tasks.
+# ---- tasks on Spark, and how units are dealt out to them
 
 
 def run_on_spark(
@@ -500,7 +500,7 @@ def rate_of_task(
     leaders: Mapping[TopicPartition, int],
     parallel: int,
 ) -> float | None:
-    """What one task may read from one broker a second, so that no broker gives more than `limit`.
+    """Return a task's bytes per second from one broker, so that no broker gives more than `limit`.
 
     Tasks know nothing of each other, so each gets the share of the busiest broker's.
     """

@@ -1,4 +1,4 @@
-"""How far a mirror is behind, what it has lost, and both as a Prometheus textfile."""
+"""Lag and losses of a mirror, also as a Prometheus textfile."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ from headgate_spark.job.exposition import Metric, exposed, written
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.plan import Skip
 
-# Reads the timestamps of the first records that a mirror lacks.
+# ---- timestamps of the first records that a mirror lacks
 #
-# A driver that has just started has seen no ends of before, and would take what has waited for an
-# hour for new.
+# A driver that has just started knows no earlier ends, and would take records that have waited for
+# an hour for new ones.
 
 
 log = logging.getLogger("headgate_spark.mirror.lag")
@@ -118,13 +118,13 @@ class LagWatch:
 
     @property
     def has_measured(self) -> bool:
-        """Whether there is a lag to go by."""
+        """Return whether a lag has been measured."""
         return bool(self._measured)
 
     def unseen_before(
         self, ends: Mapping[TopicPartition, int], maps: Mapping[TopicPartition, PartitionMap]
     ) -> dict[TopicPartition, Missing]:
-        """What is missing of partitions that are looked at for the first time."""
+        """Return the missing ranges of partitions that are examined for the first time."""
         return {
             tp: Missing(maps[tp].table.source_end, end)
             for tp, end in ends.items()
@@ -190,12 +190,12 @@ class LagWatch:
 
 
 def foreign(found: PartitionMap) -> int:
-    """How often something else was found to have written to the mirror's topic."""
+    """Return the number of times that foreign records were found in the mirror's topic."""
     return sum(gap.reason == FOREIGN for _, table in found.tables() for gap in table.gaps)
 
 
 class Totals:
-    """What the tasks of this process have done, summed up."""
+    """Sums of the work of this process's tasks."""
 
     def __init__(self) -> None:
         self.records: dict[TopicPartition, int] = {}

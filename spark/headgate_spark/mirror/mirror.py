@@ -42,11 +42,11 @@ from headgate_spark.mirror.plan import (
 )
 from headgate_spark.mirror.writer import HiddenError
 
-# How far a mirror is, in words: since its tasks began, and how much is left. Pure.
+# ---- progress since the tasks began, in words (pure)
 
 
 class CopyProgress:
-    """Of some units that are being copied. Offsets count: the map has them, whoever copies.
+    """Progress of units that are being copied. Offsets count: the map has those of every copier.
 
     seen: what was copied to a partition, from any beginning on.
     """
@@ -90,7 +90,7 @@ class CopyProgress:
         return max(0, table.position - (table.source_start if begun is None else begun))
 
 
-# What a mirror was asked to do.
+# ---- the request
 
 
 FOLLOW_LEASE_S = 300.0  # then what is followed is planned again
@@ -99,7 +99,7 @@ _AGAIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class MirrorRequest:
-    """What was asked for. topics: names and globs; None = all that the configuration names.
+    """Request of a mirror. topics: names and globs; None = all that the configuration names.
 
     bytes_per_s: at most so much from each source broker.  retention_ms: of topics that are made.
     metrics: a Prometheus textfile.  again_s: how often what is skipped is looked at again.
@@ -282,7 +282,7 @@ class Mirror:
             stopped.cancel()
 
     async def _is_fit_again(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> bool:
-        """Whether a topic that is skipped need not be any more; what is skipped is said again."""
+        """Return whether a skipped topic can be mirrored again; report the topics still skipped."""
         try:
             now = await self._planned(there, here, list(planned.skipped))
         except (JobError, *CLIENT_ERRORS) as error:
@@ -317,7 +317,7 @@ class Mirror:
         self._report.show(self._pace.step(what, lags, found, has_end=has_end))
 
     async def _ages(self, missing: Mapping[TopicPartition, Missing]) -> dict[TopicPartition, float]:
-        """How old the first record of each stretch is, in seconds: 0 if it does not say."""
+        """Return the age of the first record of each stretch, in seconds; 0 if it is not known."""
         found = await first_timestamps(self._source.connection, missing)
         at_ms = now_ms()
         return {

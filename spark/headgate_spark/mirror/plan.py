@@ -30,14 +30,14 @@ from headgate_spark.job.command_line import JobError
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.writer import read_map
 
-# Topics that cannot be mirrored now: each is skipped, said and counted, and the others go on.
+# ---- topics that cannot be mirrored now: each is skipped, reported and counted
 
 
 _SAID_AGAIN_S = 300.0
 
 
 class Reason(StrEnum):
-    """Why: the label of the metric."""
+    """Reason of a skipped topic: the label of the metric."""
 
     SETTINGS = "settings"  # the backfill topic's would not keep the records as they are
     PARTITIONS = "partitions"  # the backfill topic has more of them
@@ -48,7 +48,7 @@ class Reason(StrEnum):
 
 
 class Skip(NamedTuple):
-    """Why a topic is skipped. text: what is wrong, and what to do."""
+    """Skipped topic. text: what is wrong, and the fix."""
 
     reason: Reason
     text: str
@@ -63,7 +63,7 @@ class SkipError(JobError):
 
 
 class Skips:
-    """What is skipped, said when it begins, changes and ends, and now and then meanwhile."""
+    """Skipped topics, reported when a skip begins, changes and ends, and now and then meanwhile."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -71,7 +71,7 @@ class Skips:
         self.now: Mapping[str, Skip] = {}
 
     def tell(self, found: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
-        """Of this round. topics: all that are to be mirrored.  now_s: of any steady clock."""
+        """Report this round's skips. topics: all that are to be mirrored.  now_s: steady clock."""
         before, self.now = self.now, dict(found)
         for topic, skip in found.items():
             is_known = before.get(topic) == skip
@@ -83,14 +83,14 @@ class Skips:
                 self._say(f"topic {topic} can be mirrored again")
 
 
-# The whole map of a backfill cluster as the driver knows it, read again and again to its end.
+# ---- the driver's view of the whole map of a backfill cluster
 
 
 _MAX_EXPIRED = 20_000  # of a table in one round, so that it stays short; the next takes more
 
 
 class Seen(NamedTuple):
-    """What the map has said of a partition since it was first read: what was copied to it.
+    """Records that were copied to a partition since its map was first read.
 
     bytes: as they came from the source's brokers.
     """
@@ -99,7 +99,7 @@ class Seen(NamedTuple):
     bytes: int = 0
 
     def plus(self, records: int, read_bytes: int) -> "Seen":
-        """And so much more."""
+        """Add records and bytes."""
         return Seen(self.records + records, self.bytes + read_bytes)
 
 
@@ -129,11 +129,11 @@ class MapView:
         return self._maps.get((topic, partition), PartitionMap(is_outline=True))
 
     def seen(self, topic: str, partition: int) -> Seen:
-        """What was copied, as far as what was read of the map says: it grows, whoever copies."""
+        """Return the copied records, as far as the map has been read."""
         return self._seen.get((topic, partition), Seen())
 
     def is_broken(self, topic: str, partition: int) -> bool:
-        """Whether its map contradicts itself."""
+        """Return whether its map contradicts itself."""
         return (topic, partition) in self._broken
 
     def of_topic(self, topic: str) -> list[PartitionMap]:
@@ -141,12 +141,12 @@ class MapView:
         return [one for (name, _), one in self._maps.items() if name == topic]
 
     def known(self, topic: str, partition: int) -> Known:
-        """What a task need not read again."""
+        """Return the part of the map that a task need not read again."""
         number = map_partition(topic, partition)
         return Known.of(self.of(topic, partition), self._read[number])
 
     def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
-        """Keys of segments that nobody needs: those of a deleted topic, and those that the
+        """Return keys of segments without use: those of a deleted topic, and those that the
         target's retention has passed, but for the newest (`SegmentTable.passed`)."""
         found = self.of(topic, partition)
         keys: list[bytes] = []
@@ -199,7 +199,7 @@ class Plan(NamedTuple):
 
 
 def shape_of(metadata: Metadata, topics: Sequence[str]) -> Shape:
-    """What a plan depends on."""
+    """Return the properties of a topic on which a plan depends."""
     found = {name: metadata.topics[name] for name in topics if name in metadata.topics}
     return {name: (one.uuid, len(one.leaders)) for name, one in found.items()}
 
@@ -310,7 +310,7 @@ async def plan(
     *, is_bounded: bool, checks_tail: bool = False,
     skipped: Mapping[str, Skip] = MappingProxyType({}),
 ) -> Plan:  # fmt: skip
-    """What is to be copied now, or followed. The topics must be prepared.
+    """Return the units to copy or to follow now. The topics must be prepared.
 
     checks_tail: also units that have nothing to copy, if the target is longer than the mirror
     made it.

@@ -24,10 +24,9 @@ from headgate_spark.job.progress import watched
 from headgate_spark.mirror.copier import cause_of
 from headgate_spark.mirror.writer import read_map
 
-# Compares one partition of both tiers, record by record, along the offset map.
+# ---- comparison of one partition of both tiers, record by record, along the offset map
 #
-# Both sides are read once, in order and beside each other; nothing is kept of what has been
-# compared.
+# Both sides are read once, in order and beside each other; compared records are not kept.
 
 
 _FIRST = 5  # findings that are told one by one
@@ -35,7 +34,7 @@ _STILL_S = 60.0  # no record for so long: it is not going to come
 
 
 class Verified(NamedTuple):
-    """What became of one partition.
+    """Result of one partition.
 
     compared: records that are on both sides.  differing: of those.  source_only: records that the
     target lacks though it should have them.  target_only: records that the source has no more:
@@ -59,7 +58,7 @@ class Verified(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Whether the mirror is what it should be."""
+        """Return whether nothing is wrong with the mirror."""
         return not (self.differing or self.source_only or self.unmapped or self.is_stale)
 
 
@@ -190,7 +189,7 @@ async def _records(reader: SourceReader, start: int, end: int) -> AsyncIterator[
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """What was asked for. out: a file for the result as JSON."""
+    """Request of a verification. out: a file for the result as JSON."""
 
     cluster: str | None = None
     topics: str | None = None

@@ -1,8 +1,8 @@
 """Writes chunks to the target, each in one transaction with its records of the offset map.
 
-One producer id and epoch: `start` fences whoever had the transactional id and ends what they left
-open, then transactions, then `drop`, and never again. After any error it is dropped: whether a
-commit was done says the map, read after the next start.
+One producer id and epoch: `start` fences earlier writers with the transactional id and ends their
+open transactions, then come transactions, then `drop`, and never again. After any error it is
+dropped: the map, read after the next start, shows whether a commit was done.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ MapRecord = tuple[bytes, bytes | None]
 
 
 class WriteError(Exception):
-    """It was not done, or nobody knows; a new producer and the map tell."""
+    """Failed or unknown write; a new producer and the map show which."""
 
 
 class FencedError(WriteError):
@@ -75,7 +75,7 @@ class UnwritableError(WriteError):
 
 
 class Target(NamedTuple):
-    """Where a partition is written. max_batch_bytes: the topic's max.message.bytes."""
+    """Target of a partition. max_batch_bytes: the topic's max.message.bytes."""
 
     topic: str
     partition: int
@@ -162,7 +162,7 @@ class Writer:
             raise kind(in_words(error)) from error
 
 
-# Reads the map topic: what is committed there is the only authority on what has been mirrored.
+# ---- reading the map: its committed records alone show what has been mirrored
 
 
 # An open transaction of a writer that died hides what is behind it until the broker ends it, 30 s
@@ -226,7 +226,7 @@ async def _read(
 
 
 def entries(records: Iterable[object]) -> Iterable[MapEntry]:
-    """What records of the map topic say."""
+    """Return the entries of records of the map topic."""
     for record in records:
         entry = read_entry(record.key, record.value)  # type: ignore[attr-defined]
         if entry is not None:
@@ -234,7 +234,7 @@ def entries(records: Iterable[object]) -> Iterable[MapEntry]:
             yield entry._replace(read_bytes=read_bytes(headers)) if headers else entry
 
 
-# Where a partition's copy goes on, and what opens a layout of it: both from the map alone.
+# ---- resumption of a partition's copy, and its layouts: both from the map alone
 
 
 class StalePlanError(Exception):
@@ -242,7 +242,7 @@ class StalePlanError(Exception):
 
 
 async def read_known(unit: Unit, options: CopyOptions) -> Known:
-    """What the map says of the unit's partition now. Raises StalePlanError, and as `read_map`."""
+    """Read the map of the unit's partition. Raises StalePlanError, and the errors of `read_map`."""
     place, known = unit.place, replace(unit.known, map_offset=0)
 
     def see(entry: MapEntry) -> None:
@@ -261,7 +261,7 @@ async def read_known(unit: Unit, options: CopyOptions) -> Known:
 
 
 def _after(known: Known, entry: MapEntry) -> Known:
-    """What is known when one more record of the map has been read."""
+    """Return the known part after one more record of the map."""
     fact, layout = entry.fact, entry.place.layout
     if isinstance(fact, Layout):
         return _opened(known, fact, layout) if layout > known.layout else known

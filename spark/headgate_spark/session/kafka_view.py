@@ -1,4 +1,4 @@
-"""What a cluster has: topics, partitions and offsets, asked with the connector's own client."""
+"""Topics, partitions and offsets of a cluster, read with the connector's own client."""
 
 import json
 import time
@@ -131,11 +131,11 @@ class KafkaView:
                 return answer
 
 
-# Which offsets a job reads: bounded before anything is read, by time or by offsets.
+# ---- ranges of offsets: bounded before anything is read, by time or by offsets
 
 
 class View(Protocol):
-    """What is asked of a cluster (`kafka_view.KafkaView`)."""
+    """Read access to a cluster (`KafkaView`)."""
 
     def starts(self, places: Iterable[Partition]) -> dict[Partition, int]: ...
 
@@ -199,7 +199,7 @@ def parse_offsets(text: str) -> dict[Partition, tuple[int, int]]:
 
 
 def lost(view: View, ranges: Sequence[Range]) -> list[str]:
-    """Where retention has passed the start of a range: one sentence each."""
+    """Return one sentence for each range whose start retention has passed."""
     starts = view.starts([one.place for one in ranges])
     return [
         f"{one.place.topic} partition {one.place.partition} began at offset {one.start}, now at "

@@ -22,7 +22,7 @@ from headgate.devstack.jars import (
 from headgate.devstack.java import JavaMissingError, find_java
 from headgate_spark.job.command_line import USAGE, JobError, reason_of
 
-# Spark's Kafka connector: the jars that PySpark lacks, fetched once and verified.
+# ---- Spark's Kafka connector: the jars that PySpark lacks, fetched once and verified
 #
 # `python -m headgate_spark.session.session` is a step of `make setup`. On a cluster that has the
 # connector (`spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4`) none of
@@ -71,7 +71,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def is_submitted(environment: Mapping[str, str]) -> bool:
-    """Whether spark-submit started this process: it has a Java beside it already."""
+    """Return whether spark-submit started this process, which then has a Java already."""
     return "PYSPARK_GATEWAY_PORT" in environment
 
 
@@ -102,7 +102,7 @@ def open_session(
 def _is_connect(
     master: str | None, settings: Mapping[str, str], environment: Mapping[str, str]
 ) -> bool:
-    """Whether Spark's client would speak to a server elsewhere, which has no SparkContext here."""
+    """Return whether Spark's client would use a server elsewhere, without a SparkContext here."""
     modes = (environment.get("SPARK_API_MODE"), settings.get("spark.api.mode"))
     return (
         bool(environment.get("SPARK_REMOTE") or settings.get("spark.remote"))
@@ -139,7 +139,7 @@ def _local(
 
 
 def _code() -> list[str]:
-    """Where workers find this package and the core: where this process found them."""
+    """Return the folders of this package and the core, for the workers."""
     roots = [str(Path(one).parents[1]) for one in (headgate_spark.__file__, headgate.__file__)]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return list(dict.fromkeys([*roots, *filter(None, given)]))

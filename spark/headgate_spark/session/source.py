@@ -1,4 +1,4 @@
-"""From Kafka to facts: one compact row a record, without its value, read once."""
+"""Facts read from Kafka: one compact row a record, without its value, read once."""
 
 import json
 from collections import defaultdict
@@ -106,12 +106,12 @@ def _size() -> Column:
 
 
 def _producer() -> Column:
-    """Who wrote it; null for a foreign writer, whether it has no such header or an empty one."""
+    """Return the producer; null for a foreign writer without such a header or with an empty one."""
     ours = F.filter("headers", lambda one: one["key"] == PRODUCER)
     return F.nullif(F.try_element_at(ours, F.lit(-1))["value"].cast("string"), F.lit(""))
 
 
-# Columns of what the jobs write and read as Parquet.
+# ---- columns of the jobs' Parquet files
 
 
 # One row a record in Kafka. key: null = none.  bytes: of key, value and headers.  at_ms: the
