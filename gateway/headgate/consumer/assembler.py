@@ -141,20 +141,20 @@ class Assembler:
     def add(self, record: ReadRecord) -> Event | None:
         """Take the next record of its partition; return the event if it is complete."""
         now_s = self._clock()
-        place = (record.topic, record.partition)
-        self._places.add(place)
-        self._sets.passed(place, record.offset, now_s)
+        tp = (record.topic, record.partition)
+        self._places.add(tp)
+        self._sets.passed(tp, record.offset, now_s)
         try:
             head = read_head(record.headers)
         except BadChunkError as error:
             self._bad += 1
-            log.warning("record %s-%s at offset %s skipped: %s", *place, record.offset, error)
+            log.warning("record %s-%s at offset %s skipped: %s", *tp, record.offset, error)
             return None
         if head is None:
             self._report()
             return _event(record, record.value, record.headers, 1)
         owner = dict(record.headers).get(PRODUCER) or b""
-        chunk = Chunk(place, record.offset, record.key, head, record.value, owner)
+        chunk = Chunk(tp, record.offset, record.key, head, record.value, owner)
         complete = self._sets.add(chunk, now_s)
         self._report()
         if complete is None:
@@ -178,8 +178,8 @@ class Assembler:
         """Return the low-water marks of all partitions, for `AIOKafkaConsumer.commit`."""
         from aiokafka import TopicPartition  # the pure parts are of use without it
 
-        marks = {place: self.low_water(*place) for place in self._places}
-        return {TopicPartition(*place): mark for place, mark in marks.items() if mark is not None}
+        marks = {tp: self.low_water(*tp) for tp in self._places}
+        return {TopicPartition(*tp): mark for tp, mark in marks.items() if mark is not None}
 
     def revoked(self, topic: str, partition: int) -> None:
         """Forget a partition that has another owner, with its incomplete sets."""
@@ -196,5 +196,7 @@ class Assembler:
 
 
 def _event(record: ReadRecord, value: "bytes | None", headers: Headers, records: int) -> Event:
-    place = (record.topic, record.partition, record.offset)
-    return Event(*place, record.key, value, headers, record.timestamp, records)
+    return Event(
+        record.topic, record.partition, record.offset, record.key, value, headers,
+        record.timestamp, records,
+    )  # fmt: skip

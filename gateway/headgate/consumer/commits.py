@@ -59,7 +59,7 @@ class PositionError(Exception):
 
 async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:
     """Seek to positions. Raises PositionError and KafkaError."""
-    wanted = {TopicPartition(*place): offset for place, offset in positions.items()}
+    wanted = {TopicPartition(*pair): offset for pair, offset in positions.items()}
     ends = await consumer.end_offsets(list(wanted)) if wanted else {}
     for tp, offset in wanted.items():
         if offset > ends[tp]:

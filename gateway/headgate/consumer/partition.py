@@ -2,10 +2,13 @@
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.ownership import Owned, PartitionProgress
+
+if TYPE_CHECKING:
+    from headgate.consumer.assignment import Assignment
 
 
 class Received:
@@ -70,20 +73,6 @@ class Received:
         return f"<Received {self.topic}-{self.partition}@{self.offset} attempt {self.attempt}>"
 
 
-class PartitionWork(Protocol):
-    """The assignment that a partition belongs to (`assignment.Assignment`)."""
-
-    def ready(self, partition: "OwnedPartition") -> None:
-        """Note that the partition has events to hand out."""
-        ...
-
-    def done(self, received: Received) -> None: ...
-
-    def failed(
-        self, partition: "OwnedPartition", received: Received, error: BaseException | str
-    ) -> None: ...
-
-
 class OwnedPartition:
     """Hands out events of one key in sequence, and of different keys concurrently.
 
@@ -93,10 +82,10 @@ class OwnedPartition:
 
     __slots__ = (
         "_assembler",
+        "_assignment",
         "_done_below",
         "_keys",
         "_ready",
-        "_work",
         "in_turn",
         "is_forbidden",
         "may_be_read",
@@ -104,14 +93,14 @@ class OwnedPartition:
         "progress",
     )
 
-    def __init__(self, owned: Owned, work: PartitionWork, assembler: Assembler | None) -> None:
+    def __init__(self, owned: Owned, assignment: "Assignment", assembler: Assembler | None) -> None:
         self.owned = owned
         self.progress = PartitionProgress()
         self.is_forbidden = False
         self.may_be_read = False
         self.in_turn = False
         self._done_below = 0
-        self._work = work
+        self._assignment = assignment
         self._assembler = assembler
         self._ready: deque[Received] = deque()
         # A key is here while one event of it is ready or handed out; others of it wait in line.
@@ -135,7 +124,7 @@ class OwnedPartition:
                 self._line_up(Received(self, record, record.headers))
             progress.passed(offset)
         if was_empty and self._ready:
-            self._work.ready(self)
+            self._assignment.ready(self)
 
     def reached(self, position: int) -> None:
         """Note the position of reading; all records before it were taken."""
@@ -176,10 +165,10 @@ class OwnedPartition:
     def again(self, received: Received) -> None:
         """Hand out an event again after its wait. It still holds its key."""
         self._ready.appendleft(received)
-        self._work.ready(self)
+        self._assignment.ready(self)
 
     def failed(self, received: Received, error: BaseException | str) -> None:
-        self._work.failed(self, received, error)
+        self._assignment.failed(self, received, error)
 
     def done(self, received: Received) -> None:
         """Note that an event is done, and free its key."""
@@ -189,10 +178,10 @@ class OwnedPartition:
             line = self._keys[key]
             if line:
                 self._ready.append(line.popleft())
-                self._work.ready(self)
+                self._assignment.ready(self)
             else:
                 del self._keys[key]
-        self._work.done(received)
+        self._assignment.done(received)
 
     @property
     def has_ready(self) -> bool:

@@ -78,14 +78,14 @@ class SqlOffsets:
         return True
 
     async def _is_first(self, connection: AsyncConnection, received: Received) -> bool:
-        place = (received.topic, received.partition)
-        row = {**self._names(place), "record_offset": received.offset}
+        tp = (received.topic, received.partition)
+        row = {**self._names(tp), "record_offset": received.offset}
         inserted = await connection.execute(
             insert_into(connection, DONE).values(row).on_conflict_do_nothing()
         )
         if inserted.rowcount != 1:
             return False
-        query = select(POSITIONS.c.position).where(self._is(POSITIONS, place))
+        query = select(POSITIONS.c.position).where(self._is(POSITIONS, tp))
         stored = (await connection.execute(query)).first()
         if stored is None:
             raise LookupError("SqlOffsets: give it to the consumer, too: Consumer(offsets=...)")
@@ -122,34 +122,34 @@ class SqlOffsets:
         positions: dict[Place, int] = {}
         with self._away_is_an_os_error():
             async with self._engine.begin() as connection:
-                for place in sorted(set(places)):
-                    position = await self._open(connection, place)
+                for tp in sorted(set(places)):
+                    position = await self._open(connection, tp)
                     if position is not None:
-                        positions[place] = position
+                        positions[tp] = position
         return positions
 
-    async def _open(self, connection: AsyncConnection, place: Place) -> int | None:
+    async def _open(self, connection: AsyncConnection, tp: Place) -> int | None:
         # So that every effect finds a row, and one without is an error.
-        row = {**self._names(place), "position": None}
+        row = {**self._names(tp), "position": None}
         await connection.execute(
             insert_into(connection, POSITIONS).values(row).on_conflict_do_nothing()
         )
-        query = select(POSITIONS.c.position).where(self._is(POSITIONS, place))
+        query = select(POSITIONS.c.position).where(self._is(POSITIONS, tp))
         position: int | None = (await connection.execute(query)).scalar_one()
         return position
 
     async def advance(self, marks: Mapping[Place, int]) -> None:
         """Raise the positions. Raises OSError while the database is unavailable."""
         with self._away_is_an_os_error():
-            for place, mark in sorted(marks.items()):
+            for tp, mark in sorted(marks.items()):
                 async with self._engine.begin() as connection:
-                    await self._raise(connection, place, mark)
+                    await self._raise(connection, tp, mark)
 
-    async def _raise(self, connection: AsyncConnection, place: Place, mark: int) -> None:
+    async def _raise(self, connection: AsyncConnection, tp: Place, mark: int) -> None:
         lower = (POSITIONS.c.position < mark) | POSITIONS.c.position.is_(None)
-        is_lower = self._is(POSITIONS, place) & lower
+        is_lower = self._is(POSITIONS, tp) & lower
         await connection.execute(update(POSITIONS).where(is_lower).values(position=mark))
-        below = self._is(DONE, place) & (DONE.c.record_offset < mark)
+        below = self._is(DONE, tp) & (DONE.c.record_offset < mark)
         await connection.execute(delete(DONE).where(below))
 
     async def forget(self, topic: str) -> None:
@@ -165,20 +165,20 @@ class SqlOffsets:
         Call it before its first member runs. Raises PositionError where it has begun already.
         """
         async with self._engine.begin() as connection:
-            for place, offset in sorted(starts.items()):
-                begun = await self._open(connection, place)
+            for tp, offset in sorted(starts.items()):
+                begun = await self._open(connection, tp)
                 if begun is not None:
                     raise PositionError(
-                        f"group {self._group} is at {begun} of {place[0]} partition {place[1]}: "
+                        f"group {self._group} is at {begun} of {tp[0]} partition {tp[1]}: "
                         "forget the topic first, or use another group"
                     )
-                await self._raise(connection, place, offset)
+                await self._raise(connection, tp, offset)
 
-    def _names(self, place: Place) -> dict[str, str | int]:
-        return {"group_name": self._group, "topic": place[0], "partition": place[1]}
+    def _names(self, tp: Place) -> dict[str, str | int]:
+        return {"group_name": self._group, "topic": tp[0], "partition": tp[1]}
 
-    def _is(self, table: Table, place: Place) -> ColumnElement[bool]:
-        return and_(*(table.c[name] == value for name, value in self._names(place).items()))
+    def _is(self, table: Table, tp: Place) -> ColumnElement[bool]:
+        return and_(*(table.c[name] == value for name, value in self._names(tp).items()))
 
     @contextmanager
     def _away_is_an_os_error(self) -> Iterator[None]:
