@@ -89,14 +89,12 @@ HOT = """
     backends/kafka/lanes
     edge/answer
     edge/events
-    edge/in_turn
     edge/starting
     edge/plain_post
     edge/known_heads
     edge/short_way
     edge/auth
     edge/origins
-    edge/attempt_limit
     spool/backlog
     spool/backlogs
     spool/placement

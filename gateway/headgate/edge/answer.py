@@ -82,7 +82,7 @@ def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.Str
         request.version == HttpVersion11
         and request.keep_alive
         and request.content.is_eof()
-        and "Origin" not in request.headers  # `edge.cors` may have something to add
+        and "Origin" not in request.headers  # `edge.origins` may have something to add
         and request.content.is_eof()  # else the connection ends (`Connection.finish_response`)
     ):
         return Answer(reply, request_id)

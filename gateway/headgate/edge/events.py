@@ -1,25 +1,24 @@
-"""POST /v1/topics/{topic}/events: the one route that must be cheap."""
+"""POST /v1/topics/{topic}/events, the one route that must be cheap, and the commit of bursts."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import quote
 
 from aiohttp import web
 
+from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import DRAINING, Admission
-from headgate.core.outcome import TRAITS, Failure, Reason, rejected
+from headgate.core.outcome import TRAITS, Failure, Outcome, Reason, rejected
 from headgate.core.oversize.weigh import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
-from headgate.core.reply import Reply, answer, problem
-from headgate.core.request import read_options, with_query_key
+from headgate.core.reply import JSON, Reply, answer, json_text, problem
+from headgate.core.request import read_burst, read_options, with_query_key
 from headgate.edge.answer import answered, on_the_wire
-from headgate.edge.auth import ANONYMOUS, Identity
+from headgate.edge.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.edge.body import Budget, read_body, received_body, waits_for_leave
-from headgate.edge.peer import Peer, peer_of
 from headgate.edge.plain_post import MAX_BYTES, PlainPosts
-from headgate.edge.reports import Callers, Quotas, Requests, Weigher
 from headgate.edge.request_log import REPORTED, RequestReports
 from headgate.edge.starting import Starting
 from headgate.edge.streams import Streams, streamed
@@ -27,6 +26,32 @@ from headgate.idempotency.requests import EVENTS
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.pipeline.inbound import Decode, Inbound
 from headgate.pipeline.pipeline import Pipeline
+from headgate.pipeline.quotas import ProducerQuotas
+
+
+class Weigher(Protocol):
+    """Finds the heaviest paths of documents, without holding up the event loop."""
+
+    async def weigh(self, document: bytes) -> list[Weight]: ...
+
+
+class Requests(Protocol):
+    """What the front reports of each request."""
+
+    def request(self, route: str, status: int, seconds: float) -> None: ...
+
+    def account(
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
+    ) -> None: ...
+
+
+# ---- POST /v1/topics/{topic}/events
+
 
 ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207
@@ -40,10 +65,10 @@ class EventsFront:
     def __init__(
         self,
         pipeline: Pipeline,
-        callers: Callers,
+        callers: Authenticator,
         budget: Admission,
         starting: Starting,
-        quotas: Quotas,
+        quotas: ProducerQuotas,
         weigher: Weigher,
         requests: Requests,
         streams: Streams,
@@ -318,3 +343,47 @@ class EventsFront:
             if shown.isascii() and shown.isprintable():
                 return shown
         return self._request_ids()
+
+
+# ---- POST /v1/bursts/{id}/commit
+
+
+COMMIT_ROUTE = "/v1/bursts/{id}/commit"
+
+
+class BurstsFront:
+    """Asks who it is as posting events does."""
+
+    def __init__(self, events: EventsFront, bursts: Bursts) -> None:
+        self._events = events
+        self._bursts = bursts
+        self._loop = asyncio.get_running_loop()
+
+    async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
+        """Answer once Kafka has acknowledged the burst's end. ?topic=: only there."""
+        arrived = self._loop.time()
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        request_id, who = self._events.request_id(headers), ""
+        try:
+            caller = self._caller(headers, peer_of(request))
+            who = caller.name
+            named = request.query.getall("topic", [])
+            marker = read_burst(burst.encode("utf-8", "surrogateescape"))
+            assert marker is not None
+            topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)
+            page = {"outcome": "committed", "burst": burst, "topics": topics}
+            reply = Reply(200, JSON, (), json_text(page).encode())
+        except Refused as refused:
+            reply = problem(refused.failure, request_id)
+            path = request.rel_url.raw_path
+            self._events.request_log.refused(refused.failure, request_id, producer=who, path=path)
+        self._events.requests.request(COMMIT_ROUTE, reply.status, self._loop.time() - arrived)
+        return answered(request, reply, request_id)
+
+    def _caller(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity:
+        if self._events.pipeline.admission.is_closed:
+            raise Refused(DRAINING)
+        found = self._events.callers.identify(headers, peer)
+        if isinstance(found, Failure):
+            raise Refused(found)
+        return found

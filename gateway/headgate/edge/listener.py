@@ -10,6 +10,8 @@ from contextlib import ExitStack
 
 from aiohttp import web
 
+from headgate.config.settings import HttpSettings
+
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 
 # A classic BPF program (linux/filter.h) over the TCP header of what arrives at a listening socket.
@@ -140,3 +142,26 @@ def _drop_new_connections(listening: socket.socket) -> bool:
 def _has_queued(listening: socket.socket) -> bool:
     info = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCPI_UNACKED + 4)
     return bool(struct.unpack_from("@I", info, _TCPI_UNACKED)[0])
+
+
+# ---- TLS of the HTTP ports
+
+
+_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_CLIENTS = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+def server_context(http: HttpSettings) -> ssl.SSLContext | None:
+    """None where no certificate is configured.
+
+    Raises OSError (`ssl.SSLError` is one) when a file cannot be used.
+    """
+    if http.tls_cert_file is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=http.tls_client_ca_file)
+    context.minimum_version = _VERSIONS[http.tls_min_version]
+    if http.tls_client_ca_file is not None:
+        context.verify_mode = _CLIENTS[http.tls_client_auth]
+    # Without a password OpenSSL would ask for the key's on the terminal.
+    context.load_cert_chain(http.tls_cert_file, http.tls_key_file, password=lambda: b"-")
+    return context

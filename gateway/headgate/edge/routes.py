@@ -14,14 +14,11 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused
 from headgate.core.reply import JSON, Reply
 from headgate.core.request import of_data_port
-from headgate.edge.bursts import BurstsFront
-from headgate.edge.confluent.produce import ProduceEndpoint
 from headgate.edge.confluent.records import RecordStreams
-from headgate.edge.confluent.service import ProduceService
-from headgate.edge.confluent.topic_views import TopicViews
-from headgate.edge.cors import CORS_HEADERS, Cors
-from headgate.edge.events import EventsFront
+from headgate.edge.confluent.service import ProduceEndpoint, ProduceService, TopicViews
+from headgate.edge.events import BurstsFront, EventsFront
 from headgate.edge.openapi.docs_pages import Documents, docs_file, docs_page
+from headgate.edge.origins import CORS_HEADERS, Cors
 from headgate.edge.problems import index_page, problem_page, problem_response, response
 from headgate.metrics.health import Readiness
 

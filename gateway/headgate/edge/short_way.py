@@ -12,8 +12,8 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.publish import Ticket
 from headgate.core.reply import problem
 from headgate.edge.answer import closing, on_the_wire
+from headgate.edge.auth import Peer, peer_at
 from headgate.edge.known_heads import Framed, frame
-from headgate.edge.peer import Peer, peer_at
 
 UNREAD_BYTES: Final = 65_536  # a client that does not read its answers waits in aiohttp's writer
 

@@ -15,10 +15,9 @@ from aiohttp.http import RawRequestMessage
 from headgate.core.outcome import Failure, Outcome
 from headgate.core.publish import Ticket
 from headgate.core.trace_context import TRACEPARENT
-from headgate.edge.events import ROUTE, EventsFront
-from headgate.edge.peer import Peer
+from headgate.edge.auth import Peer
+from headgate.edge.events import ROUTE, EventsFront, Requests
 from headgate.edge.plain_post import PlainPosts
-from headgate.edge.reports import Requests
 from headgate.edge.request_log import RequestReports
 from headgate.tracing.spans import Trace, Traces
 

@@ -2,5 +2,5 @@
 
 Life of a figure: the hot path calls a method of the worker's `Meter` -> the worker's snapshot ->
 the parent merges the workers' snapshots (`metrics.fleet`) -> /metrics (`metrics.exposition`) and
-the control plane's views (`edge.management.control_plane`).
+the control plane's views (`admin.control_plane`).
 """

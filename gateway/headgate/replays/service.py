@@ -1,6 +1,6 @@
 """The service of replays: create, list, show and control them.
 
-Implements `edge.management.replays.ReplayRequests`. Modes `seek` and `group` are carried out here,
+Implements `admin.replays.ReplayRequests`. Modes `seek` and `group` are carried out here,
 in the transaction that registers them: they copy nothing, so they need no runner, and a gateway
 that dies leaves all of it or nothing. Mode `topic` is the runner's.
 """

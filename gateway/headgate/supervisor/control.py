@@ -18,7 +18,7 @@ from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Readiness
 
 PARENT_SOCKET = "parent.sock"
-PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `edge.management.requests`
+PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.requests`
 
 
 class WorkerState(msgspec.Struct, frozen=True):

@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 from aiohttp import web
 
+from headgate.admin.requests import handed_on
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
+from headgate.edge.auth import peer_of
 from headgate.edge.body import BROKEN, continue_body
-from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management.requests import handed_on
-from headgate.edge.peer import peer_of
+from headgate.edge.origins import CORS_HEADERS
 from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
 
 log = logging.getLogger("headgate.control")

@@ -10,10 +10,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.admin.installation import Configuration, Found
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
 from headgate.config.problems import Origins
 from headgate.edge.auth import Authenticator
-from headgate.edge.management.installation import Configuration, Found
 from headgate.wiring.reloading import Reload, prepared
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
-from headgate.edge.tls import server_context
+from headgate.edge.listener import server_context
 from headgate.errors_in_words import (
     FileTrouble,
     PemFile,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import aiohttp
 
+from headgate.admin.instance import Monitored
 from headgate.config import Settings
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.secrets import masked
-from headgate.edge.management.instance import Monitored
 from headgate.supervisor.answers import TooMuchError, whole
 
 log = logging.getLogger("headgate.monitor_client")

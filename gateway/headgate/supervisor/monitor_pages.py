@@ -2,17 +2,17 @@
 
 from aiohttp import web
 
+from headgate.admin.requests import asking
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.reply import json_text
-from headgate.edge.management.requests import asking
+from headgate.edge.listener import server_context
 from headgate.edge.origins import Origins
 from headgate.edge.pages import json_page, listed, metrics_page, page_of, paging, problems
 from headgate.edge.request_log import REPORTED, RequestLog
 from headgate.edge.server import PagesRunner
-from headgate.edge.tls import server_context
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.snapshot import Snapshot
 from headgate.monitor.monitor import Monitor

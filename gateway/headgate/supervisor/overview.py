@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from headgate.admin.instance import Monitored
 from headgate.audits.latest import LatestAudits
 from headgate.config import Settings
 from headgate.core.installation import Happening, Kind
@@ -15,7 +16,6 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.suppression import TopicSuppression, worst
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
-from headgate.edge.management.instance import Monitored
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.health import Dependency
@@ -44,7 +44,7 @@ class InstanceHealth(NamedTuple):
 
 
 class Overview:
-    """Implements `edge.management.instance.Instance`."""
+    """Implements `admin.instance.Instance`."""
 
     def __init__(self, settings: Settings, log: InstallationLog) -> None:
         self.settings = settings

@@ -17,12 +17,12 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from headgate.admin.app import management_app
+from headgate.admin.control_plane import Admin, Services
+from headgate.admin.installation import Installation
+from headgate.admin.pauses import PauseEndpoints
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
-from headgate.edge.management.control_plane import Admin, Services
-from headgate.edge.management.installation import Installation
-from headgate.edge.management.pauses import PauseEndpoints
-from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.edge.server import HttpServer
 from headgate.metrics.build import start_fields

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from headgate.admin.requests import workers_only
 from headgate.config.settings import HttpSettings
 from headgate.edge.listener import Listener
-from headgate.edge.management.requests import workers_only
 from headgate.edge.server import HttpServer, PagesRunner
 from headgate.errors_in_words import listen_error
 from headgate.supervisor.control import PARENT_SECRET

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import aiohttp
 import orjson
 
+from headgate.admin.console.figures import Plots, Recorded
 from headgate.config.settings import ConsoleSettings
 from headgate.core.secrets import masked
-from headgate.edge.console.figures import Plots, Recorded
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings
 from headgate.config.settings import AuthSettings
-from headgate.edge.attempt_limit import AttemptLimit
-from headgate.edge.auth import Authenticator, SignedTokens
+from headgate.edge.auth import AttemptLimit, Authenticator, SignedTokens
 from headgate.edge.origins import Origins
 
 if TYPE_CHECKING:
-    from headgate.edge.jwt.fetched import FetchedKeys
+    from headgate.edge.jwt import FetchedKeys
 
 _FIRST_KEYS_S = 3.0
 
@@ -56,8 +55,7 @@ def _signed_tokens(
     auth: AuthSettings, report: Callable[[str], None]
 ) -> "tuple[FetchedKeys, SignedTokens]":
     # An extra of the package, which only those need who have signed tokens.
-    from headgate.edge.jwt.fetched import FetchedKeys
-    from headgate.edge.jwt.tokens import CheckedTokens
+    from headgate.edge.jwt import CheckedTokens, FetchedKeys
 
     keys = FetchedKeys(auth, report, time.time)
     return keys, CheckedTokens(auth, keys, time.time)

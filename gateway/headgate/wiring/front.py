@@ -12,23 +12,18 @@ from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
 from headgate.config.settings import LogSettings
 from headgate.core.ids import RequestIds
-from headgate.edge.bursts import BurstsFront
-from headgate.edge.confluent.produce import ProduceEndpoint
 from headgate.edge.confluent.records import RecordStreams
-from headgate.edge.confluent.service import KnownTopics, ProduceService
-from headgate.edge.confluent.topic_views import TopicViews
-from headgate.edge.cors import Cors
-from headgate.edge.events import EventsFront
-from headgate.edge.in_turn import InTurn
-from headgate.edge.listener import Listener
+from headgate.edge.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
+from headgate.edge.events import BurstsFront, EventsFront
+from headgate.edge.listener import Listener, server_context
 from headgate.edge.openapi.docs_pages import Documents
+from headgate.edge.origins import Cors
 from headgate.edge.request_log import RequestLog, RequestReports
 from headgate.edge.routes import Confluent, DataPlane, Page
 from headgate.edge.server import HttpServer, close_sites
 from headgate.edge.shortcut import ShortConnection
-from headgate.edge.starting import Starting
+from headgate.edge.starting import InTurn, Starting
 from headgate.edge.streams import StreamLimits, Streams
-from headgate.edge.tls import server_context
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.metrics.health import Readiness

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from headgate.config import Settings
 from headgate.config.settings import ProducerSettings
 from headgate.core.admission import Admission
-from headgate.edge.in_turn import InTurn
+from headgate.edge.starting import InTurn
 from headgate.metrics.meter import Meter
 from headgate.pipeline.admit import in_flight_limits
 from headgate.pipeline.quotas import ProducerQuotas

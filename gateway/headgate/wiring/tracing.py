@@ -18,8 +18,7 @@ from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
 from headgate.config.settings import TracingSettings
-from headgate.edge.events import EventsFront
-from headgate.edge.reports import Requests
+from headgate.edge.events import EventsFront, Requests
 from headgate.edge.request_log import RequestReports
 from headgate.edge.routes import Page
 from headgate.edge.short_way import Front

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headgate.admin.app import management_app
 from headgate.config.settings import Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.routes import management_app
 from support.attacks.targets import management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port

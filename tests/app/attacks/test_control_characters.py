@@ -24,6 +24,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 import headgate_spark.cli
 from headgate import cli
+from headgate.admin.app import management_app
+from headgate.admin.console.rendering import shown
 from headgate.commands.output import say, show_facts, show_json, show_table
 from headgate.config.settings import LogSettings
 from headgate.core.installation import Happening, Kind, LogEntry
@@ -31,8 +33,6 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.reply import problem, reply
 from headgate.core.terminal import Column, ProgressLine, Step, Style, escaped, one_line
 from headgate.devstack.session import sayer
-from headgate.edge.console.rendering import shown
-from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import RequestLog
 from headgate.metrics import logs
 from headgate.metrics.catalogue import GROUP_METRICS
@@ -373,22 +373,22 @@ WRITERS = {
     for why, names in {
         _TESTED: """
             cli commands/blobs commands/config commands/output commands/serve commands/spool
-            core/reply edge/management/json_page native/plain_answers
+            core/reply edge/pages native/plain_answers
             supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
-            edge/console/commands edge/console/installation edge/console/rendering
-            edge/console/replays edge/console/wizard
+            admin/console/page admin/console/installation admin/console/rendering
+            admin/console/replays
         """,
         _KEPT: """
             redis/pauses commands/api_client config/problems audits/facts
-            core/formats/canonical core/groups/facts core/oversize/split
-            devstack/child edge/management/bodies edge/management/remote
-            monitor/kept_probation replays/registry replays/spec tracing/otlp
+            core/formats/canonical core/groups core/oversize/split
+            devstack/child admin/requests
+            monitor/monitor replays/registry replays/spec tracing/exporter
         """,
         _OURS: """
             commands/completion devstack/jars devstack/java devstack/session
-            edge/management/control_plane edge/openapi/document supervisor/coalescer_pages
+            admin/control_plane edge/openapi/document supervisor/coalescer_pages
         """,
     }.items()
     for name in names.split()

@@ -10,9 +10,8 @@ import pytest
 from headgate.config.settings import AuthSettings
 from headgate.core.keys import Partitioner
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.edge.auth import Authenticator
+from headgate.edge.auth import Authenticator, Peer
 from headgate.edge.known_heads import KnownHeads, frame
-from headgate.edge.peer import Peer
 from headgate.edge.plain_post import PlainPosts
 
 NAMES, LONG = 2900, 8000  # of 23 MB together

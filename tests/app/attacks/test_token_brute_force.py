@@ -12,10 +12,9 @@ from typing import Any
 import aiohttp
 import pytest
 
+from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
-from headgate.edge.attempt_limit import WINDOW_S, AttemptLimit
-from headgate.edge.auth import OWN_PAGES, Authenticator
-from headgate.edge.management.routes import management_app
+from headgate.edge.auth import OWN_PAGES, WINDOW_S, AttemptLimit, Authenticator
 from headgate.wiring.callers import Callers
 from support.attacks.targets import PORTS, management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of

@@ -17,9 +17,7 @@ from typing import Any
 import headgate.edge
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure
-from headgate.edge.attempt_limit import AttemptLimit
-from headgate.edge.auth import Authenticator
-from headgate.edge.peer import Peer
+from headgate.edge.auth import AttemptLimit, Authenticator, Peer
 
 TOKEN = "q3v9" * 11  # 43 characters, as those that `headgate token` makes
 NEAR = [TOKEN[:cut] + ("x" if cut < len(TOKEN) else "") + TOKEN[cut + 1 :] for cut in range(43)]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, Settings
-from headgate.edge.management.routes import management_app
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, KeptInMemory, admin_of
 
 DEPLOY = {"scope": "all", "reason": "deploy"}

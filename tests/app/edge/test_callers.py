@@ -13,11 +13,11 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import RawTestServer
 
+from headgate.admin.requests import asking, handed_on
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.requests import asking, handed_on
+from headgate.edge.auth import Certificate, Peer
 from headgate.edge.pages import problems
-from headgate.edge.peer import Certificate, Peer
 from headgate.edge.request_log import RequestLog
 from headgate.supervisor.control import PARENT_SECRET
 from headgate.supervisor.ports import management_sites

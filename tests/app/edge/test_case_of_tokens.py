@@ -15,10 +15,9 @@ from typing import NamedTuple
 import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
-from headgate.edge.auth import Authenticator
-from headgate.edge.cors import Cors
+from headgate.edge.auth import Authenticator, Peer
+from headgate.edge.origins import Cors
 from headgate.edge.pages import prefers_openmetrics
-from headgate.edge.peer import Peer
 from support.gateway.data_plane_world import PromptRoom, data_port
 
 V1, V2 = "/v1/topics/deals/events", "/topics/deals"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.admin.app import management_app
+from headgate.admin.control_plane import Admin, Services
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
-from headgate.edge.management.control_plane import Admin, Services
-from headgate.edge.management.routes import management_app
 from headgate.edge.origins import Origins
 from headgate.replays.second_tier import NoSecondTier
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of

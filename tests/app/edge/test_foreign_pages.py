@@ -9,8 +9,8 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
-from headgate.edge.management.routes import management_app
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import Settings
-from headgate.edge.management.routes import management_app
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, data_port
 

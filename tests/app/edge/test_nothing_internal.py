@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
+from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Labels, Meter

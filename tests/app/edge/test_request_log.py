@@ -14,6 +14,7 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import (
     AuthSettings,
     HttpSettings,
@@ -24,7 +25,6 @@ from headgate.config.settings import (
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Ticket
 from headgate.edge.auth import Authenticator
-from headgate.edge.management.routes import management_app
 from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.metrics import logs
 from headgate.supervisor.forward import Forward

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestClient, TestServer
 
+from headgate.admin.app import management_app
+from headgate.admin.instance import Monitored
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.management.instance import Monitored
-from headgate.edge.management.routes import management_app
 from headgate.supervisor.monitor_client import MonitorClient, monitor_url
 from headgate.supervisor.monitor_pages import MonitorPages
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of

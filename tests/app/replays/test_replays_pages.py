@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
+from headgate.admin.app import management_app
+from headgate.admin.control_plane import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.cors import CORS_HEADERS
-from headgate.edge.management.control_plane import Services
-from headgate.edge.management.routes import management_app
+from headgate.edge.origins import CORS_HEADERS
 from headgate.replays.registry import Control
 from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.forward import Forward

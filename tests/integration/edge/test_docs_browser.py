@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp.test_utils import TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import operations
 from support.gateway.admin_world import FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from aiohttp import web
 
+from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
-from headgate.edge.management.routes import management_app
 from headgate.edge.server import PagesRunner
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites

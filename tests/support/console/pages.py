@@ -8,8 +8,8 @@ from typing import Any
 
 from aiohttp.test_utils import TestClient, TestServer
 
-from headgate.edge.management.control_plane import Services
-from headgate.edge.management.routes import management_app
+from headgate.admin.app import management_app
+from headgate.admin.control_plane import Services
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from headgate.admin.control_plane import Services
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.edge.management.control_plane import Services
 from headgate.replays.answers import planned_page, replay_page
 from headgate.replays.registry import Control, Registry, new_id, record
 from headgate.replays.second_tier import NoSecondTier, Rows

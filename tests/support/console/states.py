@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
+from headgate.admin.console.app import console
+from headgate.admin.control_plane import Services
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.installation import Happening, Kind
 from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import Intent, Kept, PauseScope
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy
-from headgate.edge.console.pages import console
-from headgate.edge.management.control_plane import Services
 from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import audits, world

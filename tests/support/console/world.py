@@ -11,11 +11,11 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
+from headgate.admin.instance import Monitored
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression import QUARANTINE, TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
-from headgate.edge.management.instance import Monitored
 from headgate.metrics.meter import HeldFigures
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import ClusterMonitor

@@ -29,7 +29,7 @@ _TOOLS = ROOT / ".venv" / "deploy" / "bin"
 VERSION = ("--kube-version", "1.37")
 # Where the routes of each program's port are declared.
 _PAGES = {
-    9090: "edge/management/routes.py",
+    9090: "admin/app.py",
     9091: "supervisor/coalescer_pages.py",
     9096: "supervisor/monitor_pages.py",
 }

@@ -6,6 +6,10 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 
+from headgate.admin.control_plane import Admin, Services
+from headgate.admin.installation import Configuration, Found, Installation
+from headgate.admin.instance import Monitored
+from headgate.admin.pauses import PauseEndpoints
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
@@ -14,12 +18,7 @@ from headgate.core.pauses import Intent, Kept
 from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
-from headgate.edge.attempt_limit import AttemptLimit
-from headgate.edge.auth import Authenticator, SignedTokens
-from headgate.edge.management.control_plane import Admin, Services
-from headgate.edge.management.installation import Configuration, Found, Installation
-from headgate.edge.management.instance import Monitored
-from headgate.edge.management.pauses import PauseEndpoints
+from headgate.edge.auth import AttemptLimit, Authenticator, SignedTokens
 from headgate.edge.origins import Origins
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
@@ -49,7 +48,7 @@ TOKENS = {
 
 @dataclass
 class FakeInstance:
-    """Implements `edge.management.instance.Instance` over one meter."""
+    """Implements `admin.instance.Instance` over one meter."""
 
     settings: Settings
     figures: Fleet = field(default_factory=Fleet)
@@ -99,7 +98,7 @@ class FakeInstance:
 
 
 class KeptInMemory:
-    """Implements `edge.management.pauses.PauseIntents`."""
+    """Implements `admin.pauses.PauseIntents`."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[Intent, Kept]] = {}
@@ -118,7 +117,7 @@ class KeptInMemory:
 
 
 class FakeConfiguration:
-    """Implements `edge.management.installation.ConfigurationInForce`."""
+    """Implements `admin.installation.ConfigurationInForce`."""
 
     def __init__(self, settings: Settings) -> None:
         origins = OptionOrigins({"http.port": "headgate.toml:3"})

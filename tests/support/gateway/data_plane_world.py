@@ -21,14 +21,12 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.auth import Authenticator
-from headgate.edge.events import EventsFront
-from headgate.edge.in_turn import InTurn
-from headgate.edge.reports import Requests
+from headgate.edge.events import EventsFront, Requests
 from headgate.edge.request_log import RequestLog
 from headgate.edge.routes import DataPlane, Page
 from headgate.edge.server import HttpServer
 from headgate.edge.shortcut import ShortConnection
-from headgate.edge.starting import Starting
+from headgate.edge.starting import InTurn, Starting
 from headgate.edge.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.requests import Once, RequestIdentity

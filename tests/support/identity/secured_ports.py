@@ -15,15 +15,13 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
+from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.attempt_limit import AttemptLimit
-from headgate.edge.auth import Authenticator
-from headgate.edge.jwt.fetched import FetchedKeys
-from headgate.edge.jwt.tokens import CheckedTokens
-from headgate.edge.management.routes import management_app
+from headgate.edge.auth import AttemptLimit, Authenticator
+from headgate.edge.jwt import CheckedTokens, FetchedKeys
+from headgate.edge.listener import server_context
 from headgate.edge.server import PagesRunner
-from headgate.edge.tls import server_context
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import DataPort, data_port
 from support.identity.authority import Authority, Pair

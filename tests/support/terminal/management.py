@@ -11,10 +11,10 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from headgate.admin.app import management_app
+from headgate.admin.instance import Monitored
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.edge.management.instance import Monitored
-from headgate.edge.management.routes import management_app
 from headgate.monitor.views import CANNOT_BE_SEEN
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port

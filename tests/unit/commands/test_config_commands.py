@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from headgate.admin.installation import option_view
 from headgate.cli import main
 from headgate.config import load, load_with_origins
 from headgate.config.reference import effective
-from headgate.edge.management.installation import option_view
 
 CONFIG = """
 [clusters.main]

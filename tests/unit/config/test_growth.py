@@ -22,8 +22,7 @@ from headgate.core.content import (
 from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.edge.auth import Authenticator
-from headgate.edge.peer import Peer
+from headgate.edge.auth import Authenticator, Peer
 from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import topic_state
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.edge.attempt_limit import WINDOW_S, Attempts, network_of
+from headgate.edge.auth import WINDOW_S, Attempts, network_of
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 

@@ -7,8 +7,7 @@ import pytest
 
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure
-from headgate.edge.auth import Authenticator
-from headgate.edge.peer import Peer
+from headgate.edge.auth import Authenticator, Peer
 
 TOKEN = "t0ken:with-colon"
 CALLERS = Authenticator(

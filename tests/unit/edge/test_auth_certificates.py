@@ -10,8 +10,7 @@ import pytest
 
 from headgate.config.settings import AuthSettings, CertificateName, ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.auth import Authenticator, Identity
-from headgate.edge.peer import Certificate, Peer, read_certificate
+from headgate.edge.auth import Authenticator, Certificate, Identity, Peer, read_certificate
 from support.identity.authority import Authority
 
 PRODUCERS = {

@@ -8,8 +8,7 @@ import pytest
 
 from headgate.config.settings import AuthMode, AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.auth import Authenticator, Claims, Identity
-from headgate.edge.peer import Certificate, Peer
+from headgate.edge.auth import Authenticator, Certificate, Claims, Identity, Peer
 
 # SHA-256 of b"test"
 TOKEN_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

@@ -4,9 +4,8 @@ import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.edge.auth import Authenticator
+from headgate.edge.auth import Authenticator, Peer
 from headgate.edge.origins import Origins
-from headgate.edge.peer import Peer
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 APP = b"https://app.example"

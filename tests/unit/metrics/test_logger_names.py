@@ -38,7 +38,7 @@ NAMES = {
     "headgate.deadlines",
     "headgate.edge.attempts",
     "headgate.edge.confluent.desk",
-    "headgate.edge.in_turn",
+    "headgate.edge.starting",
     "headgate.edge.jwt",
     "headgate.edge.pages",
     "headgate.edge.pauses",

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from headgate.admin.installation import entry_view
 from headgate.core.installation import Happening, Kind, LogEntry
-from headgate.edge.management.installation import entry_view
 from headgate.supervisor.installation_log import KEPT, InstallationLog, LogFile
 
 MAX = 65_536

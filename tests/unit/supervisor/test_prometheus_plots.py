@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.edge.console.figures import Recorded
+from headgate.admin.console.figures import Recorded
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Recorder
 from headgate.supervisor.prometheus import PrometheusPlots, query

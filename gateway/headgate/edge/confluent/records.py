@@ -5,20 +5,265 @@ stream: records are published as they arrive, and their reports are sent in thei
 """
 
 import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
-from aiohttp import web
+from aiohttp import ClientPayloadError, web
+from aiohttp.http_exceptions import HttpProcessingError
 
+from headgate.core.event import Decoded, RawEvent
 from headgate.core.formats.concatenated import PIECE_BYTES, Documents
-from headgate.core.formats.confluent import NO_RECORDS, error
-from headgate.core.formats.confluent_v3 import TYPE
+from headgate.core.formats.confluent import NO_RECORDS, codes_of, error
+from headgate.core.formats.confluent_v3 import TYPE, Sent, failure_report, read_record, report
+from headgate.core.formats.headers import HeaderCount
+from headgate.core.formats.jsonslow import parse_slowly
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.core.reply import Reply
-from headgate.edge.body import is_coded
-from headgate.edge.confluent.group import SEPARATOR, Group, ProduceTarget, failure_line
+from headgate.core.reply import Reply, advice_headers
+from headgate.core.topics.route import Route
+from headgate.edge.auth import peer_of
+from headgate.edge.body import BROKEN, continue_body, is_coded
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
-from headgate.edge.confluent.stream import RecordStream
+from headgate.edge.events import EventsFront
+from headgate.edge.origins import CORS_HEADERS
+from headgate.pipeline.inbound import Inbound
+
+SEPARATOR = b"\r\n"
+
+
+class ProduceTarget(NamedTuple):
+    """Where the records of a request go, and who sends them."""
+
+    events: EventsFront
+    topic: str
+    producer: str
+    headers: Mapping[bytes, bytes]
+    request_id: str
+    cluster_id: str
+
+
+class Group:
+    """Starts its records at once. body: their bytes, which were taken from the budget."""
+
+    def __init__(self, target: ProduceTarget, texts: Sequence[bytes], body: bytes) -> None:
+        self._target = target
+        self._texts = texts
+        self.is_broken = False  # one is no JSON at all: where the next begins cannot be told
+        self._sent: list[Sent | None] = []
+        events = target.events
+        inbound = Inbound(
+            target.topic, target.producer, target.headers, body, target.request_id, events.now()
+        )
+        self._ticket = events.pipeline.take(inbound, self._decode)
+        self._done: asyncio.Future[None] | None = None
+        if not self._ticket.done:
+            self._done = events.ended(self._ticket)
+
+    def _decode(self, _inbound: Inbound, route: Route) -> Decoded:
+        """A record that is wrong fails alone."""
+        found: list[bytes | RawEvent | Failure] = []
+        rules, count = (route.policy.compat_json_keys, route.key_max_bytes), HeaderCount()
+        for text in self._texts:
+            try:
+                event, sent = read_record(text, *rules, count)
+            except Refused as refused:
+                found.append(refused.failure)
+                self._sent.append(None)
+                self.is_broken = not _is_json(text)
+                if self.is_broken:
+                    break
+            else:
+                found.append(event)
+                self._sent.append(sent)
+        return Decoded(found, True)
+
+    @property
+    def refusal(self) -> Failure | None:
+        """Why nothing of the group was started, if it was refused as a whole."""
+        return None if self._ticket.is_batch else self._ticket.answered()[0].failure
+
+    async def ended(self) -> None:
+        """Wait until every record has ended; the deadline sees to that."""
+        if self._done is not None:
+            await self._done
+
+    def lines(self) -> list[bytes]:
+        """The reports, once all have ended."""
+        self._target.events.request_log.ended(self._ticket, 200)
+        refusal = self.refusal
+        if refusal is not None:
+            return [failure_line(refusal)] * len(self._texts)
+        cluster_id, topic = self._target.cluster_id, self._target.topic
+        return [
+            report(cluster_id, topic, outcome, self._sent[index])
+            for index, outcome in enumerate(self._ticket.answered())
+        ]
+
+    def status(self) -> int:
+        """The HTTP status of a request with one record, which says it as its report does."""
+        failure = self._ticket.answered()[0].failure
+        return 200 if failure is None else codes_of(failure)[0]
+
+    def advice(self) -> tuple[tuple[str, str], ...]:
+        """Headers for the client's next try."""
+        failures = [one.failure for one in self._ticket.answered() if one.failure is not None]
+        return advice_headers(failures[0]) if failures else ()
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        parse_slowly(text)
+    except Refused:
+        return False
+    return True
+
+
+def failure_line(failure: Failure) -> bytes:
+    """The report of a record that was not published."""
+    return failure_report(failure)
+
+
+# ---- streams: unanswered records are bounded, so a client that does not read its reports is not
+# read from either. Each direction has one coroutine, and neither outlives the request.
+
+
+GROUP_RECORDS = 50  # start together, and are answered together
+GROUPS_AHEAD = 8  # started and not answered yet
+SILENCE_S = 300.0  # between two records; then the stream is ended, as idle connections are
+_IDENTIFIED_S = 1.0  # so long a caller is taken for whom it was, unless callers are reloaded
+_GONE = (ConnectionError, ClientPayloadError)
+
+
+class RecordStream:
+    """max_bytes: of one record.  idle_s: how long silence may last within a record."""
+
+    def __init__(
+        self, target: ProduceTarget, request: web.BaseRequest, max_bytes: int, idle_s: float
+    ) -> None:
+        self._target = target
+        self._budget = target.events.budget.of(target.producer)
+        self._request = request
+        self._documents = Documents(max_bytes)
+        self._idle_s = idle_s
+        self._held = 0  # bytes taken from the budget that no group has
+        self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)
+        self._callers = target.events.callers
+        self._identified_s = target.events.now()
+
+    async def run(self) -> web.StreamResponse:
+        """Answer 200 at once; what becomes of each record, its report says."""
+        response = web.StreamResponse(headers={"X-Request-Id": self._target.request_id})
+        response.headers.update(self._request.get(CORS_HEADERS, {}))
+        response.content_type = TYPE
+        response.enable_chunked_encoding()
+        await continue_body(self._request)
+        await response.prepare(self._request)
+        with suppress(*_GONE):  # what was started goes on and is counted; nobody reads it
+            await self._both(response)
+        if not self._request.content.is_eof():
+            response.force_close()
+        return response
+
+    async def _both(self, response: web.StreamResponse) -> None:
+        writing = asyncio.ensure_future(self._write(response))
+        reading = asyncio.ensure_future(self._read())
+        try:
+            done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_EXCEPTION)
+            for one in done:
+                one.result()
+        finally:
+            for one in (reading, writing):
+                one.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+            self._give(self._held)
+
+    # ---- in
+
+    async def _read(self) -> None:
+        try:
+            while piece := await self._piece():
+                self._take(len(piece))
+                if not await self._start(self._documents.feed(piece)):
+                    break
+                self._documents.check()
+                await asyncio.sleep(0)  # what has arrived is read without a wait
+            else:
+                self._documents.end()
+        except Refused as refused:  # where the next record would begin cannot be told
+            await self._queue.put(refused.failure)
+        await self._queue.put(None)
+
+    async def _piece(self) -> bytes:
+        within = self._documents.pending > 0
+        try:
+            async with asyncio.timeout(self._idle_s if within else SILENCE_S):
+                return await self._request.content.read(PIECE_BYTES)
+        except TimeoutError:
+            detail = "the stream kept silent for too long" + (" within a record" if within else "")
+            raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
+        except (ClientPayloadError, HttpProcessingError):
+            raise Refused(BROKEN) from None
+
+    async def _start(self, texts: Sequence[bytes]) -> bool:
+        """Start records; False = there is no going on, and the last report says why."""
+        for some in _groups(texts):
+            self._identify_again()
+            body = b"".join(some)
+            self._held -= len(body)
+            group = Group(self._target, some, body)
+            await self._queue.put(group)  # waits here while too much is not answered yet
+            refusal = group.refusal
+            if group.is_broken or (refusal is not None and refusal.reason is Reason.DRAINING):
+                return False
+        self._give(self._held - self._documents.pending)  # blanks between records
+        return True
+
+    def _identify_again(self) -> None:
+        """Raises Refused if the caller may not post any more: a reload took its token away, or its
+        token or certificate has expired."""
+        target, events = self._target, self._target.events
+        now = events.now()
+        if events.callers is self._callers and now - self._identified_s < _IDENTIFIED_S:
+            return
+        self._callers, self._identified_s = events.callers, now
+        peer = peer_of(self._request)
+        caller = events.may_post(target.headers, peer, target.topic, target.request_id)
+        if caller.name != target.producer:
+            detail = f"these credentials are no longer those of producer {target.producer!r}"
+            raise Refused(Failure(Reason.UNAUTHENTICATED, detail))
+
+    def _take(self, size: int) -> None:
+        failure = self._budget.take_bytes(size)
+        if failure is not None:
+            raise Refused(failure)
+        self._held += size
+
+    def _give(self, size: int) -> None:
+        self._budget.give(size, 0)
+        self._held -= size
+
+    # ---- out
+
+    async def _write(self, response: web.StreamResponse) -> None:
+        while (found := await self._queue.get()) is not None:
+            if isinstance(found, Failure):
+                lines = [failure_line(found)]
+            else:
+                await found.ended()
+                lines = found.lines()
+            await response.write(b"".join(line + SEPARATOR for line in lines))
+        await response.write_eof()
+
+
+def _groups(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
+    for at in range(0, len(texts), GROUP_RECORDS):
+        yield texts[at : at + GROUP_RECORDS]
+
+
+# ---- the endpoint
+
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"

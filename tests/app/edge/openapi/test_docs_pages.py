@@ -12,9 +12,9 @@ import orjson
 import pytest
 from aiohttp.test_utils import TestServer
 
+from headgate.admin.app import management_app
 from headgate.config.settings import Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.docs_pages import FILES
 from support.gateway.admin_world import FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port

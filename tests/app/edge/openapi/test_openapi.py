@@ -10,10 +10,9 @@ import pytest
 from aiohttp import web
 from openapi_schema_validator import OAS31Validator
 
+from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings
 from headgate.core.outcome import TRAITS
-from headgate.edge.cors import Cors
-from headgate.edge.management.routes import management_app
 from headgate.edge.openapi.document import (
     DATA,
     MANAGEMENT_PORT,
@@ -21,6 +20,7 @@ from headgate.edge.openapi.document import (
     document_of,
     operations,
 )
+from headgate.edge.origins import Cors
 from headgate.edge.routes import Confluent, DataPlane
 
 HTTP = HttpSettings(batch_max_events=77, body_max_bytes=123_456)

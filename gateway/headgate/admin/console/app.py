@@ -1,0 +1,291 @@
+"""The console's application: pages, forms, form tokens, errors as pages, and live streams."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from headgate.admin.console.audits import AuditPages
+from headgate.admin.console.figures import Plots, Recorded
+from headgate.admin.console.groups import GroupPages, MonitorAnswers
+from headgate.admin.console.installation import InstallationConsole
+from headgate.admin.console.overview import OverviewPage
+from headgate.admin.console.page import Act, Build, Commands, Done, Page
+from headgate.admin.console.producers import ProducerPages
+from headgate.admin.console.replays import ReplayConsole, Wizard
+from headgate.admin.console.topics import TopicPages
+from headgate.admin.control_plane import Admin
+from headgate.core.outcome import TRAITS, Failure, Reason
+from headgate.core.refusal import Refused
+from headgate.edge.auth import Identity
+from headgate.metrics.build import VERSION
+from headgate.replays.registry import Control
+
+if TYPE_CHECKING:
+    from headgate.admin.console.rendering import Rendering
+
+
+FIELD = "csrf"
+
+
+class FormTokens:
+    """Tokens in forms, so that no foreign page can submit them in its reader's browser.
+
+    The browser's own headers (`edge.origins`) refuse foreign pages already; the tokens hold if a
+    proxy drops those headers. A token belongs to the caller and to this process: after a restart,
+    the page has to be loaded again.
+
+    Args:
+        secret: Random bytes; None makes new ones.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secret or os.urandom(32)
+
+    def of(self, caller: Identity) -> str:
+        """What the caller's forms carry."""
+        known = "\0".join((caller.name, *sorted(caller.roles)))
+        digest = hmac.digest(self._secret, known.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def check(self, caller: Identity, given: object) -> None:
+        """Raises Refused."""
+        text = given if isinstance(given, str) else ""
+        if not hmac.compare_digest(text.encode(), self.of(caller).encode()):
+            detail = "this form is not of a page that was made for you: load the page again"
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+
+
+HOME = "/console"
+LIVE_S = 3.0  # between two looks of a live page
+MAX_STREAMS = 50
+_SILENT = 5  # looks without a change until proxies and the page are told that it lives
+_STILL = b"event: still\ndata: there\n\n"
+_REALM = 'Basic realm="Headgate: any user name, and your token as password", charset="UTF-8"'
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self' data:; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATIC_TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+Answer = Callable[[web.Request], Any]
+
+
+class Console:
+    """pages: builders by path below /console.  actions: what their forms are sent to.
+
+    interval_s: of live pages.
+    """
+
+    def __init__(
+        self,
+        admin: Admin,
+        pages: Mapping[str, Build],
+        actions: Mapping[str, Act],
+        interval_s: float = LIVE_S,
+    ) -> None:
+        self._admin = admin
+        self._pages = pages
+        self._actions = actions
+        self._interval_s = interval_s
+        self.tokens = FormTokens()
+        self._rendered: Rendering | None = None
+        self._static: dict[str, tuple[str, bytes]] = {}
+        self._streams = 0
+
+    def routes(self) -> list[tuple[str, str, Answer]]:
+        """Method, path and who answers."""
+        found: list[tuple[str, str, Answer]] = [
+            ("GET", "/", self._home),
+            ("GET", HOME + "/static/{name}", self._file),
+        ]
+        for path, build in self._pages.items():
+            found.append(("GET", HOME + path, partial(self._answer, build)))
+        for path, act in self._actions.items():
+            found.append(("POST", HOME + path, partial(self._act, act)))
+        return found
+
+    async def _home(self, _request: web.Request) -> web.Response:
+        return web.Response(status=302, headers={"Location": HOME, **_HEADERS})
+
+    async def _file(self, request: web.Request) -> web.Response:
+        """Scripts and styles, for everybody: nothing is in them that the source does not have."""
+        found = self._files().get(request.match_info["name"])
+        if found is None:
+            raise web.HTTPNotFound
+        content_type, body = found
+        headers = {**_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
+
+    async def _answer(self, build: Build, request: web.Request) -> web.StreamResponse:
+        try:
+            caller = self._admin.identify(request, "view")
+            page = await build(request, caller)
+            if page.is_live and "live" in request.query:
+                return await self._stream(build, request)
+        except Refused as refused:
+            return self._refused(request, refused.failure)
+        return self._html(request, caller, page)
+
+    async def _act(self, act: Act, request: web.Request) -> web.Response:
+        """A form. Who may send it is the page's to say, beyond seeing the console at all."""
+        try:
+            caller = self._admin.identify(request, "view", "operate")
+            form = await self._admin.bodies.form(request)
+            self.tokens.check(caller, form.get("csrf"))
+            page = await act(request, form)
+        except Refused as refused:
+            return self._refused(request, refused.failure)
+        if isinstance(page, Done):  # a reload must not do it again
+            return web.Response(status=303, headers={"Location": page.shown_at, **_HEADERS})
+        return self._html(request, caller, page)
+
+    async def _stream(self, build: Build, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: the live part of the page, whenever it has changed."""
+        if self._streams >= MAX_STREAMS:
+            detail = f"{MAX_STREAMS} live pages are open already"
+            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=30))
+        headers = {**_HEADERS, "Content-Type": "text/event-stream"}
+        answer = web.StreamResponse(headers=headers)
+        self._streams += 1
+        try:
+            await answer.prepare(request)
+            if request.method != "HEAD":
+                await self._report(answer, build, request)
+        except ConnectionResetError:
+            pass  # the reader left
+        finally:
+            self._streams -= 1
+        return answer
+
+    async def _report(self, answer: web.StreamResponse, build: Build, request: web.Request) -> None:
+        sent, silent = b"", 0
+        while True:
+            try:
+                caller = self._admin.identify(request, "view")
+            except Refused as refused:  # asking on would be a wrong guess each time
+                await answer.write(_event("refused", refused.failure.detail))
+                return
+            found = await self._look(build, request, caller)
+            if found != sent or silent >= _SILENT:
+                await answer.write(_STILL if found == sent else found)
+                sent, silent = found, 0
+            await asyncio.sleep(self._interval_s)
+            silent += 1
+
+    async def _look(self, build: Build, request: web.Request, caller: Identity) -> bytes:
+        """An event: the live part, or why it cannot be shown now."""
+        try:
+            page = await build(request, caller)
+        except Refused as refused:  # what it shows may be gone, and come back
+            return _event("refused", refused.failure.detail)
+        return _event("live", self._rendering().live(page, self._shell(request, caller)))
+
+    # ---- HTML
+
+    def _html(self, request: web.Request, caller: Identity | None, page: Page) -> web.Response:
+        text = self._rendering().page(page, self._shell(request, caller, is_live=page.is_live))
+        return web.Response(
+            text=text, status=page.status, content_type="text/html", headers=_HEADERS
+        )
+
+    def _refused(self, request: web.Request, failure: Failure) -> web.Response:
+        traits = TRAITS[failure.reason]
+        values = {"failure": failure, "traits": traits}
+        page = Page("refused.html", traits.title, values, traits.status)
+        answer = self._html(request, None, page)
+        if failure.reason is Reason.UNAUTHENTICATED:
+            answer.headers["WWW-Authenticate"] = _REALM
+        if failure.retry_after_s:
+            answer.headers["Retry-After"] = str(failure.retry_after_s)
+        return answer
+
+    def _shell(
+        self, request: web.Request, caller: Identity | None, *, is_live: bool = False
+    ) -> dict[str, Any]:
+        query = [(name, value) for name, value in request.query.items() if name != "live"]
+        live = request.rel_url.with_query([*query, ("live", "1")]) if is_live else None
+        return {
+            "caller": caller,
+            "csrf": self.tokens.of(caller) if caller else "",
+            "may_operate": caller is not None and "operate" in caller.roles,
+            "path": request.path,
+            "live_url": None if live is None else str(live),
+            "commands": Commands.of(request),
+            "version": VERSION,
+        }
+
+    def _rendering(self) -> "Rendering":
+        if self._rendered is None:  # 4 MiB, and most parents are never asked
+            from headgate.admin.console.rendering import Rendering
+
+            self._rendered = Rendering()
+        return self._rendered
+
+    def _files(self) -> dict[str, tuple[str, bytes]]:
+        if not self._static:
+            from headgate.admin.console.rendering import address, static_files
+
+            for path in static_files():
+                name = address(path).rpartition("/")[2]
+                self._static[name] = _STATIC_TYPES[path.suffix], path.read_bytes()
+        return self._static
+
+
+def _event(name: str, text: str) -> bytes:
+    """As server-sent events are written."""
+    lines = text.replace("\r", "").replace("\n", "\ndata: ")
+    return f"event: {name}\ndata: {lines}\n\n".encode()
+
+
+# ---- all pages and actions
+
+
+def console(admin: Admin, plots: Plots | None = None) -> Console:
+    """plots: None = from what this process has kept."""
+    plots = plots or Recorded(admin.instance.history)
+    producers = ProducerPages(admin, plots)
+    monitor = MonitorAnswers(admin.instance)
+    topics, groups = TopicPages(admin, plots, monitor), GroupPages(admin, monitor)
+    replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
+    audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
+    pages: dict[str, Build] = {
+        "": OverviewPage(admin.instance, plots, admin.installation.log).build,
+        "/producers": producers.list,
+        "/producers/{name}": producers.show,
+        "/topics": topics.list,
+        "/topics/{topic}": topics.show,
+        "/topics/{topic}/partitions/{partition}": topics.partition,
+        "/groups": groups.list,
+        "/groups/{group}": groups.show,
+        "/replays": replays.list,
+        "/replays/new": wizard.show,
+        "/replays/{id}": replays.show,
+        "/audits": audits.list,
+        "/audits/{topic}": audits.show,
+        "/audits/{topic}/compare": audits.compare,
+        "/configuration": installation.configuration,
+        "/log": installation.log,
+    }
+    actions: dict[str, Act] = {
+        "/topics/{topic}/forget": topics.forget,
+        "/groups/{group}/pause": groups.pause,
+        "/groups/{group}/resume": groups.resume,
+        "/replays/new": wizard.send,
+        "/replays/{id}/pause": replays.change(Control.PAUSE),
+        "/replays/{id}/resume": replays.change(Control.RUN),
+        "/replays/{id}/cancel": replays.change(Control.CANCEL),
+    }
+    return Console(admin, pages, actions)

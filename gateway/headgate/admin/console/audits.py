@@ -1,0 +1,265 @@
+"""The pages of skew audits: the list, the latest audit of a topic, and a comparison of two."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from aiohttp import web
+from markupsafe import Markup
+
+from headgate.admin.console import wording
+from headgate.admin.console.page import Page, listed
+from headgate.admin.control_plane import Admin
+from headgate.audits.results import (
+    AuditSummary,
+    Change,
+    Figure,
+    change,
+    changes,
+    compare,
+    summaries,
+    summary_of,
+    times,
+)
+from headgate.charts.charts import Axis, Line, Mark, columns, line_chart
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, brief
+from headgate.edge.auth import Identity
+
+_UNEVEN = Axis("times the mean", lambda value: f"{value:.3g}")
+_COUNTS = Axis("partitions", lambda value: f"{value:g}", is_log=True)
+
+
+class Foreseen(NamedTuple):
+    """One number of partitions. uneven_*: the fullest over the mean.  floor: what no partitioner
+    can go below, by bytes, while keys stay whole.  moved: share of the keys.
+
+    load: each partition's bytes over the mean; none where an older job has written it.
+    is_ranked: it is of some partitions, lightest first.
+    """
+
+    partitions: int
+    uneven_bytes: float
+    uneven_records: float
+    floor: float | None
+    moved: float
+    load: Sequence[float]
+    is_ranked: bool
+
+
+class WhatIf(NamedTuple):
+    """options: by partitions.  now: what the topic has.  charts: of all, and of the chosen one."""
+
+    options: Sequence[Foreseen]
+    now: Foreseen
+    chosen: Foreseen
+    charts: Markup
+
+
+def what_if(document: Mapping[str, Any], partitions: int, asked: str | None) -> WhatIf | None:
+    """partitions: of the topic.  asked: a number of them, of which the nearest is taken.
+
+    None: there is nothing to choose from, or no record has a key.
+    """
+    rows = document.get("what_if") if document.get("distinct_keys") else ()
+    try:
+        options = sorted(map(_foreseen, rows or ()))
+    except (KeyError, TypeError, ValueError):
+        return None  # another release has written it, and in another way
+    if len(options) < 2:
+        return None
+    number = re.fullmatch("[0-9]{1,6}", asked or "")
+    wanted = int(number[0]) if number else partitions
+    now, chosen = _nearest(options, partitions), _nearest(options, wanted)
+    return WhatIf(options, now, chosen, _charts(options, now, chosen))
+
+
+def _nearest(options: Sequence[Foreseen], partitions: int) -> Foreseen:
+    return min(options, key=lambda one: abs(one.partitions - partitions))
+
+
+def _foreseen(row: Mapping[str, Any]) -> Foreseen:
+    load = row.get("load") or {"of": "partitions", "bytes": ()}
+    floor = row.get("floor_bytes")
+    return Foreseen(
+        max(1, int(row["partitions"])),
+        float(row["max_over_mean_bytes"]),
+        float(row["max_over_mean_records"]),
+        None if floor is None else float(floor),
+        float(row["moved_share"]),
+        tuple(map(float, load["bytes"])),
+        load["of"] != "partitions",
+    )
+
+
+def _charts(options: Sequence[Foreseen], now: Foreseen, chosen: Foreseen) -> Markup:
+    lines = [
+        Line("by records", "a", [(one.partitions, one.uneven_records) for one in options]),
+        Line("by bytes", "b", [(one.partitions, one.uneven_bytes) for one in options]),
+    ]
+    floors = [(one.partitions, one.floor) for one in options if one.floor is not None]
+    if floors:
+        lines.append(Line("least possible by bytes", "c", floors))
+    marks = [Mark(now.partitions, "now")]
+    if chosen is not now:
+        marks.append(Mark(chosen.partitions, f"{chosen.partitions}", "mark chosen"))
+    drawn = [line_chart("The fullest partition", lines, _COUNTS, _UNEVEN, marks)]
+    if any(chosen.load):
+        drawn.append(_load_chart(chosen))
+    return Markup("").join(map(Markup, drawn))
+
+
+def _load_chart(chosen: Foreseen) -> str:
+    name = "quantile" if chosen.is_ranked else "partition"
+    heights = [(f"{name} {place}", height) for place, height in enumerate(chosen.load)]
+    of = f"{len(heights)} of {chosen.partitions} partitions, lightest first"
+    x = of if chosen.is_ranked else "partition"
+    return columns(f"Bytes with {chosen.partitions} partitions", x, _UNEVEN, heights)
+
+
+# ---- figures of two audits, in words
+
+
+class FigureWords(NamedTuple):
+    """difference: without its sign."""
+
+    label: str
+    before: str
+    after: str
+    difference: str
+
+
+_Shown = Callable[[float | None], str]
+
+
+def _byte_rate(value: float | None) -> str:
+    return wording.rate(value, "B")
+
+
+_WORDS: dict[str, tuple[str, _Shown]] = {
+    "records": ("Records", wording.count),
+    "records_per_s": ("Records per second", wording.rate),
+    "bytes": ("Bytes", wording.size),
+    "bytes_per_s": ("Bytes per second", _byte_rate),
+    "distinct_keys": ("Distinct keys", wording.count),
+    "partitions": ("Partitions", wording.count),
+    "useful_partitions": ("Useful partitions, at most", wording.count),
+    "uneven_bytes": ("Fullest / mean, by bytes", wording.number),
+    "uneven_records": ("Fullest / mean, by records", wording.number),
+}
+
+
+def figure_words(one: Figure) -> FigureWords:
+    """The figure as a table shows it."""
+    label, shown = _WORDS[one.name]
+    difference = None if one.difference is None else abs(one.difference)
+    return FigureWords(label, shown(one.before), shown(one.after), shown(difference))
+
+
+# ---- the pages
+
+
+_KEYS = 20
+_WORST_FIRST = (Change.WORSE, Change.NEW, Change.GONE, Change.SAME, Change.BETTER)
+
+_COLUMNS = {
+    "uneven": lambda one: one.audit.uneven_bytes,
+    "records": lambda one: one.audit.records,
+    "bytes": lambda one: one.audit.bytes,
+    "found": lambda one: (len(one.audit.diagnoses), one.audit.uneven),
+    "change": lambda one: (-_WORST_FIRST.index(one.change), one.audit.uneven),
+}
+
+
+class AuditRow(NamedTuple):
+    """One line of the list. change: since the earlier audit."""
+
+    audit: AuditSummary
+    change: Change
+
+
+class AuditPages:
+    """Shows what `headgate-spark audit` has published."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._audits = admin.published_audits
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All topics, the worst first unless the address says otherwise."""
+        try:
+            heads = await self._audits.heads()
+        except Refused as refused:
+            values: dict[str, Any] = {"failure": refused.failure, "run": self._run()}
+            return Page("audits.html", "Skew audits", values)
+        since = request.query.get("since") or None
+        found = changes(heads, since)
+        rows = {topic: AuditRow(heads[topic][0], one) for topic, one in found.items()}
+        values = {
+            "failure": None,
+            "listing": listed(request, rows, _COLUMNS, "found", kept=("since",)),
+            "unread": sorted(set(heads) - set(rows)),
+            "times": times(heads.values()),
+            "since": since,
+            "run": self._run(),
+        }
+        return Page("audits.html", "Skew audits", values)
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """A topic's newest. `?partitions=`: what if it had so many."""
+        topic = request.match_info["topic"]
+        document = orjson.loads(await self._audits.document(topic))
+        if summary_of(document) is None:
+            detail = f"another release has written the audit of {brief(topic)}: run `{self._run()}`"
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
+        newest, *earlier = summaries(document)
+        values = {
+            "topic": topic,
+            "row": newest,
+            "earlier": earlier,
+            "change": change(earlier[0], newest) if earlier else None,
+            "document": document,
+            "keys": _listed(document, "top_keys")[:_KEYS],
+            "what_if": what_if(document, newest.partitions, request.query.get("partitions")),
+            "findings": _listed(document, "findings"),
+            "advice": _listed(document, "recommendations"),
+            "producers": _listed(document, "producers")[:_KEYS],
+            "notes": [str(one) for one in document.get("notes") or ()],
+        }
+        return Page("audit.html", f"Skew audit of {topic}", values)
+
+    async def compare(self, request: web.Request, _caller: Identity) -> Page:
+        """Two audits of a topic: `?before=` and `?after=`, when they were made."""
+        topic, asked = request.match_info["topic"], request.query
+        audits = await self._audits.of_topic(topic)
+        values: dict[str, Any] = {"topic": topic, "audits": audits, "found": None}
+        if len(audits) > 1:
+            pair = await self._audits.pair(
+                topic, asked.get("before") or None, asked.get("after") or None
+            )
+            before, after = pair
+            values |= {
+                "before": before,
+                "after": after,
+                "found": compare(before, after),
+                "change": change(before, after),
+            }
+        return Page("audit_comparison.html", f"Skew audits of {topic} compared", values)
+
+    def _run(self) -> str:
+        file = self._admin.installation.configuration.shown.file
+        return shlex.join(["headgate-spark", "audit", "--config", file, "--from", "2h"])
+
+
+class _Lenient(dict[str, Any]):
+    """What another release leaves out is shown as unknown."""
+
+    def __missing__(self, name: str) -> None:
+        return None
+
+
+def _listed(document: Mapping[str, Any], name: str) -> Sequence[_Lenient]:
+    found = document.get(name) or ()
+    return [_Lenient(one) for one in found if isinstance(one, dict)]

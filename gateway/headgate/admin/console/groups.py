@@ -1,0 +1,358 @@
+"""The pages of consumer groups, as `headgate monitor` sees them."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from heapq import nsmallest
+from itertools import pairwise
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import orjson
+from aiohttp import web
+from markupsafe import Markup
+
+from headgate.admin.console.page import Done, Page, listed
+from headgate.admin.control_plane import Admin
+from headgate.admin.instance import Instance, Monitored
+from headgate.admin.pauses import read_intent
+from headgate.admin.requests import Form
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
+from headgate.edge.auth import Identity
+
+# ---- responses of the monitor
+
+
+_FRESH_S = 2.0  # the monitor polls Kafka every 10 s
+_KNOWN = 64  # answers that are kept for so long
+_LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
+READERS = 50  # of a partition: the worst
+_BY_STATUS = {
+    401: Reason.UNAUTHENTICATED,
+    403: Reason.FORBIDDEN,
+    404: Reason.NOT_FOUND,
+    503: Reason.OVERLOADED,
+}
+_FIXES = {
+    Reason.UNAUTHENTICATED: "The monitor does not take your credentials: start it again with the "
+    "[auth] and [producers] of this gateway. It cannot be shown a client certificate from here: "
+    "log in with a token.",
+    Reason.FORBIDDEN: "The monitor knows you, but you may not look at it: give yourself the role "
+    "view in the configuration that it reads, and start it again.",
+    Reason.ISSUER_UNAVAILABLE: "The monitor cannot check your token: auth.jwt_jwks_url has to "
+    "answer where it runs.",
+    Reason.OVERLOADED: "The monitor cannot answer now: load the page again in a while.",
+    Reason.INTERNAL: "See what runs at monitor.url, and its log.",
+}
+
+Json = dict[str, Any]
+
+
+class MonitorAnswers:
+    """Asks with the caller's own credentials. All methods raise Refused."""
+
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._answers: dict[tuple[str, str | None], tuple[float, Json]] = {}
+
+    async def groups(self, request: web.Request) -> Json:
+        """All groups."""
+        first = await self._ask(request, f"/v1/groups?limit={_LIMIT}")
+        groups, following = [*first["groups"]], first["next"]
+        for _ in range(_PAGES - 1):
+            if following is None:
+                break
+            query = urlencode({"limit": _LIMIT, "after": following})
+            more = await self._ask(request, f"/v1/groups?{query}")
+            groups += more["groups"]
+            following = more["next"]
+        return {**first, "groups": groups}
+
+    async def group(self, request: web.Request, name: str) -> list[Json]:
+        """One group, on each cluster that has it."""
+        found = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
+        on: list[Json] = found["on"]
+        return on
+
+    async def readers(self, request: web.Request, topic: str, partition: int) -> list[Json]:
+        """The groups that read a partition, each with where it is there; the worst first."""
+        query = urlencode({"topic": topic, "partition": partition, "limit": READERS})
+        found = await self._ask(request, f"/v1/groups?{query}")
+        # a monitor of an earlier release answers with all groups
+        return [one for one in found["groups"] if "partition" in one]
+
+    async def _ask(self, request: web.Request, path: str) -> Json:
+        authorization = request.headers.get("Authorization")
+        key, now = (path, authorization), time.monotonic()
+        known = self._answers.get(key)
+        if known is not None and now - known[0] < _FRESH_S:
+            return known[1]
+        found = await self._instance.monitored(path, authorization)
+        if isinstance(found, Failure):
+            raise Refused(found)
+        if found.status != 200:
+            raise Refused(_refusal(found))
+        answer = _read(found.body)
+        if len(self._answers) >= _KNOWN:
+            self._answers.clear()
+        self._answers[key] = now, answer
+        return answer
+
+
+def fix_of(failure: Failure) -> str:
+    """What to do where the monitor refuses; nothing where the failure itself says it."""
+    return _FIXES.get(failure.reason, "")
+
+
+def _refusal(answer: Monitored) -> Failure:
+    """Why the monitor does not say it, in its own words where it has some."""
+    try:
+        problem = _read(answer.body)
+    except Refused:  # a proxy's page
+        problem = {}
+    given = problem.get("reason")
+    by_status = _BY_STATUS.get(answer.status, Reason.INTERNAL)
+    reason = Reason(given) if given in frozenset(Reason) else by_status
+    return Failure(reason, str(problem.get("detail", f"the monitor answered {answer.status}")))
+
+
+def _read(body: bytes) -> Json:
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Refused(
+            Failure(Reason.INTERNAL, "the server at monitor.url is not a headgate monitor")
+        )
+    return answer
+
+
+# ---- a partition's commits as a picture: offset over time, by member
+
+
+_WIDTH, _HEIGHT, _LEFT, _EDGE = 640.0, 190.0, 64.0, 22.0
+_COLOURS = 6  # m1 to m6 of console.css; m0: nobody knows who
+
+
+class Dot(NamedTuple):
+    """One commit. at: seconds since 1970.  by: client and member, or empty."""
+
+    at: float
+    offset: int
+    by: str
+
+
+class Picture(NamedTuple):
+    """members: name and class of each colour that is used."""
+
+    svg: Markup
+    members: Sequence[tuple[str, str]]
+
+
+def dots_of(partition: Mapping[str, Any], falls: Iterable[Mapping[str, Any]]) -> list[Dot]:
+    """What is known of its commits, oldest first; those that went back are kept for longer."""
+    found = {
+        Dot(_seconds(one["at"]), one["offset"], _who(one["by"])) for one in partition["commits"]
+    }
+    place = partition["topic"], partition["partition"]
+    for fall in falls:
+        if (fall["topic"], fall["partition"]) == place:
+            at = _seconds(fall["at"])
+            found.add(Dot(at, fall["to"], _who(fall["committer"])))
+            if not any(one.at < at and one.offset == fall["from"] for one in found):
+                found.add(Dot(at - 1, fall["from"], ""))
+    return sorted(found)
+
+
+def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | None:
+    """end: of the log.  now: seconds since 1970, up to where the newest one holds.  None: no dot.
+
+    A partition that is stuck is a flat line below the end of the log.
+    """
+    if not dots:
+        return None
+    names = sorted({one.by for one in dots if one.by})
+    classes = {name: f"m{place % _COLOURS + 1}" for place, name in enumerate(names)} | {"": "m0"}
+    first, last = dots[0].at, max(now, dots[-1].at)
+    lowest = min(one.offset for one in dots)
+    highest = max(end, *(one.offset for one in dots))
+
+    def across(at: float) -> float:
+        return round(_LEFT + (_WIDTH - _LEFT - 12) * (at - first) / ((last - first) or 1), 1)
+
+    def down(offset: int) -> float:
+        span = (highest - lowest) or 1
+        return round(_HEIGHT - _EDGE - (_HEIGHT - 2 * _EDGE) * (offset - lowest) / span, 1)
+
+    parts = [
+        Markup('<line class="end" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+            _LEFT, _WIDTH, down(end), down(end)
+        ),
+        _text(4, down(highest) + 4, f"{highest:,}"),
+        _text(4, down(lowest) + 4, f"{lowest:,}"),
+        _text(_LEFT, _HEIGHT - 4, _clock(first)),
+        _text(_WIDTH - 4, _HEIGHT - 4, _clock(last), anchor="end"),
+        _text(_WIDTH - 4, max(11.0, down(end) - 4), "log end", anchor="end"),
+    ]
+    for one, other in pairwise(dots):
+        kind = "back" if other.offset < one.offset else "way"
+        steps = (across(one.at), down(one.offset), across(other.at), down(other.offset))
+        way = Markup('<polyline class="{}" points="{},{} {},{} {},{}"/>')
+        parts.append(way.format(kind, steps[0], steps[1], steps[2], steps[1], steps[2], steps[3]))
+    held = Markup('<line class="way" x1="{}" x2="{}" y1="{}" y2="{}"/>')
+    height = down(dots[-1].offset)
+    parts.append(held.format(across(dots[-1].at), across(last), height, height))
+    for one in dots:
+        circle = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
+        said = f"{one.offset:,} at {_clock(one.at)} by {one.by or 'an unknown member'}"
+        parts.append(circle.format(classes[one.by], across(one.at), down(one.offset), said))
+    head = Markup('<svg class="commits" viewBox="0 0 {} {}" role="img" aria-label="{}">')
+    svg = head.format(int(_WIDTH), int(_HEIGHT), label) + Markup("").join(parts) + Markup("</svg>")
+    used = [(name, classes[name]) for name in names]
+    return Picture(svg, [*used, ("unknown", "m0")] if any(not one.by for one in dots) else used)
+
+
+def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
+    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, text)
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"
+
+
+def _seconds(at: str) -> float:
+    return datetime.fromisoformat(at).timestamp()
+
+
+def _who(by: Mapping[str, Any] | None) -> str:
+    return "" if by is None else f"{by['client']} ({by['member']})"
+
+
+_PICTURES = 12
+_PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
+_FALLS = 50  # the newest
+_DRAWN_EVERY_S = 10  # a picture goes on to now, and a live page is sent where it has changed
+_DIGITS = 10  # a partition's number has less
+_SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
+
+_COLUMNS = {
+    "state": lambda one: (_SEVERITY.get(one["state"], 0), one["lag"]),
+    "lag": lambda one: one["lag"],
+    "age": lambda one: one["position_age_s"] or 0.0,
+    "members": lambda one: one["members"],
+    "regressions": lambda one: one["regressions"],
+}
+
+
+class GroupPages:
+    """monitor: who knows of groups."""
+
+    def __init__(self, admin: Admin, monitor: MonitorAnswers) -> None:
+        self._admin = admin
+        self._monitor = monitor
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All groups; worst first unless the address says otherwise."""
+        try:
+            found = await self._monitor.groups(request)
+        except Refused as refused:
+            return self._without(refused.failure)
+        states = request.query.get("state", "")
+        rows = {
+            f"{row['group']}\0{row['cluster']}": row
+            for row in found["groups"]
+            if states in ("", row["state"])
+        }
+        counts: dict[str, int] = {}
+        for row in found["groups"]:
+            counts[row["state"]] = counts.get(row["state"], 0) + 1
+        values = {
+            "failure": None,
+            "listing": listed(request, rows, _COLUMNS, "state", ("state",), _words),
+            "counts": sorted(counts.items(), key=lambda one: -_SEVERITY.get(one[0], 0)),
+            "state": states,
+            "regressions": found["regressions"][:20],
+            "clusters": found["clusters"],
+            "cannot_be_seen": found["cannot_be_seen"],
+        }
+        return Page("groups.html", "Groups", values, is_live=True)
+
+    def _without(self, failure: Failure) -> Page:
+        """Nobody knows of groups; the page says what to start."""
+        file = self._admin.installation.configuration.shown.file
+        values = {"failure": failure, "fix": fix_of(failure), "file": file}
+        return Page("groups.html", "Groups", values, is_live=True)
+
+    async def show(self, request: web.Request, caller: Identity) -> Page:
+        """One group on each cluster that has it, and why it is paused."""
+        name = request.match_info["group"]
+        pauses, no_pauses = await self._pauses(name)
+        try:
+            on, failure = await self._monitor.group(request, name), None
+        except Refused as refused:  # pausing needs no monitor
+            on, failure = [], refused.failure
+        values = {
+            "name": name,
+            "failure": failure,
+            "fix": "" if failure is None else fix_of(failure),
+            "on": [{**one, "shown": list(_shown(one, time.time()))} for one in on],
+            "pauses": pauses,
+            "no_pauses": no_pauses,
+            "limits": {"partitions": _PARTITIONS, "falls": _FALLS},
+        }
+        return Page("group.html", f"Group {name}", values, is_live=True)
+
+    async def pause(self, request: web.Request, form: Form) -> Done:
+        """Pause it, or a topic or a partition of it."""
+        return await self._change(request, form, is_pause=True)
+
+    async def resume(self, request: web.Request, form: Form) -> Done:
+        """Take one reason away."""
+        return await self._change(request, form, is_pause=False)
+
+    async def _change(self, request: web.Request, form: Form, *, is_pause: bool) -> Done:
+        topic, partition = form.get("topic", ""), form.get("partition", "")
+        scope: object = "all"
+        if topic:
+            scope = {"topic": topic} | ({"partition": _number(partition)} if partition else {})
+        elif partition:
+            raise Refused(malformed("a partition is one of a topic: say which"))
+        intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
+        await self._admin.change_pause(request, intent, is_pause=is_pause)
+        return Done(f"/console/groups/{quote(request.match_info['group'], safe='')}")
+
+    async def _pauses(self, group: str) -> tuple[Sequence[Json], Failure | None]:
+        try:
+            return (await self._admin.pauses.shown(group))["intents"], None
+        except Refused as refused:
+            return [], refused.failure
+
+
+def _number(partition: str) -> int:
+    if not (partition.isascii() and partition.isdecimal() and len(partition) < _DIGITS):
+        raise Refused(malformed(f"partition is a number, not {partition[:40]!r}"))
+    return int(partition)
+
+
+def _words(row: Json) -> str:
+    return f"{row['group']} {row['cluster']}"
+
+
+def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
+    """Partitions, the worst first, some of them with a picture of their commits."""
+    worst = nsmallest(
+        _PARTITIONS,
+        group["partitions"],
+        key=lambda one: (-_SEVERITY.get(one["state"], 0), -one["lag"], one["topic"],
+                         one["partition"]),
+    )  # fmt: skip
+    falls = group["recent_regressions"]
+    for place, one in enumerate(worst):
+        label = f"Commits of {one['topic']}, partition {one['partition']}: offset over time"
+        dots = dots_of(one, falls) if place < _PICTURES else []
+        says_much = len(dots) > 1 or one["lag"]
+        until = now - now % _DRAWN_EVERY_S
+        drawn = picture(dots, one["end"], until, label) if says_much else None
+        yield {**one, "picture": drawn}

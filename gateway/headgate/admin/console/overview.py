@@ -1,0 +1,207 @@
+"""The first page: is it well, and if not, what is wrong."""
+
+import time
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headgate.admin.console import wording
+from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, named
+from headgate.admin.console.page import Page
+from headgate.admin.installation import EntryLog
+from headgate.admin.instance import Instance
+from headgate.core.installation import Level, LogEntry
+from headgate.core.outcome import Name
+from headgate.core.suppression import AWAY, OFF, ON
+from headgate.core.topics.policy import PolicyTable
+from headgate.edge.auth import Identity
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Points
+from headgate.metrics.snapshot import Pair
+
+_HOUR_S = 3600.0
+_SAVERS = 5
+_INCIDENTS = 20
+_MANY_REJECTS = 0.05  # of a minute's events: somebody's release is broken
+
+
+class Worry(NamedTuple):
+    """What is not well. is_bad: events are refused or may be lost; else something is slower."""
+
+    is_bad: bool
+    text: str
+    more: str
+
+
+class Reading(NamedTuple):
+    """The last hour of the whole instance. ends: events a second by outcome and reason."""
+
+    ends: Points
+    saved: Points
+    pairs: Mapping[Pair, Summary]
+    gauges: Mapping[str, float]
+
+    def counted(self, points: Points) -> dict[tuple[str, ...], float]:
+        """What was counted in the hour, by labels."""
+        return {labels: sum(row) * points.step_s for labels, row in points.rows.items()}
+
+
+class OverviewPage:
+    """incidents: the newest events of the log."""
+
+    def __init__(self, instance: Instance, plots: Plots, log: EntryLog) -> None:
+        self._instance = instance
+        self._plots = plots
+        self._log = log
+
+    async def build(self, _request: web.Request, _caller: Identity) -> Page:
+        """The page."""
+        instance = self._instance
+        read = self._plots.read
+        ends = await read(recorder.EVENTS, by=(2, 3), span_s=_HOUR_S)
+        saved = await read(recorder.SAVED, span_s=_HOUR_S)
+        pairs = by_pair(instance.figures, instance.rates, time.time())
+        gauges = {name: _total(instance, name) for name in _GAUGES}
+        seen = Reading(ends, saved, pairs, gauges)
+        values = {
+            "health": instance.health(),
+            "since": instance.since,
+            "worries": list(self._worries(seen)),
+            "tiles": self._tiles(seen),
+            "plot": _by_outcome(seen.ends),
+            "source": self._plots.source,
+            "rejects": _rejects(seen),
+            "savers": _savers(self._instance),
+            "quarantines": self._quarantines(),
+            "incidents": self._recent_incidents(),
+        }
+        return Page("overview.html", "Overview", values, is_live=True)
+
+    def _recent_incidents(self) -> list[LogEntry]:
+        found = (entry for entry in self._log.recent() if entry.level is not Level.INFO)
+        return list(islice(found, _INCIDENTS))
+
+    def _quarantines(self) -> list[dict[str, Any]]:
+        return [
+            {"topic": topic, "state": str(now.state), "until_s": now.until_s}
+            for topic, now in sorted(self._instance.suppression().items())
+            if now.state not in (ON, OFF)
+        ]
+
+    def _worries(self, seen: Reading) -> Iterator[Worry]:
+        health = self._instance.health()
+        if not health.is_ready:
+            yield Worry(True, f"The gateway is {health.status}.", "/ready?pretty")
+        for name, one in health.dependencies.items():
+            if not one["ok"]:
+                text = f"{name}: {one['detail']}"
+                yield Worry(bool(one["required"]), text, "/ready?pretty")
+        up, wanted = health.workers["up"], health.workers["wanted"]
+        if up < wanted:
+            yield Worry(up == 0, f"{up} of {wanted} workers are up.", "/ready?pretty")
+        quarantines = self._quarantines()
+        policies = PolicyTable(self._instance.settings.topics)
+        refusing = policies.refusing(one["topic"] for one in quarantines)
+        for one in quarantines:
+            is_away = one["state"] == AWAY
+            refuses = is_away and one["topic"] in refusing
+            effect = "refuses events" if refuses else "publishes unchanged events"
+            why = "Redis is unavailable" if is_away else f"suppression is in {one['state']}"
+            text = f"{one['topic']} {effect}: {why}."
+            yield Worry(refuses, text, f"/console/topics/{one['topic']}")
+        if spooled := seen.gauges["headgate_spool_events"]:
+            yield Worry(
+                False,
+                f"{spooled:,.0f} events wait on disk until Kafka is available.",
+                "/v1/spool?pretty",
+            )
+        share = _recent_rejects(seen.ends)
+        if share > _MANY_REJECTS:
+            text = f"{wording.share(share)} of the last minute's events were rejected."
+            yield Worry(False, text, "/console/producers?sort=rejects")
+
+    def _tiles(self, seen: Reading) -> list[dict[str, Any]]:
+        events = sum(one.events_per_s for one in seen.pairs.values())
+        size = sum(one.bytes_per_s for one in seen.pairs.values())
+        hour = seen.counted(seen.ends)
+        rejected = sum(count for end, count in hour.items() if end[0] == Name.REJECTED)
+        saved = sum(seen.counted(seen.saved).values())
+        gauges = seen.gauges
+        return [
+            _tile("Events", wording.rate(events), "last minute", recorder.EVENTS),
+            _tile("Bytes in", wording.rate(size, "B"), "last minute", "headgate_event_bytes"),
+            _tile("Not published", wording.size(saved), "last hour: unchanged or superseded",
+                  recorder.SAVED),
+            _tile("Rejected", wording.count(rejected), "last hour", recorder.EVENTS),
+            _tile("Held lag", wording.count(gauges["headgate_held_lag"]), "records to coalesce",
+                  "headgate_held_lag"),
+            _tile("Spool", wording.size(gauges["headgate_spool_bytes"]),
+                  f"{gauges['headgate_spool_events']:,.0f} events on disk", "headgate_spool_bytes"),
+            _tile("In flight", wording.count(gauges["headgate_in_flight_events"]),
+                  "events not yet answered", "headgate_in_flight_events"),
+            _tile("Held keys", wording.count(gauges["headgate_held_keys"]), "with a held event",
+                  "headgate_held_keys"),
+        ]  # fmt: skip
+
+
+_GAUGES = (
+    "headgate_held_lag",
+    "headgate_held_keys",
+    "headgate_spool_events",
+    "headgate_spool_bytes",
+    "headgate_in_flight_events",
+)
+
+
+def _total(instance: Instance, name: str) -> float:
+    return sum(instance.figures.gauge(name).values())
+
+
+def _tile(label: str, value: str, note: str, metric: str) -> dict[str, Any]:
+    return {"label": label, "value": value, "note": note, "metric": metric}
+
+
+def _by_outcome(ends: Points) -> Plot:
+    rows: dict[tuple[str, ...], list[float]] = {}
+    for (outcome, _), values in ends.rows.items():
+        before = rows.get((outcome,), [0.0] * len(values))
+        rows[outcome,] = [one + other for one, other in zip(before, values, strict=True)]
+    title = "Events per second by outcome, last hour"
+    return Plot("outcomes", title, "events", recorder.EVENTS, ends, named(ends._replace(rows=rows)))
+
+
+def _recent_rejects(ends: Points) -> float:
+    steps = max(1, round(60 / ends.step_s))
+    recent = {end: sum(values[-steps:]) for end, values in ends.rows.items()}
+    total = sum(recent.values())
+    rejected = sum(count for end, count in recent.items() if end[0] == Name.REJECTED)
+    return rejected / total if total else 0.0
+
+
+def _rejects(seen: Reading) -> list[dict[str, Any]]:
+    """By reason in the last hour, most first."""
+    counted = seen.counted(seen.ends)
+    total = sum(counted.values())
+    found = {reason: count for (_, reason), count in counted.items() if reason}
+    points = seen.ends.rows
+    return [
+        {
+            "reason": reason,
+            "count": round(count),
+            "share": count / total if total else 0.0,
+            "values": next(row for end, row in points.items() if end[1] == reason),
+        }
+        for reason, count in sorted(found.items(), key=lambda row: -row[1])
+        if round(count)
+    ]
+
+
+def _savers(instance: Instance) -> list[dict[str, Any]]:
+    """Whose bytes were saved, most first."""
+    totals: dict[str, float] = {}
+    for labels, size in instance.figures.counter(recorder.SAVED).items():
+        totals[labels[0]] = totals.get(labels[0], 0) + size
+    order = sorted(totals.items(), key=lambda row: -row[1])
+    return [{"producer": name, "bytes": size} for name, size in order[:_SAVERS]]

@@ -1,0 +1,182 @@
+"""The pages of producers, and the text for the owner of a producer."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from headgate.admin import views
+from headgate.admin.console import wording
+from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, tail
+from headgate.admin.console.page import Page, listed
+from headgate.admin.control_plane import Admin
+from headgate.core.outcome import TRAITS, Name, Reason
+from headgate.core.refusal import Refused
+from headgate.edge.auth import Identity
+from headgate.metrics import history as recorder
+from headgate.metrics.catalogue import METRICS, OTHER
+from headgate.metrics.snapshot import Stranger
+
+# ---- the text for the owner
+
+
+_MUCH = 0.2  # of the events: worth somebody's time
+_SOME = 0.01
+_HOT = 0.1  # of the bytes
+_LARGE = 262_144  # bytes: consumers fetch such records one at a time
+
+Json = Mapping[str, Any]
+
+
+def letter(name: str, found: Json, rejects: Sequence[Json]) -> str:
+    """For the clipboard. found: as the control plane shows a producer; rejects: newest first."""
+    lines = [f"Producer {name}, as Headgate sees it:"]
+    lines.append(
+        f"- {wording.rate(found['events_per_s'])} events, {wording.rate(found['bytes_per_s'], 'B')}"
+        f"; last seen {found['last_seen'] or 'never'}."
+    )
+    for topic in found["topics"]:
+        lines += [f"- {topic['topic']}: {one}" for one in _of_topic(topic)]
+    lines += [f"- {one}" for one in _of_rejects(rejects)]
+    if len(lines) == 2:
+        lines.append("- No problems found.")
+    return "\n".join(lines)
+
+
+def _of_topic(topic: Json) -> Iterator[str]:
+    ratios = topic["ratios"]
+    repeated = ratios["unchanged"] + ratios["superseded"]
+    if repeated >= _MUCH:
+        yield (
+            f"{wording.share(repeated)} of the events are unchanged or superseded ("
+            f"{wording.size(topic['bytes_saved_total'])} since the start). Publish on a change, "
+            "not after every save."
+        )
+    if ratios["oversize"] >= _SOME:
+        yield f"{wording.share(ratios['oversize'])} of the events are larger than the topic allows."
+    sizes = topic["size_bytes"]
+    if sizes and sizes["p99"] >= _LARGE:
+        yield (
+            f"events of {wording.size(sizes['p99'])} (1 in 100; the largest "
+            f"{wording.size(sizes['max'])}) make consumers slow: split them, or send references."
+        )
+    hot = topic["keys"]["top_by_bytes"]
+    if hot and hot[0]["share"] >= _HOT and topic["keys"]["cardinality"] > 1:
+        yield (
+            f"the key {hot[0]['key']!r} has {wording.share(hot[0]['share'])} of the bytes, all of "
+            "them on one partition; more partitions do not help."
+        )
+
+
+def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
+    newest: dict[str, Json] = {}
+    for one in rejects:
+        newest.setdefault(one["reason"], one)
+    for reason, one in newest.items():
+        if reason in frozenset(Reason):
+            request = f" in request {one['request_id']}" if one["request_id"] else ""
+            yield (
+                f"rejected on {one['topic']} with {reason} ({one['detail']}), last at {one['at']}"
+                f"{request}. "
+                f"{TRAITS[Reason(reason)].advice}"
+            )
+
+
+_SPARK_STEPS = 60
+_SPARK_S = 3600.0
+_REJECTS = 20
+
+_COLUMNS = {
+    "rate": lambda one: one.events_per_s,
+    "bytes": lambda one: one.bytes_per_s,
+    "size": lambda one: one.mean_bytes or 0.0,
+    "unchanged": lambda one: one.share(Name.UNCHANGED, Name.SUPERSEDED),
+    "rejects": lambda one: one.of(Name.REJECTED),
+    "events": lambda one: one.events,
+    "seen": lambda one: one.last_seen,
+}
+
+
+class ProducerPages:
+    """admin: who sees all figures."""
+
+    def __init__(self, admin: Admin, plots: Plots) -> None:
+        self._admin = admin
+        self._plots = plots
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All that are configured or were seen."""
+        instance = self._admin.instance
+        pairs = by_pair(instance.figures, instance.rates, time.time())
+        known = instance.settings.producers
+        summaries = grouped(pairs, lambda pair: pair.producer, known)
+        listing = listed(request, summaries, _COLUMNS, "rate")
+        names = {name for name, _ in listing.rows}
+        points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
+        values = {
+            "listing": listing,
+            "sparks": {row[0]: tail(line, _SPARK_STEPS) for row, line in points.rows.items()},
+            "Name": Name,
+            "other": OTHER,
+        }
+        return Page("producers.html", "Producers", values, is_live=True)
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """One producer."""
+        name = request.match_info["name"]
+        seen = self._admin.seen(lambda pair: pair.producer == name)
+        if not seen.figures.details and name not in self._admin.instance.settings.producers:
+            raise Refused(self._admin.unknown_producer(name, seen))
+        found = views.producer(name, seen)
+        rejects = [
+            {"topic": topic["topic"], **one, "advice": _advice(one["reason"])}
+            for topic in found["topics"]
+            for one in topic["recent_rejects"]
+        ]
+        rejects.sort(key=lambda one: one["at"] or "", reverse=True)
+        ends = await self._plots.read(recorder.EVENTS, (2,), {0: {name}})
+        sizes = await self._plots.read(recorder.BYTES, (1,), {0: {name}})
+        values = {
+            "name": name,
+            "found": found,
+            "rejects": rejects[:_REJECTS],
+            "buckets": _buckets(self._admin, name),
+            "outcomes": Plot("outcomes", "Events per second by outcome", "events",
+                             recorder.EVENTS, ends, named(ends)),
+            "volume": Plot("volume", "Bytes per second by topic", "B",
+                           "headgate_event_bytes", sizes, named(sizes)),
+            "source": self._plots.source,
+            "strangers": _strangers(seen) if name == OTHER else [],
+            "letter": letter(name, found, rejects),
+            "other": OTHER,
+        }  # fmt: skip
+        return Page("producer.html", f"Producer {name}", values, is_live=True)
+
+
+def _strangers(seen: views.ViewInput) -> list[tuple[str, Stranger]]:
+    """Who is behind `other`, the busiest first."""
+    return sorted(seen.figures.strangers.items(), key=lambda row: -row[1].events)
+
+
+def _advice(reason: str) -> str:
+    return TRAITS[Reason(reason)].advice if reason in frozenset(Reason) else ""
+
+
+def _buckets(admin: Admin, producer: str) -> list[Mapping[str, Any]]:
+    """Events by size since the start, from the histogram."""
+    bounds = METRICS["headgate_event_bytes"].buckets
+    counts = [0] * (len(bounds) + 1)
+    for part in admin.instance.figures.parts():
+        for labels, row in part.histograms.get("headgate_event_bytes", {}).items():
+            if labels[0] == producer:
+                counts = [one + other for one, other in zip(counts, row.counts, strict=True)]
+    total = sum(counts)
+    if not total:
+        return []
+    rows: list[Mapping[str, Any]] = [
+        {"up_to": bound, "count": count, "share": count / total}
+        for bound, count in zip([*bounds, None], counts, strict=True)
+    ]
+    filled = [place for place, row in enumerate(rows) if row["count"]]
+    return rows[filled[0] : filled[-1] + 1]

@@ -1,0 +1,95 @@
+"""Pages as HTML: the templates, and what they may use."""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+import orjson
+from markupsafe import Markup
+
+from headgate.admin.console import wording
+from headgate.admin.console.audits import figure_words
+from headgate.admin.console.page import Page
+from headgate.charts.charts import STYLE
+from headgate.core.terminal import escaped
+
+FOLDER = Path(__file__).parent
+# A browser sends these back, with the line ends of a text field as CR LF, so they stay as they are.
+_FORM_VALUES = re.compile(r'(\bvalue="[^"]*"|<textarea\b[^>]*>[^<]*</textarea>)')
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
+
+
+class Rendering:
+    """static: the address of a static file by its name; it changes with the file."""
+
+    def __init__(self) -> None:
+        self._templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters |= {
+            "number": wording.number,
+            "count": wording.count,
+            "size": wording.size,
+            "rate": wording.rate,
+            "share": wording.share,
+            "duration": wording.duration,
+            "moment": wording.moment,
+            "clock": wording.clock,
+            "figure": figure_words,
+            "part": lambda text: quote(str(text), safe=""),
+            "quoted": lambda text: shlex.quote(str(text)),
+            "breakable": lambda name: wording.breakable(str(name)),
+            "pretty": lambda path: f"{path}{'&' if '?' in path else '?'}pretty",
+            "data": _data,
+        }
+        static = {path.name: address(path) for path in static_files()}
+        self._templates.globals |= {"spark": wording.spark, "static": static}
+        # A block that is rendered alone knows no import of its template.
+        self._templates.globals["m"] = self._templates.get_template("macros.html").module
+
+    def page(self, page: Page, shell: Mapping[str, Any]) -> str:
+        """The whole page. shell: what the layout around it needs."""
+        template = self._templates.get_template(page.template)
+        return shown(template.render({**shell, **page.values, "title": page.title}))
+
+    def live(self, page: Page, shell: Mapping[str, Any]) -> str:
+        """Its block `live` alone."""
+        template = self._templates.get_template(page.template)
+        context = template.new_context({**shell, **page.values, "title": page.title})
+        return shown("".join(template.blocks["live"](context)))
+
+
+def shown(html: str) -> str:
+    """Return a rendered page without control characters, but for values of its form fields."""
+    parts = _FORM_VALUES.split(html)
+    return "".join(part if at % 2 else escaped(part) for at, part in enumerate(parts))
+
+
+def static_files() -> list[Path]:
+    """Scripts and styles."""
+    found = (FOLDER / "static").rglob("*")
+    return sorted([STYLE, *(path for path in found if path.suffix in (".js", ".css", ".svg"))])
+
+
+def address(path: Path) -> str:
+    """Where a static file is; browsers may keep it for ever."""
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    return f"/console/static/{path.stem}.{digest}{path.suffix}"
+
+
+def _data(value: Any) -> Markup:
+    """As JSON inside a script element that no browser runs."""
+    text = orjson.dumps(value).decode()
+    for character, replaced in _ESCAPED.items():
+        text = text.replace(character, replaced)
+    return Markup(text)

@@ -1,0 +1,346 @@
+"""The pages of replays: the list, one replay, and the form of a new one."""
+
+import os
+import re
+import shlex
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+from aiohttp import web
+
+from headgate.admin.console.figures import Plot, Plots, named
+from headgate.admin.console.page import Act, Commands, Done, Page, listed
+from headgate.admin.control_plane import Admin
+from headgate.admin.requests import Form
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, brief
+from headgate.edge.auth import Identity
+from headgate.metrics import history as recorder
+from headgate.replays.registry import FINISHED, Control, ReplayState
+
+_LOOKS = 10  # that a rate is made of
+_WATCHED = 1000
+_KINDS = {"ready": "good", "completed": "good", "failed": "bad", "copying": "warn"}
+_ASKED = ("name", "topic", "partitions", "from", "to", "filter", "deliver", "rate", "allow_cold")
+
+_COLUMNS = {
+    "created": lambda one: one["created_at"] or "",
+    "state": lambda one: one["state"],
+    "records": lambda one: one["done"]["records"],
+    "rate": lambda one: one["rate_now"] or 0.0,
+}
+
+Json = dict[str, Any]
+
+
+class ReplayConsole:
+    """Rates are of what was seen since somebody looks."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+        self._seen: dict[str, deque[tuple[float, int]]] = {}
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All replays, newest first unless the address says otherwise."""
+        try:
+            found, unavailable = await self._admin.services.replays.list(None, None)
+        except Refused as refused:
+            values: Json = {"failure": refused.failure}
+            return Page("replays.html", "Replays", values, is_live=True)
+        state = request.query.get("state", "")
+        counts: dict[str, int] = {}
+        for one in found:
+            counts[one["state"]] = counts.get(one["state"], 0) + 1
+        rows = {
+            f"{one['name']} {one['topic']} {one['id']}": self._row(one)
+            for one in found
+            if state in ("", one["state"])
+        }
+        values = {
+            "failure": None,
+            "listing": listed(request, rows, _COLUMNS, "created", ("state",)),
+            "unavailable": unavailable,
+            "counts": sorted(counts.items()),
+            "state": state,
+        }
+        return Page("replays.html", "Replays", values, is_live=True)
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """One replay."""
+        found = await self._admin.services.replays.show(request.match_info["id"])
+        asked = {name: found[name] for name in _ASKED if name in found}
+        values = {
+            "one": self._row(found),
+            "is_over": found["state"] in FINISHED,
+            "request_text": orjson.dumps(asked, option=orjson.OPT_INDENT_2).decode(),
+            "to_run": _to_run(found),
+        }
+        return Page("replay.html", f"Replay {found['name']}", values, is_live=True)
+
+    def change(self, wanted: Control) -> Act:
+        """What a form of the page does."""
+
+        async def act(request: web.Request, _form: Form) -> Done:
+            await self._admin.replays.change(request, wanted)
+            return Done(f"/console/replays/{quote(request.match_info['id'], safe='')}")
+
+        return act
+
+    def _row(self, replay: Mapping[str, Any]) -> Json:
+        planned, done = replay["planned"], replay["done"]
+        total = planned["records"] or 0
+        is_copy = replay["deliver"]["mode"] == "topic"
+        progress = None
+        if is_copy and replay["state"] == ReplayState.READY:
+            progress = 1.0
+        elif is_copy and total:
+            progress = min(1.0, done["read"] / total)
+        return {
+            **replay,
+            "kind": _KINDS.get(replay["state"], "idle"),
+            "progress": progress,
+            "rate_now": self._rate(replay["id"], done["read"]) if is_copy else None,
+        }
+
+    def _rate(self, replay_id: str, read: int) -> float | None:
+        """Records per second, over the last looks; None at the first."""
+        looks = self._seen.get(replay_id)
+        if looks is None:
+            while len(self._seen) >= _WATCHED:
+                del self._seen[next(iter(self._seen))]
+            looks = self._seen[replay_id] = deque(maxlen=_LOOKS)
+        looks.append((time.monotonic(), read))
+        (before, old), (now, new) = looks[0], looks[-1]
+        return (new - old) / (now - before) if now - before > 1 else None
+
+
+def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What consumers of the result run."""
+    result = replay["result"]
+    if result is None:
+        return []
+    mode, servers = replay["deliver"]["mode"], result["bootstrap_servers"]
+    if mode == "group":
+        settings = {
+            "bootstrap.servers": servers,
+            "group.id": result["group"],
+            "isolation.level": "read_committed",
+        }
+        lines = "\n".join(f"{name}={value}" for name, value in settings.items())
+        return [(f"Settings of a consumer that subscribes to {result['topic']}", lines)]
+    reader = f"python deploy/replay/read_replay.py {shlex.quote(replay['id'])} > events.ndjson"
+    consumer = shlex.join(
+        [
+            "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", result["topic"],
+            "--from-beginning", "--isolation-level", "read_committed",
+        ]
+    )  # fmt: skip
+    offsets = orjson.dumps(result["offsets"], option=orjson.OPT_INDENT_2).decode()
+    told = (f"Offsets to read from and to, in {result['topic']} at {servers}", offsets)
+    found = [("Every event once, one JSON object per line", reader)]
+    return (
+        [*found, ("Read it in a terminal", consumer), told] if mode == "topic" else [*found, told]
+    )
+
+
+# ---- the form of a new replay: its fields as a request, and as words of a command
+
+
+_NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
+_RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
+_DIGITS = 19  # a number of 64 bits has less
+EMPTY = {
+    "topic": "", "from": "-1h", "to": "now", "partitions": "", "keys": "", "producers": "",
+    "equals": "", "mode": "topic", "group": "", "name": "", "bytes_per_s": "", "allow_cold": "",
+}  # fmt: skip
+
+
+def body_of(form: Mapping[str, str]) -> Json:
+    """What the API is asked. Raises Refused, as the API does for the rest."""
+    mode = form["mode"]
+    deliver: Json = {"mode": mode} | ({"group": form["group"]} if form["group"] else {})
+    body: Json = {
+        "name": form["name"],
+        "topic": form["topic"],
+        "from": _bound("from", form["from"]),
+        "deliver": deliver,
+    }
+    if form["to"].strip():
+        body["to"] = _bound("to", form["to"])
+    if form["partitions"].strip():
+        body["partitions"] = [_number("partitions", one) for one in form["partitions"].split(",")]
+    only = _filter(form)
+    if only:
+        body["filter"] = only
+    if form["bytes_per_s"].strip():
+        body["rate"] = {"bytes_per_s": _number("bytes_per_s", form["bytes_per_s"])}
+    if form["allow_cold"]:
+        body["allow_cold"] = True
+    return body
+
+
+def _filter(form: Mapping[str, str]) -> Json:
+    only: Json = {}
+    for name in ("keys", "producers"):
+        lines = [one.strip("\r") for one in form[name].split("\n")]
+        if found := [one for one in lines if one]:
+            only[name] = found
+    if form["equals"].strip():
+        only["equals"] = _object("equals", form["equals"])
+    return only
+
+
+def _bound(field: str, text: str) -> Json:
+    text = text.strip()
+    if text == "now" or _RELATIVE.fullmatch(text):
+        return {"relative": text}
+    if found := _NAMED.fullmatch(text):
+        return {found[1]: found[2].strip()}
+    if text.startswith("{"):
+        given = _object(field, text)
+        return given if set(given) & {"offsets", "timestamp"} else {"offsets": given}
+    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS
+    return {"timestamp": int(text) if is_number else text}
+
+
+def _object(field: str, text: str) -> Json:
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise _wrong(f"{field} is no JSON: {error.msg}") from error
+    if not isinstance(found, dict):
+        raise _wrong(f"{field} is a JSON object")
+    return found
+
+
+def _number(field: str, text: str) -> int:
+    stripped = text.strip()
+    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < _DIGITS):
+        raise _wrong(f"{field}: {brief(stripped)} is no number")
+    return int(stripped)
+
+
+def _wrong(detail: str) -> Refused:
+    return Refused(Failure(Reason.MALFORMED, detail))
+
+
+def words_of(body: Json) -> list[str]:
+    """The same for the command line."""
+    words = ["replay", "create", "--name", body["name"], "--topic", body["topic"]]
+    words += ["--from", _typed(body["from"])]
+    if "to" in body:
+        words += ["--to", _typed(body["to"])]
+    if "partitions" in body:
+        words += ["--partitions", ",".join(map(str, body["partitions"]))]
+    if "filter" in body:
+        words += ["--filter", orjson.dumps(body["filter"]).decode()]
+    words += ["--mode", body["deliver"]["mode"]]
+    if "group" in body["deliver"]:
+        words += ["--group", body["deliver"]["group"]]
+    if "rate" in body:
+        words += ["--bytes-per-s", str(body["rate"]["bytes_per_s"])]
+    if body.get("allow_cold"):
+        words.append("--allow-cold")
+    return words
+
+
+def _typed(bound: Json) -> str:
+    """What --from and --to take for it."""
+    if "timestamp" in bound:
+        return str(bound["timestamp"])
+    if "relative" in bound:
+        return str(bound["relative"]).removeprefix("-")
+    return orjson.dumps(bound).decode()
+
+
+# ---- the wizard: topic, time, filter, mode, dry run, create
+
+
+_LONGEST = 100_000  # characters of a field
+
+
+class Wizard:
+    """Asks the same service as the API."""
+
+    def __init__(self, admin: Admin, plots: Plots) -> None:
+        self._admin = admin
+        self._plots = plots
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """The empty form."""
+        topic = request.query.get("topic", "").strip()[:249]
+        name = f"{topic} again" if topic else ""
+        form = {**EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
+        return await self._page(form)
+
+    async def send(self, request: web.Request, given: Form) -> Page | Done:
+        """A dry run, or the real one."""
+        names = (*EMPTY, "once")
+        form = {name: given.get(name, "")[:_LONGEST] for name in names}
+        body: Json = {}
+        try:
+            body = body_of(form)
+            if given.get("do") == "create":
+                page, _ = await self._admin.replays.ask(request, body, form["once"])
+                return Done(f"/console/replays/{page['id']}")
+            page, _ = await self._admin.replays.ask(request, {**body, "dry_run": True}, None)
+        except Refused as refused:
+            return await self._page(
+                form, body, failure=refused.failure, commands=Commands.of(request)
+            )
+        return await self._page(form, body, page["planned"], commands=Commands.of(request))
+
+    async def _page(
+        self,
+        form: Mapping[str, str],
+        body: Json | None = None,
+        planned: Json | None = None,
+        failure: Failure | None = None,
+        commands: Commands | None = None,
+    ) -> Page:
+        topic = form["topic"]
+        events = await self._plots.read(recorder.EVENTS, (2,), {1: {topic}})
+        plot = Plot("brush", f"Events per second of {topic} by outcome", "events",
+                    recorder.EVENTS, events, named(events), brush=True)  # fmt: skip
+        figures = (failure.figures if failure else None) or {}
+        mirrored_to = figures.get("mirrored_to")
+        values = {
+            "form": form,
+            "topics": sorted(self._served()),
+            "plot": plot,
+            "source": self._plots.source,
+            "mirrored": await self._mirrored(topic) if topic else None,
+            "planned": planned,
+            "failure": failure,
+            "mirrored_to": orjson.dumps(mirrored_to).decode() if mirrored_to else "",
+            "same": list(_same(body, commands)) if body and commands else [],
+        }
+        return Page("wizard.html", "New replay", values)
+
+    def _served(self) -> list[str]:
+        policies = self._admin.policies()
+        topics = self._admin.instance.topics()
+        return [name for name in topics if policies.match(name) is not None]
+
+    async def _mirrored(self, topic: str) -> Json | None:
+        """From when to when all of it can be replayed; None where that is unknown."""
+        try:
+            found = (await self._admin.services.offsets.coverage(topic))["partitions"]
+        except Refused:
+            return None
+        times = [one["times"] for one in found.values() if one["times"]]
+        if not times:
+            return None
+        return {
+            "from": min(one["from"] for one in times),
+            "to": max(one["to"] for one in times),
+        }
+
+
+def _same(body: Json, commands: Commands) -> Iterator[tuple[str, str]]:
+    yield "With curl", commands.curl("/v1/replays", "POST", body)
+    yield "On the command line", commands.headgate(*words_of(body))

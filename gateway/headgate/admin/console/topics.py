@@ -1,0 +1,215 @@
+"""The pages of topics: the list, one topic, and one partition."""
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from aiohttp import web
+
+from headgate.admin import views
+from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, grouped, named, tail
+from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
+from headgate.admin.console.page import Done, Page, listed
+from headgate.admin.control_plane import Admin
+from headgate.admin.requests import Form
+from headgate.core.coalescing.held import held_topic
+from headgate.core.keys import partition_for
+from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.refusal import Refused, brief
+from headgate.core.topics.topic import TopicState
+from headgate.edge.auth import Identity
+from headgate.metrics import history as recorder
+from headgate.metrics.history import Points
+
+_SPARK_STEPS, _SPARK_S = 60, 3600.0
+_LISTED_PARTITIONS = 200  # the busiest, where there are more
+_UNITS = {"records": recorder.RECORDS_WRITTEN, "bytes": recorder.BYTES_WRITTEN}
+
+
+class TopicRow(NamedTuple):
+    """One line of the list."""
+
+    summary: Summary
+    partitions: int
+    cluster: str
+    suppression: str
+    held_lag: float | None
+
+
+class PartitionRow(NamedTuple):
+    """One partition. records, bytes: a second, in the last step.  share: of the bytes kept."""
+
+    number: int
+    records: float
+    bytes: float
+    share: float
+    waiting: float
+
+
+_COLUMNS = {
+    "rate": lambda one: one.summary.events_per_s,
+    "bytes": lambda one: one.summary.bytes_per_s,
+    "unchanged": lambda one: one.summary.share(Name.UNCHANGED, Name.SUPERSEDED),
+    "rejects": lambda one: one.summary.of(Name.REJECTED),
+    "partitions": lambda one: one.partitions,
+    "held": lambda one: one.held_lag or 0.0,
+}
+
+
+class TopicPages:
+    """admin: who sees all figures.  monitor: who knows which groups read."""
+
+    def __init__(self, admin: Admin, plots: Plots, monitor: MonitorAnswers) -> None:
+        self._admin = admin
+        self._monitor = monitor
+        self._plots = plots
+
+    async def list(self, request: web.Request, _caller: Identity) -> Page:
+        """All that exist and that a policy matches."""
+        instance = self._admin.instance
+        pairs = by_pair(instance.figures, instance.rates, time.time())
+        policies, states = self._admin.policies(), instance.topics()
+        served = {name: policy for name in states if (policy := policies.match(name)) is not None}
+        summaries = grouped(pairs, lambda pair: pair.topic, served)
+        suppression, lags = instance.suppression(), instance.figures.gauge("headgate_held_lag")
+        rows = {
+            name: TopicRow(
+                summaries[name],
+                states[name].partitions,
+                states[name].cluster,
+                "off" if policy.suppress == "off" else _state(suppression.get(name)),
+                lags.get((name,)),
+            )
+            for name, policy in served.items()
+        }
+        listing = listed(request, rows, _COLUMNS, "rate")
+        names = {name for name, _ in listing.rows}
+        points = await self._plots.read(recorder.EVENTS, (1,), {1: names}, _SPARK_S)
+        sparks = {row[0]: tail(line, _SPARK_STEPS) for row, line in points.rows.items()}
+        values = {"listing": listing, "sparks": sparks, "Name": Name}
+        return Page("topics.html", "Topics", values, is_live=True)
+
+    async def show(self, request: web.Request, _caller: Identity) -> Page:
+        """One topic."""
+        name = request.match_info["topic"]
+        state, policy = await self._admin.served(name)
+        held = self._admin.instance.topics().get(held_topic(name))
+        found = views.topic(state, policy, held, self._seen(name))
+        unit = "bytes" if request.query.get("heat") == "bytes" else "records"
+        written = {
+            one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
+        }
+        events = await self._plots.read(recorder.EVENTS, (0,), {1: {name}})
+        values = {
+            "name": name,
+            "found": found,
+            "unit": unit,
+            "rate": Plot("rate", "Events per second by producer", "events", recorder.EVENTS,
+                         events, named(events)),
+            "heat": _heat(state, written[unit]),
+            "heat_metric": _UNITS[unit],
+            "partitions": self._partitions(state, written)[:_LISTED_PARTITIONS],
+            "source": self._plots.source,
+            "policy": _shown_policy(found["policy"]),
+            "forgettable": policy.suppress != "off",
+        }  # fmt: skip
+        return Page("topic.html", f"Topic {name}", values, is_live=True)
+
+    async def partition(self, request: web.Request, _caller: Identity) -> Page:
+        """One partition."""
+        name, given = request.match_info["topic"], request.match_info["partition"]
+        state, policy = await self._admin.served(name)
+        number = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else -1
+        if not 0 <= number < state.partitions:
+            detail = f"topic {brief(name)} has the partitions 0 to {state.partitions - 1}"
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
+        found = views.topic(state, policy, None, self._seen(name))
+        written = {
+            one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
+        }
+        row = next(one for one in self._partitions(state, written) if one.number == number)
+        plots = [_written(unit, points, number) for unit, points in written.items()]
+        keys = [
+            one
+            for one in found["keys"]["top_by_bytes"]
+            if partition_for(one["key"].encode(), state.partitions) == number
+        ]
+        try:
+            readers, failure = await self._monitor.readers(request, name, number), None
+        except Refused as refused:
+            readers, failure = [], refused.failure
+        values = {
+            "name": name, "number": number, "row": row, "plots": plots, "keys": keys,
+            "readers": readers, "most": READERS, "failure": failure,
+            "fix": "" if failure is None else fix_of(failure),
+            "source": self._plots.source, "even": 1 / state.partitions,
+            "count": state.partitions,
+        }  # fmt: skip
+        return Page("partition.html", f"Topic {name}, partition {number}", values, is_live=True)
+
+    async def forget(self, request: web.Request, form: Form) -> Done:
+        """Drop suppression state, as the control plane does."""
+        key = form.get("key", "")
+        await self._admin.forget_key(request, lambda _: key.encode() if key else None)
+        return Done(f"/console/topics/{quote(request.match_info['topic'], safe='')}")
+
+    def _seen(self, topic: str) -> views.ViewInput:
+        return self._admin.seen(lambda pair: pair.topic == topic)
+
+    def _partitions(self, state: TopicState, written: dict[str, Points]) -> Sequence[PartitionRow]:
+        """The busiest first."""
+        depths = self._admin.instance.figures.gauge("headgate_lane_depth")
+        records, size = written["records"].rows, written["bytes"].rows
+        total = sum(map(sum, size.values()))
+        rows = []
+        for number in range(state.partitions):
+            at = (str(number),)
+            share = sum(size[at]) / total if at in size and total else 0.0
+            now, bytes_now = (found[at][-1] if at in found else 0.0 for found in (records, size))
+            waiting = depths.get((state.name, *at), 0.0)
+            rows.append(PartitionRow(number, now, bytes_now, share, waiting))
+        return sorted(rows, key=lambda one: (-one.share, one.number))
+
+
+def _written(unit: str, points: Points, partition: int) -> Plot:
+    """What was written to one partition."""
+    mine = points.rows.get((str(partition),))
+    rows = {} if mine is None else {f"partition {partition}": mine}
+    title = f"{unit.capitalize()} written a second"
+    return Plot(unit, title, "B" if unit == "bytes" else unit, _UNITS[unit], points, rows)
+
+
+def _state(now: Any) -> str:
+    return "unknown" if now is None else str(now.state)
+
+
+def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:
+    """A row for each partition, in order; None where nothing was written."""
+    if not points.rows:
+        return None
+    steps = len(next(iter(points.rows.values())))
+    shown = sorted(points.rows, key=lambda at: -sum(points.rows[at]))[:_LISTED_PARTITIONS]
+    numbers = range(state.partitions) if state.partitions <= _LISTED_PARTITIONS else sorted(
+        int(at[0]) for at in shown
+    )  # fmt: skip
+    rows = [
+        [number, [float(f"{one:.3g}") for one in points.rows.get((str(number),), [0.0] * steps)]]
+        for number in numbers
+    ]
+    return {"start": points.start, "step": points.step_s, "rows": rows}
+
+
+def _shown_policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
+    """Options as the configuration file writes them; what is unset is left out."""
+
+    def text(value: Any) -> str:
+        if isinstance(value, tuple | list):
+            return ", ".join(map(str, value))
+        if isinstance(value, bool):
+            return str(value).lower()
+        return str(value)
+
+    return [
+        (name, text(value)) for name, value in policy.items() if value not in (None, (), [], "")
+    ]

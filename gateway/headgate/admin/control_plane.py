@@ -1,0 +1,334 @@
+"""The control plane: health, metrics, figures, and changes (docs/reference/http.md)."""
+
+import base64
+import binascii
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from headgate.admin import views
+from headgate.admin.audits import AuditEndpoints, PublishedAudits
+from headgate.admin.installation import Installation, InstallationPages
+from headgate.admin.instance import Instance
+from headgate.admin.pauses import PauseEndpoints, fields_of, read_intent
+from headgate.admin.replays import (
+    OffsetPages,
+    OffsetService,
+    ReplayPages,
+    ReplayRequests,
+    SnapshotService,
+)
+from headgate.admin.requests import Bodies, asking
+from headgate.admin.views import iso
+from headgate.config.settings import HttpSettings
+from headgate.core.coalescing.held import held_topic
+from headgate.core.outcome import Failure, Reason
+from headgate.core.pauses import Intent
+from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.reply import shown_text
+from headgate.core.spelling import did_you_mean
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.similar import SimilarTopics
+from headgate.core.topics.topic import TopicState
+from headgate.edge.auth import Authenticator, Identity
+from headgate.edge.openapi.docs_pages import docs_file, docs_page
+from headgate.edge.pages import json_page, listed, metrics_page, names_of, paging
+from headgate.edge.request_log import REPORTED
+from headgate.metrics.catalogue import OTHER
+from headgate.metrics.snapshot import Pair
+
+log = logging.getLogger("headgate.changes")
+
+_CHANGES_KEPT = 200
+
+
+class DocumentPages:
+    """For everybody. What describes the ports takes a MiB, and most parents are never asked."""
+
+    def __init__(self, http: HttpSettings) -> None:
+        self._http = http
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        """The description of both ports."""
+        from headgate.edge.openapi.document import document
+
+        return web.Response(body=document(self._http), content_type="application/json")
+
+    async def page(self, _request: web.Request) -> web.StreamResponse:
+        """What this port serves, for people."""
+        return docs_page()
+
+    async def file(self, request: web.Request) -> web.StreamResponse:
+        """What that page is made of."""
+        return docs_file(request.match_info["file"], self._own)
+
+    def _own(self) -> bytes:
+        from headgate.edge.openapi.document import MANAGEMENT_PORT, document_of
+
+        return document_of(self._http, MANAGEMENT_PORT)
+
+
+class Services(NamedTuple):
+    """Who carries out what the pages of the second tier are asked."""
+
+    replays: ReplayRequests
+    offsets: OffsetService
+    snapshots: SnapshotService
+
+
+class Admin:
+    """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
+
+    def __init__(
+        self,
+        instance: Instance,
+        callers: Authenticator,
+        pauses: PauseEndpoints,
+        services: Services,
+        installation: Installation,
+    ) -> None:
+        self.pauses = pauses
+        self.services = services
+        self.bodies = bodies = Bodies(instance.settings.http.body_timeout_ms / 1000)
+        self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
+        self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
+        self.installation = InstallationPages(installation, self.identify)
+        self.published_audits = PublishedAudits(instance)
+        self.audits = AuditEndpoints(self.published_audits, self.identify)
+        self.documents = DocumentPages(instance.settings.http)
+        self.instance = instance
+        self.callers = callers
+        self._table: PolicyTable | None = None
+        self._similar = SimilarTopics(self._served_topics, time.monotonic)
+        self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
+
+    # ---- health and metrics: for probes and scrapers, without credentials
+
+    async def live(self, _request: web.Request) -> web.Response:
+        """200 while the parent runs."""
+        return web.json_response({"status": "live"})
+
+    async def ready(self, request: web.Request) -> web.Response:
+        """200 or 503, with the worst state of each dependency that any worker sees."""
+        health = self.instance.health()
+        page = {
+            "status": health.status,
+            "dependencies": health.dependencies,
+            "workers": health.workers,
+        }
+        return json_page(request, page, 200 if health.is_ready else 503)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """The figures of all workers together."""
+        await self.instance.refresh()
+        return metrics_page(request, self.instance.figures.total())
+
+    # ---- producers and topics
+
+    async def producers(self, request: web.Request) -> web.Response:
+        """All producers, page by page."""
+        self.identify(request, "view")
+        wanted = paging(request)
+        await self.instance.refresh()
+        seen = self.seen()
+        every = views.producer_names(seen, self.instance.settings.producers)
+        names, following = names_of(every, wanted)
+        return json_page(request, listed("producers", views.producers(names, seen), following))
+
+    async def producer(self, request: web.Request) -> web.Response:
+        """One producer."""
+        self.identify(request, "view")
+        await self.instance.refresh()
+        name = request.match_info["name"]
+        seen = self.seen()
+        known = {
+            *self.instance.settings.producers,
+            *(detail.producer for detail in seen.figures.details),
+        }
+        if name not in known:
+            raise Refused(self.unknown_producer(name, seen))
+        return json_page(request, views.producer(name, seen))
+
+    async def topics(self, request: web.Request) -> web.Response:
+        """All topics that exist and that a policy matches, page by page."""
+        self.identify(request, "view")
+        wanted = paging(request)
+        await self.instance.refresh()
+        seen = self.seen()
+        names, following = names_of(sorted(seen.policies), wanted)
+        rows = views.topics(names, self.instance.topics(), seen)
+        return json_page(request, listed("topics", rows, following))
+
+    async def topic(self, request: web.Request) -> web.Response:
+        """One topic."""
+        self.identify(request, "view")
+        await self.instance.refresh()
+        name = request.match_info["topic"]
+        state, policy = await self.served(name)
+        held = self.instance.topics().get(held_topic(name))
+        return json_page(request, views.topic(state, policy, held, self.seen()))
+
+    async def spool(self, request: web.Request) -> web.Response:
+        """What waits on disk for Kafka, and how it goes. Whoever waits for it wants it fresh."""
+        self.identify(request, "view")
+        await self.instance.refresh(at_once=True)
+        state = self.instance.health().dependencies.get("spool")
+        return json_page(request, views.spool(self.instance.figures.total(), state))
+
+    # ---- changes
+
+    async def forget(self, request: web.Request) -> web.Response:
+        """Drop suppression state, so that the next event of the key (or of all) is published."""
+        return json_page(request, {"forgotten": await self.forget_key(request, _key)})
+
+    async def forget_key(
+        self, request: web.Request, key_of: Callable[[web.Request], bytes | None]
+    ) -> dict[str, Any]:
+        """The same, whoever says which key (None: all)."""
+        caller = self.identify(request, "operate")
+        name = request.match_info["topic"]
+        _, policy = await self.served(name)
+        if policy.suppress == "off":
+            raise Refused(malformed(f"topic {brief(name)} does not suppress"))
+        key = key_of(request)
+        failed = await self.instance.forget(name, key)
+        if failed is not None:
+            raise Refused(failed)
+        shown = None if key is None else shown_text(key.decode("utf-8", "backslashreplace"))
+        forgotten = {"topic": name, "key": shown}
+        self.changed(request, caller, "forget", forgotten)
+        return forgotten
+
+    async def paused(self, request: web.Request) -> web.Response:
+        """Every reason why a group, or a part of it, is paused."""
+        self.identify(request, "view")
+        return json_page(request, await self.pauses.shown(request.match_info["group"]))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Pause a group, a topic or a partition of it, for a reason."""
+        return await self._change_pause(request, is_pause=True)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Take one reason away; reading goes on when all are gone."""
+        return await self._change_pause(request, is_pause=False)
+
+    async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
+        self.identify(request, "operate")
+        intent = read_intent(await self.bodies.json(request))
+        await self.change_pause(request, intent, is_pause=is_pause)
+        return json_page(request, await self.pauses.shown(request.match_info["group"]))
+
+    async def change_pause(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
+        """Carry out what `pause` and `resume` are asked, and note it."""
+        caller, group = self.identify(request, "operate"), request.match_info["group"]
+        if is_pause:
+            await self.pauses.pause(group, intent, caller.name)
+        else:
+            await self.pauses.resume(group, intent)
+        self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
+
+    async def groups(self, request: web.Request) -> web.Response:
+        """What the monitor says of all groups, or of one."""
+        self.identify(request, "view")
+        authorization = request.headers.get("Authorization")
+        found = await self.instance.monitored(str(request.rel_url), authorization)
+        if isinstance(found, Failure):
+            raise Refused(found)
+        return web.Response(status=found.status, body=found.body, content_type=found.content_type)
+
+    async def changes(self, request: web.Request) -> web.Response:
+        """The newest changes made here since the start, newest first."""
+        self.identify(request, "view")
+        return json_page(request, {"changes": list(reversed(self._changes))})
+
+    def changed(
+        self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
+    ) -> None:
+        """Note a change in the change log."""
+        remote = asking(request).address or "unix socket"
+        change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
+        self._changes.append(change | fields)
+        log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
+
+    def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:
+        """All figures; wanted: of which pairs with sketches (None: of all)."""
+        instance = self.instance
+        table = self.policies()
+        topics = instance.topics()
+        policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
+        figures, suppression = instance.figures.total(wanted), instance.suppression()
+        return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
+
+    def policies(self) -> PolicyTable:
+        """Of the configuration in force, made once."""
+        topics = self.instance.settings.topics
+        if self._table is None or self._table.policies is not topics:
+            self._table = PolicyTable(topics)
+        return self._table
+
+    def unknown_producer(self, name: str, seen: views.ViewInput) -> Failure:
+        """Return why a producer has no page."""
+        detail = f"no producer {brief(name)} is configured"
+        if name in seen.figures.strangers:
+            detail += (
+                f'. It has sent events: they are counted with those of "{OTHER}"; '
+                "add its section to [producers] to count them apart"
+            )
+        else:
+            detail += ", and none with this name is among the known senders of events"
+        return Failure(Reason.NOT_FOUND, detail)
+
+    def unknown_topic(self, name: str) -> Failure:
+        """Return why a name is refused, with the topic that it may mean.
+
+        Callers of these pages may see all topics.
+        """
+        detail = f"no topic {brief(name)} is served here"
+        meant = self._similar.find(name, lambda _: True)
+        return Failure(
+            Reason.UNKNOWN_TOPIC, f"{detail}. {did_you_mean(meant)}" if meant else detail
+        )
+
+    def _served_topics(self) -> list[str]:
+        table = self.policies()
+        return [name for name in self.instance.topics() if table.match(name) is not None]
+
+    async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
+        """A topic that Kafka has and a policy matches. Raises Refused."""
+        if name not in self.instance.topics():
+            await self.instance.refresh(at_once=True)  # workers may take its events by now
+        state = self.instance.topics().get(name)
+        policy = self.policies().match(name)
+        if state is None or policy is None:
+            raise Refused(self.unknown_topic(name))
+        return state, policy
+
+    def identify(self, request: web.Request, *roles: str) -> Identity:
+        """Who asks, if it has one of the roles. Raises Refused."""
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        found = self.callers.identify(headers, asking(request))
+        if isinstance(found, Failure):
+            raise Refused(found)
+        request.setdefault(REPORTED, {})["producer"] = found.name
+        if found.roles.isdisjoint(roles):
+            detail = f"this needs the role {' or '.join(map(repr, roles))}"
+            if self.instance.settings.auth.is_open:
+                detail += '; with auth.mode = "none" changes are allowed from loopback only'
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+        return found
+
+
+def _key(request: web.Request) -> bytes | None:
+    """?key= as UTF-8 text, or ?key_base64=; None when neither is given."""
+    encoded = request.query.get("key_base64")
+    if encoded is not None:
+        try:
+            return base64.b64decode(encoded, validate=True)
+        except binascii.Error as error:
+            raise Refused(malformed("key_base64 is not base64")) from error
+    text = request.query.get("key")
+    return None if text is None else text.encode()

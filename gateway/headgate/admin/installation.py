@@ -1,0 +1,180 @@
+"""The installation as JSON: its log, the active options, and the findings of `headgate check`."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from aiohttp import web
+
+from headgate.admin.replays import IdentifyCaller
+from headgate.admin.views import iso
+from headgate.config import Loaded
+from headgate.config.problems import DEFAULT
+from headgate.config.reference import Effective, effective
+from headgate.config.settings import NAMED, SECTIONS
+from headgate.core.installation import Kind, LogEntry
+from headgate.core.refusal import Refused, malformed
+from headgate.edge.pages import Paging, is_set, json_page, listed, page_of, paging
+
+
+class EntryLog(Protocol):
+    """The installation log."""
+
+    def recent(self, limit: int = ...) -> Sequence[LogEntry]:
+        """The newest entries, newest first."""
+        ...
+
+
+class Configuration(NamedTuple):
+    """What is in force. read_at: seconds since 1970."""
+
+    file: str
+    loaded: Loaded
+    read_at: float
+
+
+class Found(NamedTuple):
+    """What `headgate check` found. level: ok, warn or error.  fix: empty for ok."""
+
+    level: str
+    subject: str
+    text: str
+    fix: str
+
+
+class ConfigurationInForce(Protocol):
+    """What the gateway runs with."""
+
+    shown: Configuration
+
+    def findings(self) -> list[Found]:
+        """What `headgate check` says of it, without asking Kafka or Redis. Takes its time."""
+        ...
+
+
+class Installation(NamedTuple):
+    """What the pages show."""
+
+    log: EntryLog
+    configuration: ConfigurationInForce
+
+
+class InstallationPages:
+    """All of them need the role `view`. log: what `GET /v1/log` reads.  configuration: in
+    force."""
+
+    def __init__(self, installation: Installation, identify: IdentifyCaller) -> None:
+        self.log = installation.log
+        self.configuration = installation.configuration
+        self._identify = identify
+
+    async def entries(self, request: web.Request) -> web.Response:
+        """What happened, newest first: of some kinds, since a time."""
+        self._identify(request, "view")
+        kinds, since_ms = _kinds(request), _since_ms(request)
+        entries, wanted = self.log.recent(), paging(request)
+        shown = await asyncio.to_thread(_entries, entries, wanted, kinds, since_ms)
+        return json_page(request, shown)
+
+    async def options(self, request: web.Request) -> web.Response:
+        """Every option with its value and where that is from."""
+        self._identify(request, "view")
+        wanted, chosen = paging(request), _chosen(request)
+        file, loaded, read_at = self.configuration.shown
+        shown = await asyncio.to_thread(_options, loaded, wanted, chosen)
+        return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
+
+    async def findings(self, request: web.Request) -> web.Response:
+        """What `headgate check` says of the configuration in force."""
+        self._identify(request, "view")
+        wanted = paging(request)
+        rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))
+        page, following = page_of(rows, wanted, _first, _count, str)
+        return json_page(request, listed("findings", [one._asdict() for _, one in page], following))
+
+
+def entry_view(entry: LogEntry) -> dict[str, Any]:
+    """An entry as it is shown."""
+    return {
+        "id": entry.number,
+        "at": iso(entry.at_ms / 1000),
+        "kind": entry.kind,
+        "level": entry.level,
+        "subject": entry.subject,
+        "text": entry.text,
+        "details": dict(entry.details),
+    }
+
+
+def option_view(one: Effective) -> dict[str, Any]:
+    """An option as it is shown."""
+    return {"option": f"{one.section}.{one.name}", "value": one.value, "origin": one.origin}
+
+
+def _entries(
+    entries: Sequence[LogEntry], wanted: Paging, kinds: frozenset[str], since_ms: float
+) -> dict[str, Any]:
+    """The page that is asked for; for a thread, as there may be 2,000 to choose from."""
+    chosen = [entry for entry in entries if entry.kind in kinds and entry.at_ms >= since_ms]
+    rows, following = page_of(chosen, wanted, _place, _number, lambda at: str(-at))
+    return listed("entries", [entry_view(one) for one in rows], following)
+
+
+def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
+    """The page that is asked for; for a thread, as there are 40 of each topic."""
+    rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
+    page, following = page_of(rows, wanted, _first, _count, str)
+    return listed("options", [option_view(one) for _, one in page], following)
+
+
+def _place(entry: LogEntry) -> int:
+    return -entry.number
+
+
+def _first(row: tuple[int, object]) -> int:
+    return row[0]
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
+
+
+def _number(text: str) -> int | None:
+    found = _count(text)
+    return None if found is None else -found
+
+
+def _kinds(request: web.Request) -> frozenset[str]:
+    given = [one for text in request.query.getall("kind", []) for one in text.split(",") if one]
+    known = frozenset(map(str, Kind))
+    if not known.issuperset(given):
+        raise Refused(malformed(f"kind is one or some of {', '.join(Kind)}"))
+    return frozenset(given) or known
+
+
+def _since_ms(request: web.Request) -> float:
+    given = request.query.get("since")
+    if given is None:
+        return 0
+    try:
+        at = datetime.fromisoformat(given)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        detail = "since is a time with a zone, such as 2026-01-01T12:00:00Z"
+        raise Refused(malformed(detail))
+    return at.timestamp() * 1000
+
+
+def _chosen(request: web.Request) -> Callable[[Effective], bool]:
+    section, only_given = request.query.get("section"), is_set(request, "given")
+    sections = [*SECTIONS, *NAMED]
+    if section is not None and section.partition(".")[0] not in sections:
+        raise Refused(malformed(f"section is one of {', '.join(sections)}, or a table of one"))
+
+    def is_chosen(one: Effective) -> bool:
+        inside = section is None or one.section == section or one.section.startswith(f"{section}.")
+        return inside and not (only_given and one.origin == DEFAULT)
+
+    return is_chosen

@@ -1,0 +1,74 @@
+"""The instance that the management pages show, as they need it."""
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from headgate.config.settings import Settings
+from headgate.core.outcome import Failure
+from headgate.core.suppression import TopicSuppression
+from headgate.core.topics.topic import TopicState
+from headgate.metrics.fleet import Fleet, Rates
+from headgate.metrics.history import Recorder
+
+
+class HealthView(Protocol):
+    """The instance's readiness."""
+
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def dependencies(self) -> Mapping[str, Mapping[str, object]]: ...
+    @property
+    def workers(self) -> Mapping[str, int]: ...
+
+
+class Monitored(NamedTuple):
+    """What the monitor answered."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Instance(Protocol):
+    """All workers together, as the parent knows them."""
+
+    settings: Settings
+    figures: Fleet
+    rates: Rates
+    history: Recorder
+
+    @property
+    def since(self) -> Mapping[str, float]:
+        """When each dependency came or went, seconds since 1970; by name."""
+        ...
+
+    async def refresh(self, at_once: bool = False) -> None:
+        """Read the workers, unless that was done within the last second, or in any case."""
+        ...
+
+    def topics(self) -> Mapping[str, TopicState]:
+        """The topics that exist and that a policy matches, by name."""
+        ...
+
+    def suppression(self) -> Mapping[str, TopicSuppression]:
+        """Of each topic that is compared here the worst that any worker sees, by name."""
+        ...
+
+    def health(self) -> HealthView:
+        """Readiness and each dependency's state."""
+        ...
+
+    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
+        """Drop the published state of a key, or of all keys; the failure if that did not work."""
+        ...
+
+    async def audits(self) -> Mapping[str, bytes] | Failure:
+        """The newest skew audit of each topic, as JSON; the failure if Kafka does not answer."""
+        ...
+
+    async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
+        """What `headgate monitor` answers there; the failure where none runs."""
+        ...

@@ -1,0 +1,237 @@
+"""The pages of the second tier: replays, translated offsets, coverage and snapshots."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from headgate.admin.requests import Bodies
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, malformed
+from headgate.core.reply import json_text
+from headgate.edge.auth import Identity
+from headgate.edge.pages import json_page
+from headgate.replays.registry import FINISHED, Control
+
+_MAX_KEY = 256
+_POLL_S = 1.0
+_SILENT_POLLS = 15  # a comment line is sent then, so that proxies keep the connection
+_MAX_STREAMS = 100
+_ENDS = frozenset(map(str, FINISHED))
+
+Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
+
+# Rows, and the backfill clusters that did not respond.
+Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
+
+
+class IdentifyCaller(Protocol):
+    """Who asks, if it has one of the roles. Raises Refused."""
+
+    def __call__(self, request: web.Request, *roles: str) -> Identity: ...
+
+
+class ReplayRequests(Protocol):
+    """Carries out what the pages are asked. Every call raises Refused."""
+
+    async def create(
+        self, request_body: Any, caller: str, idempotency_key: str | None
+    ) -> tuple[dict[str, Any], bool]: ...
+
+    async def list(self, topic: str | None, state: str | None) -> Rows: ...
+
+    async def show(self, replay_id: str) -> dict[str, Any]: ...
+
+    async def control(self, replay_id: str, wanted: Control) -> dict[str, Any]: ...
+
+
+class ReplayPages:
+    """changed: notes a change in the change log."""
+
+    def __init__(
+        self,
+        service: ReplayRequests,
+        identify: IdentifyCaller,
+        bodies: Bodies,
+        changed: Changed,
+    ) -> None:
+        self._service = service
+        self._identify = identify
+        self._bodies = bodies
+        self._changed = changed
+        self._streams = 0
+
+    async def create(self, request: web.Request) -> web.Response:
+        """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
+        look at offsets, so that whoever may view may ask."""
+        self._identify(request, "view", "operate")  # the body says which of them it takes
+        request_body = await self._bodies.json(request)
+        page, is_new = await self.ask(request, request_body, _key(request))
+        if not is_new:
+            return json_page(request, page)
+        answer = json_page(request, page, 201)
+        answer.headers["Location"] = f"/v1/replays/{page['id']}"
+        return answer
+
+    async def ask(
+        self, request: web.Request, request_body: Any, key: str | None
+    ) -> tuple[dict[str, Any], bool]:
+        """Carry out what `create` is asked. Returns the page, and whether it is a new replay.
+
+        key: an Idempotency-Key.
+        """
+        is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
+        caller = self._identify(request, "view" if is_dry else "operate")
+        page, is_new = await self._service.create(request_body, caller.name, key)
+        if is_new:
+            fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
+            self._changed(request, caller, "replay", fields)
+        return page, is_new
+
+    async def list(self, request: web.Request) -> web.Response:
+        """All replays, or those of a topic or in a state."""
+        self._identify(request, "view")
+        query = request.query
+        rows, unavailable = await self._service.list(query.get("topic"), query.get("state"))
+        return json_page(request, {"replays": rows, "unavailable": unavailable})
+
+    async def show(self, request: web.Request) -> web.Response:
+        """One replay."""
+        self._identify(request, "view")
+        return json_page(request, await self._service.show(request.match_info["id"]))
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        """End it for good; its topic is deleted."""
+        return json_page(request, await self.change(request, Control.CANCEL))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Stop copying until it is resumed."""
+        return json_page(request, await self.change(request, Control.PAUSE))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Go on copying."""
+        return json_page(request, await self.change(request, Control.RUN))
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: the replay, again after each change, until it has ended or its reader
+        may not see it any more."""
+        self._identify(request, "view")
+        page = await self._service.show(request.match_info["id"])
+        if self._streams >= _MAX_STREAMS:
+            detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
+            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=5))
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        answer = web.StreamResponse(headers=headers)
+        self._streams += 1
+        try:
+            await answer.prepare(request)
+            if request.method != "HEAD":
+                await self._report(answer, page, request)
+        except ConnectionResetError:
+            pass  # the reader left
+        finally:
+            self._streams -= 1
+        return answer
+
+    async def _report(
+        self, answer: web.StreamResponse, page: dict[str, Any], request: web.Request
+    ) -> None:
+        sent, silent = None, 0
+        while True:
+            if page != sent:
+                data = json_text(page)
+                await answer.write(f"event: replay\ndata: {data}\n\n".encode())
+                sent, silent = page, 0
+            if page["state"] in _ENDS:
+                return
+            await asyncio.sleep(_POLL_S)
+            silent += 1
+            if silent % _SILENT_POLLS == 0:
+                await answer.write(b": still there\n\n")
+            try:
+                self._identify(request, "view")
+            except Refused:
+                return
+            try:
+                page = await self._service.show(page["id"])
+            except Refused as refusal:
+                if refusal.failure.reason is Reason.NOT_FOUND:
+                    return  # forgotten: it had ended
+
+    async def change(self, request: web.Request, wanted: Control) -> dict[str, Any]:
+        """Carry out what these are asked, and note it. Returns the page."""
+        caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
+        page = await self._service.control(replay_id, wanted)
+        what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
+        self._changed(request, caller, f"{what} replay", {"replay": replay_id})
+        return page
+
+
+def _key(request: web.Request) -> str | None:
+    given = request.headers.get("Idempotency-Key")
+    if given is not None and not (0 < len(given) <= _MAX_KEY and given.isprintable()):
+        detail = f"Idempotency-Key has 1 to {_MAX_KEY} printable characters"
+        raise Refused(malformed(detail))
+    return given
+
+
+# ---- offsets, coverage and snapshots
+
+
+class OffsetService(Protocol):
+    """Knows the offset map. Every call raises Refused."""
+
+    async def translate(self, request_body: Any) -> dict[str, Any]: ...
+
+    async def coverage(self, topic: str) -> dict[str, Any]: ...
+
+
+class SnapshotService(Protocol):
+    """Keeps named offsets. Every call raises Refused."""
+
+    async def all(self) -> Rows: ...
+
+    async def take(self, request_body: Any, caller: str) -> tuple[dict[str, Any], bool]: ...
+
+
+class OffsetPages:
+    """changed: see `ReplayPages`."""
+
+    def __init__(
+        self,
+        service: OffsetService,
+        snapshots: SnapshotService,
+        identify: IdentifyCaller,
+        bodies: Bodies,
+        changed: Changed,
+    ) -> None:
+        self._service = service
+        self._snapshots = snapshots
+        self._identify = identify
+        self._bodies = bodies
+        self._changed = changed
+
+    async def translate(self, request: web.Request) -> web.Response:
+        """Offsets of one tier to those of the other. Changes nothing, so `view` is enough."""
+        self._identify(request, "view")
+        return json_page(request, await self._service.translate(await self._bodies.json(request)))
+
+    async def coverage(self, request: web.Request) -> web.Response:
+        """What of a topic is mirrored."""
+        self._identify(request, "view")
+        return json_page(request, await self._service.coverage(request.match_info["topic"]))
+
+    async def snapshots(self, request: web.Request) -> web.Response:
+        """All named offsets."""
+        self._identify(request, "view")
+        rows, unavailable = await self._snapshots.all()
+        return json_page(request, {"snapshots": rows, "unavailable": unavailable})
+
+    async def take_snapshot(self, request: web.Request) -> web.Response:
+        """Name the offsets of now."""
+        caller = self._identify(request, "operate")
+        page, is_new = await self._snapshots.take(await self._bodies.json(request), caller.name)
+        if is_new:
+            self._changed(request, caller, "snapshot", {"snapshot": page["name"]})
+        return json_page(request, page, 201 if is_new else 200)

@@ -1,0 +1,186 @@
+"""Requests to the management pages: their client, and their bodies.
+
+With one port for data and management, a worker forwards requests over a unix socket and names its
+client in headers. It drops the headers that its client sent under their prefix. The parent trusts
+these headers only with the secret that it made at its start, and only if each is given once.
+"""
+
+import hmac
+import json
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from headgate.core.admission import Admission
+from headgate.core.formats.jsontext import is_form, is_json
+from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.limits import management_body
+from headgate.core.refusal import Refused, TooMuch, brief, malformed
+from headgate.edge.auth import Certificate, Peer, peer_of
+from headgate.edge.body import read_body
+
+_PREFIX: Final = "x-headgate-"  # of headers between our processes; no client's header has it
+_SECRET: Final = "X-Headgate-Secret"
+_ADDRESS: Final = "X-Headgate-Remote"
+_CERTIFICATE: Final = "X-Headgate-Certificate"
+
+_PEER: Final = web.RequestKey("peer", Peer)
+
+_Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def handed_on(peer: Peer, headers: Iterable[tuple[str, str]], secret: str) -> list[tuple[str, str]]:
+    """Return the client's headers as a worker sends them to the parent: with whose they are."""
+    passed_on = [
+        (name, value)
+        for name, value in headers
+        if not name.lower().replace("_", "-").startswith(_PREFIX)
+    ]
+    passed_on += [(_SECRET, secret), (_ADDRESS, peer.address or "unknown")]
+    if peer.certificate is not None:
+        passed_on.append(
+            (_CERTIFICATE, json.dumps(peer.certificate))
+        )  # ASCII, as headers have to be
+    return passed_on
+
+
+def workers_only(secret: str) -> Middleware:
+    """Refuse requests on the unix socket that no worker sent; note whose request each one is."""
+
+    @web.middleware
+    async def checked(request: web.Request, handler: _Page) -> web.StreamResponse:
+        connection = request.transport.get_extra_info("socket") if request.transport else None
+        if connection is not None and connection.family == socket.AF_UNIX:
+            request[_PEER] = _peer_of_worker(request, secret)
+        return await handler(request)
+
+    return checked
+
+
+def asking(request: web.Request) -> Peer:
+    """Return the client of a request to the management pages."""
+    noted: Peer | None = request.get(_PEER)
+    if noted is not None:
+        return noted
+    peer = peer_of(request)
+    return peer._replace(address=peer.address or "unknown")
+
+
+def _peer_of_worker(request: web.Request, secret: str) -> Peer:
+    shown = _only(request, _SECRET)
+    if shown is None or not hmac.compare_digest(
+        shown.encode(errors="surrogateescape"), secret.encode()
+    ):
+        raise Refused(Failure(Reason.FORBIDDEN, "this socket is for the gateway's workers"))
+    certificate = _only(request, _CERTIFICATE)
+    address = _only(request, _ADDRESS) or "unknown"
+    return Peer(address, None if certificate is None else _read(certificate))
+
+
+def _only(request: web.Request, name: str) -> str | None:
+    """Return the header's value, or None. Raises Refused if it has several."""
+    values = request.headers.getall(name, [])
+    if len(values) > 1:
+        raise Refused(malformed(f"{name} is there {len(values)} times"))
+    return values[0] if values else None
+
+
+def _read(shown: str) -> Certificate:
+    try:
+        names, until = json.loads(shown)
+        return Certificate(tuple((str(kind), str(name)) for kind, name in names), float(until))
+    except (ValueError, TypeError):
+        raise Refused(malformed(f"{_CERTIFICATE} cannot be read")) from None
+
+
+# ---- bodies: JSON and the console's forms, with a cap and the data port's deadline
+
+
+_MAX_BYTES = 1_048_576
+_MAX_TOGETHER = 64 * _MAX_BYTES  # of all that are being read; these pages are not the data port
+_MAX_FIELDS = 100  # of a form; the largest one has 16
+
+Form = Mapping[str, str]
+
+
+class Bodies:
+    """timeout_s: how long a body may take to arrive.
+
+    Pages ask who it is before they read: a stranger's body is none of their business.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._budget = Admission(_MAX_TOGETHER, 0).of("")
+
+    async def json(self, request: web.Request) -> Any:
+        """The document. Raises Refused, also for what could be kept and never be shown again."""
+        given = request.headers.get("Content-Type", "")
+        if not is_json(given):  # a browser sends some other types for any page without asking us
+            detail = f"send it with Content-Type: application/json, not {brief(given or 'none')}"
+            raise Refused(malformed(detail))
+        return _document(await self._read(request))
+
+    async def form(self, request: web.Request) -> Form:
+        """The fields of a form, as browsers send it; of those of one name the first. Raises
+        Refused."""
+        given = request.headers.get("Content-Type", "")
+        if request.can_read_body and not is_form(given):
+            detail = (
+                "a form is sent with Content-Type: application/x-www-form-urlencoded, not "
+                f"{brief(given or 'none')}"
+            )
+            raise Refused(Failure(Reason.UNSUPPORTED_ENCODING, detail))
+        return _fields(await self._read(request))
+
+    async def _read(self, request: web.Request) -> bytes:
+        try:
+            encoding = request.headers.get("Content-Encoding", "").encode("latin-1", "replace")
+            raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
+        except TooMuch as much:
+            raise Refused(management_body(_MAX_BYTES)) from much
+        self._budget.give(len(raw), 0)  # what it becomes is made in this turn of the loop
+        return raw
+
+
+def _fields(raw: bytes) -> Form:
+    try:
+        pairs = parse_qsl(
+            raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+        )
+    except ValueError as error:
+        raise Refused(malformed("the form has too many fields, or is no UTF-8")) from error
+    return dict(reversed(pairs))
+
+
+def _document(raw: bytes) -> Any:
+    try:
+        document = json.loads(raw, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(malformed(f"the body is not JSON: {_what_is_wrong(error)}")) from error
+    try:
+        orjson.dumps([{"": document}])  # as deep as it is in a list
+    except TypeError as error:
+        detail = "the body cannot be kept: it nests too deep, or has a number beyond 64 bits"
+        raise Refused(malformed(detail)) from error
+    return document
+
+
+def _what_is_wrong(error: Exception) -> str:
+    """The library's words speak of its own insides, but for a place in the text."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"invalid UTF-8 at byte {error.start}"
+    if isinstance(error, RecursionError):
+        return "it nests too deep"
+    return "a number that is too long, NaN or Infinity"
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")

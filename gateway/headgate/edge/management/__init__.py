@@ -1,1 +1,0 @@
-"""The management port: the control plane's pages."""
