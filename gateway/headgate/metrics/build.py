@@ -1,4 +1,4 @@
-"""Which build runs, for `--version`, the metrics and the log."""
+"""The running build, for `--version`, the metrics and the log."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from headgate.native.chosen import CODE
 
 
 def _hot_path() -> str:
-    """What the modules of the hot path are; any of them tells (`setup.py`)."""
+    """Return how the hot path was built; any of its modules shows it (`setup.py`)."""
     found = find_spec("headgate.core.event")
     origin = (found and found.origin) or ""
     return "python" if origin.endswith(".py") else "mypyc"
@@ -40,12 +40,17 @@ WITHOUT_NATIVE: Final = (
 
 
 def start_fields(file: Path, text: str) -> dict[str, object]:
-    """For the line that says that a process starts. text: what the configuration file said."""
+    """Return the fields of the log line at the start of a process.
+
+    Args:
+        file: The configuration file.
+        text: Its contents.
+    """
     digest = sha256(text.encode()).hexdigest()
     return {**BUILD_FIELDS, "pid": os.getpid(), "file": str(file), "config_sha256": digest}
 
 
 def warn_unless_native(log: logging.Logger, native: str = CODE, hot_path: str = HOT_PATH) -> None:
-    """Where a gateway starts: nobody should find out from the bill."""
+    """Warn at the start of a gateway that runs without compiled code."""
     if (native, hot_path) != ("c", "mypyc"):
         log.warning(WITHOUT_NATIVE, extra={"native": native, "hot_path": hot_path})

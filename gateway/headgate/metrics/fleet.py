@@ -1,6 +1,6 @@
 """All workers' figures together, also those of workers that have died; rates of the last minute.
 
-Pure: the parent tells it what it read and when.
+Pure: the parent passes its readings and their times.
 """
 
 from collections import deque
@@ -60,26 +60,30 @@ class Fleet:
         self._own.gauges.setdefault(name, {})[labels] = value
 
     def own(self, name: str, labels: Labels) -> float | None:
-        """What `set` has set; None: nothing yet."""
+        """Return the gauge that `set` wrote; None: none yet."""
         return self._own.gauges.get(name, {}).get(labels)
 
     def total(self, wanted: Callable[[Pair], bool] | None = None) -> Snapshot:
-        """Everything together. wanted: which pairs' details, None = all: sketches take long."""
+        """Merge all figures.
+
+        Args:
+            wanted: Selects the pairs with details; None: all. Merging sketches takes long.
+        """
         parts = [_chosen(figures, wanted) for figures in self.parts()]
         return reduce(merge, parts)
 
     def parts(self) -> Iterator[Snapshot]:
-        """What `total` merges: of the workers that died, of this process, and of each worker."""
+        """Yield the parts of `total`: ended workers, this process, and each worker."""
         yield self._gone
         yield self._own
         yield from self._live.values()
 
     def counter(self, name: str) -> dict[Labels, float]:
-        """One counter by its labels; much cheaper than `total`, which merges sketches."""
+        """Return one counter by its labels; much cheaper than `total`, which merges sketches."""
         return self._table(name, (figures.counters for figures in self.parts()))
 
     def gauge(self, name: str) -> dict[Labels, float]:
-        """The same of a gauge."""
+        """Return one gauge by its labels."""
         return self._table(name, (figures.gauges for figures in self.parts()))
 
     @staticmethod
@@ -92,7 +96,7 @@ class Fleet:
         return merged
 
     def volumes(self) -> dict[Pair, Volume]:
-        """Events and bytes by pair so far; much cheaper than `total`, which merges sketches."""
+        """Return events and bytes by pair; much cheaper than `total`, which merges sketches."""
         summed: dict[Pair, Volume] = {}
         for figures in (self._gone, *self._live.values()):
             for pair, volume in _volumes(figures):
@@ -131,7 +135,7 @@ class Rates:
             readings.popleft()
 
     def rate(self, pair: Pair) -> Volume:
-        """The pair's rate; zero before the second reading."""
+        """Return the pair's rate; zero before the second reading."""
         if len(self._readings) < 2:
             return _NOTHING
         (before, old), (after, new) = self._readings[0], self._readings[-1]

@@ -1,4 +1,4 @@
-"""Whether this worker can do its work: the state of each thing it depends on."""
+"""Readiness of a worker: the state of each of its dependencies."""
 
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ class Readiness(NamedTuple):
         return not required or any(each.ok for each in required)
 
     def reply(self) -> Reply:
-        """200 or 503, with every dependency's state."""
+        """Return 200 or 503, with the state of every dependency."""
         all_ok = all(each.ok for each in self.dependencies)
         status = "ready" if all_ok else "degraded"
         if not self.is_ready:

@@ -50,7 +50,7 @@ Gauges = dict[str, dict[tuple[str, ...], float]]
 
 
 class HeldFigures(NamedTuple):
-    """What this worker holds of a topic's events; None where it owns no partition of it.
+    """A topic's events that this worker holds; None if it owns no partition of it.
 
     lag: records that the group has not covered; None: not known yet.
     """
@@ -77,17 +77,21 @@ _SPOOL_GAUGES = (
 
 
 def of_held(rows: Mapping[str, HeldFigures]) -> Gauges:
-    """By topic."""
+    """Return the gauges of held events by topic."""
     return _gauges(_HELD_GAUGES, rows)
 
 
 def of_spool(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
-    """By topic: events, bytes, and how many seconds ago the oldest was spooled."""
+    """Return the gauges of spooled events by topic.
+
+    Args:
+        rows: Events, bytes, and the age of the oldest in seconds, by topic.
+    """
     return _gauges(_SPOOL_GAUGES, rows)
 
 
 def of_partitions(rows: Mapping[tuple[str, int], Sequence[int]]) -> Gauges:
-    """Counters from records and bytes by topic and partition."""
+    """Return counters from records and bytes by topic and partition."""
     records: dict[tuple[str, ...], float] = {}
     by_topic: dict[tuple[str, ...], float] = {}
     sizes: dict[tuple[str, ...], float] = {}
@@ -118,13 +122,13 @@ _STATM = Path("/proc/self/statm")
 
 
 def cpu_seconds() -> dict[tuple[str, ...], float]:
-    """CPU seconds used so far, by mode."""
+    """Return the CPU seconds used so far, by mode."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {("user",): used.ru_utime, ("system",): used.ru_stime}
 
 
 def memory_bytes() -> float:
-    """Resident memory now; 0 where /proc is not there."""
+    """Return the resident memory in bytes; 0 without /proc."""
     try:
         pages = int(_STATM.read_text().split()[1])
     except FileNotFoundError:
@@ -133,7 +137,11 @@ def memory_bytes() -> float:
 
 
 class Tasks:
-    """How many tasks this thread's event loop has, counted now and then. clock: seconds."""
+    """The number of tasks in this thread's event loop, counted every 15 s.
+
+    Args:
+        clock: The time in seconds.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -141,7 +149,7 @@ class Tasks:
         self._count = 0.0
 
     def count(self) -> float:
-        """As of at most 15 s ago; 0 without a loop."""
+        """Return a count that is at most 15 s old; 0 without a loop."""
         now = self._clock()
         if abs(now - self._counted) >= _TASKS_EVERY_S:  # the clock may have gone back
             self._counted = now
@@ -207,7 +215,7 @@ class Times:
         self.exemplars: dict[int, Exemplar] = {}
 
     def frozen(self) -> Buckets:
-        """What is counted so far."""
+        """Return the figures counted so far."""
         return Buckets(list(self.counts), self.sum, dict(self.exemplars))
 
 
@@ -235,7 +243,7 @@ class Depth(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """What is admitted and not yet answered."""
+    """Events and bytes that are admitted and not answered yet."""
 
     events: int
     bytes: int
@@ -317,7 +325,7 @@ class Meter:
         series.oversized(self._clock(), action)
 
     def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
-        """Count what became of held events, once it is committed. size: bytes of their values."""
+        """Count the outcome of held events, once it is committed. size: bytes of their values."""
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.coalesced(self._clock(), outcome, events, size)
 
@@ -338,7 +346,7 @@ class Meter:
         self._add("headgate_spool_repeated_total", (topic,), events)
 
     def set_aside(self, topic: str, events: int) -> None:
-        """Count spooled events that nobody publishes any more."""
+        """Count spooled events that are set aside and not published."""
         self._add("headgate_spool_aside_total", (topic,), events)
 
     def request(self, route: str, status: int, seconds: float) -> None:
@@ -380,11 +388,11 @@ class Meter:
         self._add("headgate_canonical_fallbacks_total", labels, 1)
 
     def identity_bypassed(self, reason: str, count: int) -> None:
-        """Count requests and events that were not recognised because Redis was not asked."""
+        """Count requests and events that continued without a lookup in Redis."""
         self._add("headgate_identity_bypassed_total", (reason,), count)
 
     def spans(self, result: str, count: int) -> None:
-        """Count spans of traces by what became of them."""
+        """Count spans by result: exported, refused or dropped."""
         self._add("headgate_trace_spans_total", (result,), count)
 
     def keys_fetched(self, result: str) -> None:
@@ -400,11 +408,15 @@ class Meter:
         self._stalls.note(self._clock(), seconds)
 
     def snapshot(self, with_details: bool = True) -> bytes:
-        """Everything counted so far, as MessagePack."""
+        """Return all figures counted so far, as MessagePack."""
         return snapshot.encode(self.collect(with_details))
 
     def collect(self, with_details: bool = True) -> Snapshot:
-        """Everything counted so far. with_details: also sketches and rejects, which are larger."""
+        """Return all figures counted so far.
+
+        Args:
+            with_details: Include sketches and rejects, which are larger.
+        """
         collected = Snapshot(
             counters={name: dict(values) for name, values in self._counters.items()},
             gauges=self._gauges(),

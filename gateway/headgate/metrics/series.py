@@ -46,7 +46,7 @@ class _Hour:
         self.sketches = Sketches()
 
     def frozen(self) -> ProducerHour:
-        """As plain data."""
+        """Return the hour as plain data."""
         sketched = self.sketches.serialise()
         return ProducerHour(
             dict(self.ends), self.bytes, sketched, dict(self.oversize), dict(self.coalesced)
@@ -54,7 +54,7 @@ class _Hour:
 
 
 class _Weight:
-    """What came with one key."""
+    """Events and bytes of one key."""
 
     __slots__ = ("bytes", "events")
 
@@ -87,7 +87,7 @@ class Series:
         self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []
         self._pending_events = 0
         self._hours: dict[int, _Hour] = {}
-        self._keys: dict[bytes, _Weight] = {}  # what `_keys_hour` has not been told
+        self._keys: dict[bytes, _Weight] = {}  # not in the sketches of `_keys_hour` yet
         self._keys_hour = _Hour()
         self._detail: Detail | None = None  # until the next fold: most pairs are quiet
         self._rejects: deque[tuple[float, Outcome, int, str]] = deque(maxlen=REJECTS_KEPT)
@@ -109,7 +109,7 @@ class Series:
         self._detail = None
 
     def oversize_actions(self) -> dict[str, int]:
-        """What became of events that were too large, those included that no strategy took."""
+        """Return the oversize events by action, rejected ones included."""
         rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
         return self.oversize | ({"reject": rejected} if rejected else {})
 
@@ -129,7 +129,7 @@ class Series:
             self._count_all()
 
     def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
-        """Count what became of events that were held: they were measured when they came.
+        """Count the outcomes of held events, which were measured on arrival.
 
         size: bytes of their values.
         """
@@ -179,7 +179,7 @@ class Series:
             self._keys_hour.sketches.add_keys(totals)
 
     def detail(self) -> Detail:
-        """What goes beyond counters, as plain data."""
+        """Return the figures beyond counters, as plain data."""
         if self._detail is None:
             rejects = [_reject(*row) for row in self._rejects]
             windows = {number: hour.frozen() for number, hour in self._hours.items()}
@@ -290,7 +290,7 @@ class Strangers:
         return self._counts.pop(least)
 
     def collect(self) -> dict[str, Stranger]:
-        """By name."""
+        """Return the producers by name."""
         return {name: Stranger(count, self._seen[name]) for name, count in self._counts.items()}
 
 

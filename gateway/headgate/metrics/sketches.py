@@ -1,4 +1,4 @@
-"""Sketches of a producer's keys and sizes: live, as bytes, and what is asked of them.
+"""Sketches of a producer's keys and sizes: live, as bytes, and their queries.
 
 Figures: different keys within 3.3 % (two standard errors), and exactly while there are few; any key
 with more than 0.4 % of the weight is found, its weight off by at most that share of the total;
@@ -45,7 +45,7 @@ class DistinctKeys:
                 self._registers[packed >> 6] = packed & 63
 
     def add(self, keys: Sequence[bytes]) -> None:
-        """See keys."""
+        """Add keys."""
         registers = self._registers
         for key in keys:
             digest = blake2b(key, digest_size=8).digest()
@@ -61,11 +61,11 @@ class DistinctKeys:
                 registers[place] = rank
 
     def merge(self, other: "DistinctKeys") -> None:
-        """See all that another sketch has seen."""
+        """Add everything that another sketch has seen."""
         self._registers[:] = bytes(map(max, self._registers, other._registers))
 
     def count(self) -> int:
-        """The estimate."""
+        """Return the estimate."""
         ranks = [0] * (_RANKS + 2)
         for rank in bytes(self._registers):
             ranks[rank] += 1
@@ -76,7 +76,7 @@ class DistinctKeys:
         return round(_ALPHA * _REGISTERS * _REGISTERS / found)
 
     def serialise(self) -> bytes:
-        """As bytes: the registers, or the few that are not 0 with their places."""
+        """Return the registers as bytes, or the few nonzero ones with their indexes."""
         if self._registers.count(0) < _REGISTERS - _SPARSE:
             return bytes(self._registers)
         return _encode(
@@ -156,11 +156,11 @@ class HeavyKeys:
             self._counters = written.counters
 
     def __len__(self) -> int:
-        """How many keys are kept: all that were seen while nothing was taken off."""
+        """Return the number of kept keys: all that were seen while nothing was taken off."""
         return len(self._counters)
 
     def add(self, weights: Mapping[str, int]) -> None:
-        """See keys with their weights, which are over 0."""
+        """Add keys with their weights, which are over 0."""
         counters, total = self._counters, 0
         for key, weight in weights.items():
             counters[key] = counters.get(key, 0) + weight
@@ -169,7 +169,7 @@ class HeavyKeys:
         self._keep_heaviest()
 
     def merge(self, other: "HeavyKeys") -> None:
-        """See all that another sketch has seen."""
+        """Add everything that another sketch has seen."""
         counters = self._counters
         for key, weight in other._counters.items():
             counters[key] = counters.get(key, 0) + weight
@@ -178,13 +178,13 @@ class HeavyKeys:
         self._keep_heaviest()
 
     def top(self, count: int) -> list[HeavyKey]:
-        """The heaviest first."""
+        """Return the heaviest keys, heaviest first."""
         rows: Iterable[tuple[str, int]] = self._counters.items()
         found = sorted(rows, key=lambda row: (-row[1], row[0]))[:count]
         return [HeavyKey(key, weight + self.taken_off) for key, weight in found]
 
     def serialise(self) -> bytes:
-        """As bytes."""
+        """Return the sketch as bytes."""
         return _encode(_HeavyData(self.total, self.taken_off, self._counters))
 
     def _keep_heaviest(self) -> None:
@@ -228,7 +228,7 @@ class Sizes:
             self.largest, self._bars = written.largest, written.bars
 
     def add(self, counts: Mapping[int, int]) -> None:
-        """See sizes with how often each was there."""
+        """Add sizes with their counts."""
         bars = self._bars
         for size, count in counts.items():
             bar = size
@@ -240,7 +240,7 @@ class Sizes:
                 self.largest = size
 
     def merge(self, other: "Sizes") -> None:
-        """See all that another sketch has seen."""
+        """Add everything that another sketch has seen."""
         for bar, count in other._bars.items():
             self._bars[bar] = self._bars.get(bar, 0) + count
         self.largest = max(self.largest, other.largest)
@@ -260,7 +260,7 @@ class Sizes:
         return found
 
     def serialise(self) -> bytes:
-        """As bytes; empty where nothing was seen."""
+        """Return the sketch as bytes; empty if no size was seen."""
         return _encode(_SizesData(self.largest, self._bars)) if self._bars else b""
 
 
@@ -314,14 +314,14 @@ class Sketches:
         self._sizes.add(counts)
 
     def merge(self, other: "Sketches") -> None:
-        """See all that others have seen."""
+        """Add everything that other sketches have seen."""
         self._keys.merge(other._keys)
         self._top_events.merge(other._top_events)
         self._top_bytes.merge(other._top_bytes)
         self._sizes.merge(other._sizes)
 
     def serialise(self) -> Sketched:
-        """As bytes."""
+        """Return the sketch as bytes."""
         if not self._top_events.total:
             return Sketched(sizes=self._sizes.serialise())
         return Sketched(
