@@ -44,7 +44,7 @@ ALLOWED = {
     "offload": {"core", "offload"},
     "kafka": {"core", "errors_in_words", "kafka"},
     "backends": {"backends", "config", "core", "errors_in_words", "kafka", "native"},
-    "audits": {"audits", "backends", "config", "core", "kafka"},
+    "audits": {"audits", "backends", "config", "core", "kafka", "metrics.meter"},
     "suppression": {
         "suppression",
         "core",

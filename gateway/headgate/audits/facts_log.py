@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.audits.facts import Columns, Facts, FactsRecord, encode_records
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
@@ -25,6 +25,7 @@ from headgate.core.outcome import Failure
 from headgate.core.publish import Publish
 from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.core.topics.topic import TopicState
+from headgate.metrics.meter import Meter
 
 log = logging.getLogger("headgate.audits.facts_log")
 
@@ -34,26 +35,6 @@ _LANE_BYTES: Final = 4_194_304  # 50,000 facts or more wait for a broker that do
 _DRAIN_S: Final = 3.0
 _LOG_AGAIN_S: Final = 60.0
 _HEADERS: Final = [(CONTENT_TYPE, b"application/json")]
-
-
-class FactsMeter(Protocol):
-    """Counters of facts and of their lanes (`cluster.LaneMeter`)."""
-
-    def acknowledged(
-        self, topic: str, partition: int, seconds: float, records: int, size: int
-    ) -> None: ...
-
-    def rebuilt(self, cluster: str, reason: str) -> None: ...
-
-    def facts(self, topic: str, result: str, count: int) -> None:
-        """Count facts.
-
-        Args:
-            topic: The topic of their events.
-            result: `written`, `full`, `no_topic` or the reason of a failure.
-            count: Number of facts.
-        """
-        ...
 
 
 class FactsLog:
@@ -67,7 +48,7 @@ class FactsLog:
         settings: Settings,
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
-        meter: FactsMeter,
+        meter: Meter,
         now_ms: Callable[[], int],
     ) -> None:
         """Prepare the log of facts.

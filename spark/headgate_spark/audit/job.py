@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
-from headgate.audits.results import with_earlier
+from headgate.audits.results import SKEW_TOPIC, with_earlier
 from headgate.core.groups import Partition
 from headgate.core.terminal import ProgressLine, escaped
 from headgate_spark.audit.collect import KEYS, LOAD, STEPS, count_all, figures_of
@@ -40,7 +40,6 @@ from headgate_spark.session.source import FACTS, facts_of, read, within
 # ---- publication: each topic's result is the newest record of its name
 
 
-SKEW_TOPIC = "headgate.skew"
 # A document is a quarter of its size then, and gateways read all of the topic.
 _COMPRESSED = {"compression.type": "gzip"}
 

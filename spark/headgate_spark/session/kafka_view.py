@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -134,16 +134,6 @@ class KafkaView:
 # ---- ranges of offsets: bounded before anything is read, by time or by offsets
 
 
-class View(Protocol):
-    """Read access to a cluster (`KafkaView`)."""
-
-    def starts(self, places: Iterable[Partition]) -> dict[Partition, int]: ...
-
-    def ends(self, places: Iterable[Partition]) -> dict[Partition, int]: ...
-
-    def at(self, places: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]: ...
-
-
 class Range(NamedTuple):
     """The offsets from `start` up to, without, `end`."""
 
@@ -152,7 +142,7 @@ class Range(NamedTuple):
     end: int
 
 
-def since(view: View, places: Sequence[Partition], from_ms: int | None) -> list[Range]:
+def since(view: KafkaView, places: Sequence[Partition], from_ms: int | None) -> list[Range]:
     """Offsets that hold all records from a time on; None = from the first.
 
     All end with the last committed record: producers stamp their records, so behind the first one
@@ -169,7 +159,7 @@ def since(view: View, places: Sequence[Partition], from_ms: int | None) -> list[
     return found
 
 
-def by_offsets(view: View, wanted: Mapping[Partition, tuple[int, int]]) -> list[Range]:
+def by_offsets(view: KafkaView, wanted: Mapping[Partition, tuple[int, int]]) -> list[Range]:
     """Ranges that were asked for. Raises JobError where the log does not hold them all."""
     starts, ends = view.starts(wanted), view.ends(wanted)
     found = []
@@ -198,7 +188,7 @@ def parse_offsets(text: str) -> dict[Partition, tuple[int, int]]:
         ) from error
 
 
-def lost(view: View, ranges: Sequence[Range]) -> list[str]:
+def lost(view: KafkaView, ranges: Sequence[Range]) -> list[str]:
     """Return one sentence for each range whose start retention has passed."""
     starts = view.starts([one.place for one in ranges])
     return [
