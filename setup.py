@@ -66,19 +66,11 @@ HOT = """
     idempotency/client
     idempotency/claims
     idempotency/requests
-    pipeline/admit
-    pipeline/complete
     pipeline/gate
-    pipeline/identify
-    pipeline/inbound
-    pipeline/known
+    pipeline/complete
     pipeline/pipeline
-    pipeline/produce
-    pipeline/quotas
-    pipeline/records
-    pipeline/reports
-    pipeline/reserve
     pipeline/turn
+    pipeline/records
     suppression/in_flight
     suppression/claims
     suppression/calls
@@ -96,14 +88,10 @@ HOT = """
     edge/auth
     edge/origins
     spool/backlog
-    spool/backlogs
-    spool/placement
-    spool/seams
     spool/spool
-    spool/writing
+    spool/draining
     pipeline/routes
-    pipeline/deadlines
-    pipeline/clock_watch
+    pipeline/clock
     native/plain_answers
     native/plain_resp
     metrics/meter

@@ -156,6 +156,7 @@ FOREIGN = {
     "edge": {"aiohttp", "backports", "compression", "joserfc", "orjson"},
     "metrics": {"msgspec", "orjson", "prometheus_client"},
     "monitor": {"aiohttp"},
+    "spool": {"msgspec"},
     "top": {"msgspec"},
     "tracing": {"aiohttp", "orjson"},
     "devstack": {"aiohttp", "aiokafka"},
@@ -174,10 +175,10 @@ JSON_MODULES = {
     "core.formats.structs",
     "core.reply",
     "core.idempotency",
-    "core.oversize.split",
-    "core.oversize.weigh",
+    "core.oversize.chunks",
+    "core.oversize.limits",
     "core.schema",
-    "core.spool.chunk",
+    "spool.database",
 }
 # What Spark executors import: nothing of ours, but for what is chosen between C and its twin.
 TWINS = {"native.chosen.murmur2", "native.chosen.is_too_deep"}

@@ -19,8 +19,7 @@ from pathlib import Path
 from zlib import crc32
 
 from headgate.core.record import Record
-from headgate.core.spool.chunk import pack
-from headgate.spool.entries import Append
+from headgate.spool.database import Append, pack
 from headgate.spool.journal import Journal
 
 SIZES = (1, 10, 500)

@@ -13,7 +13,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.devstack.ports import LOOPBACK
 from incident_a.deal import Deal
 from incident_a.plan import Case, Result, Scale, Setting, config_text

@@ -18,7 +18,7 @@ RUN = "headgate-spark audit --config headgate.toml --from 2h"
 
 
 class PublishedAudits:
-    """Reader of the audits that `headgate-spark audit` published. Raises Refused.
+    """What `headgate-spark audit` has published, read. Raises Refused.
 
     Without its keys and producers an audit is small: so those of all topics are kept, and no
     document is read twice for a list.
@@ -43,7 +43,7 @@ class PublishedAudits:
         return found[topic]
 
     async def of_topic(self, topic: str) -> Sequence[AuditSummary]:
-        """Return the audits of a topic, newest first."""
+        """Its audits, newest first."""
         return summaries(orjson.loads(await self.document(topic)))
 
     async def heads(self) -> dict[str, list[AuditSummary]]:
@@ -74,7 +74,7 @@ class PublishedAudits:
 
 
 class AuditEndpoints:
-    """The audits as JSON."""
+    """As JSON."""
 
     def __init__(self, audits: PublishedAudits, identify: IdentifyCaller) -> None:
         self._audits = audits
@@ -98,7 +98,7 @@ class AuditEndpoints:
         return json_page(request, {"audits": [kept(one) for one in every]})
 
     async def comparison(self, request: web.Request) -> web.Response:
-        """Respond with the differences between two audits of a topic."""
+        """What differs between two of a topic's audits."""
         self._identify(request, "view")
         topic, asked = _topic(request), request.query
         before, after = await self._audits.pair(topic, asked.get("before"), asked.get("after"))

@@ -25,15 +25,14 @@ from headgate.admin.replays import (
 from headgate.admin.requests import Bodies, asking
 from headgate.admin.views import iso
 from headgate.config.settings import HttpSettings
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import Intent
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.reply import shown_text
 from headgate.core.spelling import did_you_mean
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.similar import SimilarTopics
-from headgate.core.topics.topic import TopicState
+from headgate.core.topics.topic import SimilarTopics, TopicState
 from headgate.edge.auth import Authenticator, Identity
 from headgate.edge.openapi.docs_pages import docs_file, docs_page
 from headgate.edge.pages import json_page, listed, metrics_page, names_of, paging
@@ -47,7 +46,7 @@ _CHANGES_KEPT = 200
 
 
 class DocumentPages:
-    """The OpenAPI pages, for every caller. The document is loaded at the first request."""
+    """For everybody. What describes the ports takes a MiB, and most parents are never asked."""
 
     def __init__(self, http: HttpSettings) -> None:
         self._http = http
@@ -59,11 +58,11 @@ class DocumentPages:
         return web.Response(body=document(self._http), content_type="application/json")
 
     async def page(self, _request: web.Request) -> web.StreamResponse:
-        """Respond with the interactive reference of this port."""
+        """What this port serves, for people."""
         return docs_page()
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        """Respond with a file of the interactive reference."""
+        """What that page is made of."""
         return docs_file(request.match_info["file"], self._own)
 
     def _own(self) -> bytes:
@@ -73,7 +72,7 @@ class DocumentPages:
 
 
 class Services(NamedTuple):
-    """The services behind the pages of the second tier."""
+    """Who carries out what the pages of the second tier are asked."""
 
     replays: ReplayRequests
     offsets: OffsetService
@@ -130,7 +129,7 @@ class Admin:
     # ---- producers and topics
 
     async def producers(self, request: web.Request) -> web.Response:
-        """Respond with all producers, page by page."""
+        """All producers, page by page."""
         self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
@@ -140,7 +139,7 @@ class Admin:
         return json_page(request, listed("producers", views.producers(names, seen), following))
 
     async def producer(self, request: web.Request) -> web.Response:
-        """Respond with one producer."""
+        """One producer."""
         self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["name"]
@@ -154,7 +153,7 @@ class Admin:
         return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
-        """Respond with all topics that exist and that a policy matches, page by page."""
+        """All topics that exist and that a policy matches, page by page."""
         self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
@@ -164,7 +163,7 @@ class Admin:
         return json_page(request, listed("topics", rows, following))
 
     async def topic(self, request: web.Request) -> web.Response:
-        """Respond with one topic."""
+        """One topic."""
         self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["topic"]
@@ -173,7 +172,7 @@ class Admin:
         return json_page(request, views.topic(state, policy, held, self.seen()))
 
     async def spool(self, request: web.Request) -> web.Response:
-        """Respond with the events that wait on disk for Kafka, read anew."""
+        """What waits on disk for Kafka, and how it goes. Whoever waits for it wants it fresh."""
         self.identify(request, "view")
         await self.instance.refresh(at_once=True)
         state = self.instance.health().dependencies.get("spool")
@@ -232,7 +231,7 @@ class Admin:
         self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
 
     async def groups(self, request: web.Request) -> web.Response:
-        """Respond with the monitor's page of all groups, or of one."""
+        """What the monitor says of all groups, or of one."""
         self.identify(request, "view")
         authorization = request.headers.get("Authorization")
         found = await self.instance.monitored(str(request.rel_url), authorization)
@@ -264,7 +263,7 @@ class Admin:
         return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
     def policies(self) -> PolicyTable:
-        """Return the policies of the active configuration, compiled once."""
+        """Of the configuration in force, made once."""
         topics = self.instance.settings.topics
         if self._table is None or self._table.policies is not topics:
             self._table = PolicyTable(topics)
@@ -308,7 +307,7 @@ class Admin:
         return state, policy
 
     def identify(self, request: web.Request, *roles: str) -> Identity:
-        """Identify a caller that has one of the roles. Raises Refused."""
+        """Who asks, if it has one of the roles. Raises Refused."""
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, asking(request))
         if isinstance(found, Failure):

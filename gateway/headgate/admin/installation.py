@@ -27,7 +27,7 @@ class EntryLog(Protocol):
 
 
 class Configuration(NamedTuple):
-    """The active configuration. read_at: seconds since 1970."""
+    """What is in force. read_at: seconds since 1970."""
 
     file: str
     loaded: Loaded
@@ -35,7 +35,7 @@ class Configuration(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding of `headgate check`. level: ok, warn or error.  fix: empty for ok."""
+    """What `headgate check` found. level: ok, warn or error.  fix: empty for ok."""
 
     level: str
     subject: str
@@ -44,17 +44,17 @@ class Found(NamedTuple):
 
 
 class ConfigurationInForce(Protocol):
-    """The configuration that the gateway runs with."""
+    """What the gateway runs with."""
 
     shown: Configuration
 
     def findings(self) -> list[Found]:
-        """Return the findings of `headgate check`, without asking Kafka or Redis. This is slow."""
+        """What `headgate check` says of it, without asking Kafka or Redis. Takes its time."""
         ...
 
 
 class Installation(NamedTuple):
-    """The log and the configuration that the pages show."""
+    """What the pages show."""
 
     log: EntryLog
     configuration: ConfigurationInForce
@@ -70,7 +70,7 @@ class InstallationPages:
         self._identify = identify
 
     async def entries(self, request: web.Request) -> web.Response:
-        """Respond with entries of the log, newest first, by kinds and time."""
+        """What happened, newest first: of some kinds, since a time."""
         self._identify(request, "view")
         kinds, since_ms = _kinds(request), _since_ms(request)
         entries, wanted = self.log.recent(), paging(request)
@@ -86,7 +86,7 @@ class InstallationPages:
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
 
     async def findings(self, request: web.Request) -> web.Response:
-        """Respond with the findings of `headgate check` about the active configuration."""
+        """What `headgate check` says of the configuration in force."""
         self._identify(request, "view")
         wanted = paging(request)
         rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))

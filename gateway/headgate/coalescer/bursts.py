@@ -10,17 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from headgate.backends.base import Lanes, Topics
-from headgate.core.coalescing.held import burst_end_headers
-from headgate.core.coalescing.holding import held_topics_of
+from headgate.core.coalescing import burst_end_headers, held_topics_of
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.publish import Publish, Stage
 from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
 from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
-from headgate.pipeline.admit import Quotas
-from headgate.pipeline.gate import Gate
+from headgate.core.topics.topic import TopicState, is_glob
+from headgate.pipeline.gate import Gate, Quotas
 
 _RETRY_AFTER_S = 2
 

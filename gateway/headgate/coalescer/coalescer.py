@@ -10,23 +10,58 @@ from headgate.audits.facts import Facts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.base import CoalescingRules, Decisions, LogError
-from headgate.coalescer.dropped_events import report
-from headgate.coalescer.held_partition import CoalescedTopic
-from headgate.coalescer.member import FINISH_S, CoalescerMember
-from headgate.coalescer.owner import Count, OwnerContext, PartitionOwner
-from headgate.coalescer.turns import Turns
+from headgate.coalescer.decisions import CoalescingRules, Decisions, LogError, Turns
+from headgate.coalescer.partition import (
+    FINISH_S,
+    CoalescedTopic,
+    CoalescerMember,
+    Count,
+    OwnerContext,
+    PartitionOwner,
+)
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
-from headgate.core.coalescing.coalesce import Figures
-from headgate.core.coalescing.held import held_topic, topic_of
-from headgate.core.coalescing.holding import held_topics_of, is_there
-from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
+from headgate.core.coalescing import (
+    Figures,
+    HeldBounds,
+    Window,
+    WindowTimes,
+    held_topic,
+    held_topics_of,
+    is_there,
+    topic_of,
+)
+from headgate.core.outcome import Name
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Routes
+
+# Facts of held events that became no record: superseded in a window, or unchanged at its end.
+
+
+def report(
+    facts: Facts | None,
+    policy: TopicPolicy | None,
+    topic: str,
+    outcome: str,
+    windows: Sequence[Window],
+) -> None:
+    """outcome: of each window's newest event. Nothing where the topic asks for no facts.
+
+    A window keeps no single events, so that those of a producer that were superseded are one fact.
+    """
+    if facts is None or policy is None or not policy.facts:
+        return
+    for window in windows:
+        last = window.last
+        for producer, sum_of in window.superseded.items():
+            facts.coalesced(producer, topic, Name.SUPERSEDED, last.key, *sum_of)
+        if outcome == Name.UNCHANGED:
+            size = len(last.value or b"")
+            facts.coalesced(last.producer, topic, Name.UNCHANGED, last.key, 1, size)
+
 
 GROUP = "headgate.held"
 _CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from headgate.coalescer.base import Decisions, WindowDecision, WindowVerdict
-from headgate.core.coalescing.window import Window
+from headgate.coalescer.decisions import Decisions, WindowDecision, WindowVerdict
+from headgate.core.coalescing import Window
 from headgate.core.topics.route import Route
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 

@@ -18,7 +18,7 @@ from headgate.core.terminal import Column, counted, escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers
-    from headgate.core.spool.chunk import Packed
+    from headgate.spool.database import Packed
     from headgate.spool.reading import Aside, Gap, LaneFigures
 
 
@@ -134,7 +134,7 @@ def _drop(args: argparse.Namespace) -> int:
 
 def _drain(args: argparse.Namespace) -> int:
     from headgate.config import load
-    from headgate.spool.place import kept_in
+    from headgate.spool.folders import kept_in
     from headgate.wiring.spool_drain import drain
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
@@ -202,7 +202,7 @@ class _Contents(NamedTuple):
 
 def _read(folder: Path) -> _Contents:
     """Read the contents of a spool. Raises JournalError."""
-    from headgate.spool.place import kept_in
+    from headgate.spool.folders import kept_in
     from headgate.spool.reading import Reader
 
     reader, kept = Reader(folder), [folder / name for name in kept_in(folder)]

@@ -50,8 +50,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from headgate.core.oversize.chunk_sets import DEFAULT_BOUNDS, Bounds, Chunk, ChunkSets, Dropped
-from headgate.core.oversize.chunks import BadChunkError, read_head
+from headgate.core.oversize.chunks import (
+    DEFAULT_BOUNDS,
+    BadChunkError,
+    Bounds,
+    Chunk,
+    ChunkSets,
+    Dropped,
+    read_head,
+)
 from headgate.core.record import PRODUCER
 
 __all__ = ["Assembler", "Bounds", "Dropped", "Event", "ReadRecord"]

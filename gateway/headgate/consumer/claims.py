@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Protocol
 
 import fsspec
 
-from headgate.core.oversize.blob_names import is_below
+from headgate.core.oversize.chunks import is_below
 from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
 
 __all__ = ["ClaimChecks", "ClaimError"]

@@ -13,7 +13,7 @@ CONTENT_TYPE: Final = "content-type"
 REPLAY_ID: Final = "hg-replay-id"  # the replay that copied this record
 SPOOLED: Final = "hg-spooled"  # when it was spooled (ms): it came late, and may come twice
 BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
-# Of records in held topics alone (`core.coalescing.held`):
+# Of records in held topics alone (`core.coalescing`):
 FORCED: Final = "hg-forced"  # publish even if unchanged
 WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it is emitted
 # A done mark: the offset of an event of this key that has been emitted, and the topic's id.

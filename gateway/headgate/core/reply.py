@@ -8,7 +8,7 @@ import orjson
 from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason
 from headgate.core.publish import Ticket
 from headgate.core.terminal import escaped
-from headgate.core.topics.quota import quota_policy
+from headgate.core.topics.topic import quota_policy
 from headgate.native import plain_answers
 from headgate.native.chosen import shown
 from headgate.native.plain_answers import key_text, quoted, shortened, shown_key

@@ -23,7 +23,7 @@ from aiohttp import web
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import brief
-from headgate.core.topics.globs import Globs
+from headgate.core.topics.topic import Globs
 from headgate.edge.origins import Origins, is_loopback
 
 # ---- the peer: its address, and the names in its certificate

@@ -10,7 +10,7 @@ from aiohttp import web
 from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import DRAINING, Admission
 from headgate.core.outcome import TRAITS, Failure, Outcome, Reason, rejected
-from headgate.core.oversize.weigh import Weight, heaviest
+from headgate.core.oversize.limits import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
 from headgate.core.reply import JSON, Reply, answer, json_text, problem
@@ -24,9 +24,8 @@ from headgate.edge.starting import Starting
 from headgate.edge.streams import Streams, streamed
 from headgate.idempotency.requests import EVENTS
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
-from headgate.pipeline.inbound import Decode, Inbound
-from headgate.pipeline.pipeline import Pipeline
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.gate import ProducerQuotas
+from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
 
 class Weigher(Protocol):

@@ -15,9 +15,8 @@ from headgate.core.refusal import brief
 from headgate.core.reply import Reply
 from headgate.idempotency.requests import Once
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
-from headgate.pipeline.deadlines import Deadlines
-from headgate.pipeline.inbound import Decode, Inbound
-from headgate.pipeline.pipeline import Pipeline
+from headgate.pipeline.clock import Deadlines
+from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
 # ---- fair turns: a producer that has had its share of this turn waits (`core.fair_turns`)
 

@@ -15,20 +15,20 @@ from aiohttp import web
 from headgate.core.event import Decoded
 from headgate.core.formats.decode import Headers
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import BEHIND, too_large
-from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.oversize.streamed import (
+from headgate.core.oversize.chunks import (
     Announced,
     BodyInspector,
     Streamed,
     announced,
     takes_streams,
 )
+from headgate.core.oversize.limits import BEHIND, too_large
+from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.refusal import Refused, TooMuch
 from headgate.core.topics.route import Route
 from headgate.edge.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.pipeline.gate import Gate
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3

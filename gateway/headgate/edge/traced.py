@@ -16,7 +16,7 @@ from headgate.core.outcome import Failure, Outcome
 from headgate.core.publish import Ticket
 from headgate.core.trace_context import TRACEPARENT
 from headgate.edge.auth import Peer
-from headgate.edge.events import ROUTE, EventsFront, Requests
+from headgate.edge.events import ROUTE, EventsFront
 from headgate.edge.plain_post import PlainPosts
 from headgate.edge.request_log import RequestReports
 from headgate.tracing.spans import Trace, Traces
@@ -39,14 +39,28 @@ def current_trace_id() -> str | None:
     return None if trace is None else trace.trace_id
 
 
-class RequestMeter(Requests, Protocol):
-    """The part of `metrics.meter` that counts requests, with an exemplar for each bucket."""
+class RequestMeter(Protocol):
+    """The part of `metrics.meter` that counts requests, with an exemplar for each bucket.
+
+    It repeats `events.Requests`: no class inherits from one of a compiled module.
+    """
+
+    def request(self, route: str, status: int, seconds: float) -> None: ...
+
+    def account(
+        self,
+        producer: str,
+        topic: str,
+        outcomes: Sequence[Outcome],
+        sizes: Sequence[int],
+        request_id: str,
+    ) -> None: ...
 
     def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None: ...
 
 
 class TracedRequests:
-    """Implements `reports.Requests`: a sampled request learns its route, and is an exemplar."""
+    """Implements `events.Requests`: a sampled request learns its route, and is an exemplar."""
 
     def __init__(self, meter: RequestMeter) -> None:
         self._meter = meter

@@ -29,8 +29,7 @@ from headgate.idempotency.rules import (
     read_key,
 )
 from headgate.idempotency.store import NO_REDIS, IdentityMeter
-from headgate.pipeline.inbound import Decode, Inbound
-from headgate.pipeline.pipeline import Pipeline
+from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
 _AT_ONCE_BYTES = 1_048_576  # digesting more would hold up the event loop for milliseconds
 

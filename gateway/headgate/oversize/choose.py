@@ -2,28 +2,145 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
 from headgate.core.admission import OVERLOADED_RETRY_S
+from headgate.core.formats.decode import is_json
 from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.split import NotSplit, Split, split
-from headgate.core.oversize.strategies import Prepared, SplitRule, StoredBlob
-from headgate.core.publish import Publish
-from headgate.core.record import Record
+from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.core.oversize.chunks import (
+    HEADERS_BYTES,
+    MAX_BYTES,
+    MIN_CHUNK_BYTES,
+    Head,
+    NotSplit,
+    Split,
+    cut,
+    headers_of,
+    split,
+)
+from headgate.core.oversize.limits import fits
+from headgate.core.oversize.strategies import (
+    Large,
+    Prepared,
+    SplitRule,
+    StoredBlob,
+    claim_headers,
+    notify_headers,
+    split_headers,
+    without_dataref,
+)
+from headgate.core.publish import Publish, Stage
+from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.core.refusal import Refused
 from headgate.core.topics.route import Common, Route
-from headgate.oversize.plans import (
-    OversizePlan,
-    chunk,
-    claim_check,
-    finished,
-    may_split,
-    notify,
-    split_plan,
-)
+
+# What each strategy makes of an event: a plan with its records, or None when it does not fit.
+
+
+JSON_TYPE: Header = (CONTENT_TYPE, b"application/json")
+
+
+class PlannedRecord(NamedTuple):
+    """A record to be. its size is an upper bound; batch: compressed beforehand."""
+
+    record: Record
+    size: int
+    event_id: str
+    batch: Prepared | None = None
+
+
+class OversizePlan(NamedTuple):
+    """strategy: how the event is fitted.  records: in order; of a split the manifest is last."""
+
+    strategy: str
+    records: list[PlannedRecord]
+
+
+def finished(publish: Publish, value: bytes, own: Sequence[Header]) -> PlannedRecord:
+    """The record with all its headers: its own, the event's id, and what its request shares."""
+    assert publish.event_id is not None
+    assert publish.common is not None
+    headers = [*own, (EVENT_ID, publish.event_id.encode()), *publish.common.headers]
+    old = publish.record
+    record = Record(old.topic, old.partition, old.key, value, headers, old.timestamp_ms)
+    return PlannedRecord(record, size_of(record.key, value, headers), publish.event_id)
+
+
+def _fits(planned: PlannedRecord, route: Route) -> bool:
+    return fits(route, len(planned.record.value or b""), planned.size)
+
+
+def standing(
+    publish: Publish, route: Route, strategy: str, more: list[Header]
+) -> OversizePlan | None:
+    """One record without the value, which says what it stands for."""
+    planned = finished(publish, b"", [*without_dataref(publish.record.headers), *more])
+    return OversizePlan(strategy, [planned]) if _fits(planned, route) else None
+
+
+def claim_check(publish: Publish, route: Route, stored: StoredBlob) -> OversizePlan | None:
+    return standing(publish, route, "claim-check", claim_headers(*stored))
+
+
+def notify(publish: Publish, route: Route, digest: str) -> OversizePlan | None:
+    """Without a key there is nobody to notify about."""
+    if publish.record.key is None:
+        return None
+    size = len(publish.record.value or b"")
+    return standing(publish, route, "notify", notify_headers(size, digest))
+
+
+def chunk(publish: Publish, route: Route, set_id: str) -> OversizePlan | None:
+    """Chunks as large as the limits allow, each with all of the event's headers."""
+    value = publish.record.value or b""
+    beside = publish.size - len(value) + HEADERS_BYTES
+    limit = min(route.max_record_bytes - beside, route.max_value_bytes)
+    if len(value) > MAX_BYTES or limit < MIN_CHUNK_BYTES:
+        return None
+    pieces, digest = cut(value, limit), sha256(value).digest()
+    records = []
+    for number, piece in enumerate(pieces):
+        head = Head(set_id.encode(), number, len(pieces), len(value), digest)
+        records.append(finished(publish, piece, [*publish.record.headers, *headers_of(head)]))
+    return OversizePlan("chunk", records)
+
+
+def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> OversizePlan | None:
+    """Elements under keys of their own, then the manifest; all must fit their limits, and no key
+    may be longer than an event's.
+
+    Elements get their shared headers at hand-over (`pipeline.produce`), as any event.
+    """
+    old, event_id = publish.record, publish.event_id
+    key = old.key
+    assert key is not None
+    assert event_id is not None
+    assert publish.common is not None
+    mark = split_headers("element", set_id, key)
+    shared = size_of(None, None, publish.common.headers) - RECORD_OVERHEAD
+    records = []
+    for number, (own_key, value) in enumerate(parts.elements):
+        if len(own_key) > route.key_max_bytes:
+            return None
+        headers, own_id = [JSON_TYPE, *mark], f"{event_id}/{number}"
+        place = route.partition(own_key)
+        record = Record(old.topic, place, own_key, value, headers, old.timestamp_ms)
+        size = shared + size_of(own_key, value, [*headers, (EVENT_ID, own_id.encode())])
+        records.append(PlannedRecord(record, size, own_id))
+    own = [header for header in publish.record.headers if header[0] != CONTENT_TYPE]
+    about = [JSON_TYPE, *own, *split_headers("manifest", set_id, key)]
+    records.append(finished(publish, parts.manifest, about))
+    return OversizePlan("split", records) if all(_fits(each, route) for each in records) else None
+
+
+def may_split(publish: Publish) -> bool:
+    """Whether it is a keyed JSON document: only such a one has elements."""
+    content_type = dict(publish.record.headers).get(CONTENT_TYPE)
+    return publish.record.key is not None and content_type is not None and is_json(content_type)
+
 
 log = logging.getLogger("headgate.ladder.climb")
 
@@ -146,3 +263,113 @@ def _sha256(value: bytes) -> str:
 def _common(publish: Publish) -> Common:
     assert publish.common is not None  # it came with a request
     return publish.common
+
+
+# The records that one oversized event became, and the one outcome that they share.
+#
+# A part goes through the lanes as any publish; only its end goes to its `MultiRecordPublish`
+# instead of a ticket. The event itself (`MultiRecordPublish.parent`) never enters a lane: it has
+# the reservation, the followers, and the place in its request.
+
+
+_SOME_MISSING = Failure(
+    Reason.UNKNOWN,
+    "not all of the event's records are known to be written; it may be in Kafka in part",
+    None,
+    2,
+)
+
+
+class MultiRecordPublish:
+    """A countdown over parts.
+
+    parent: the event.  strategy: what it became.  count: of its records.  on_end: called once, when
+    all parts have ended or the last one will not be sent.  on_others_written: the last part waits
+    for this, called when all others are in Kafka.  last: the last part's outcome, once written.
+    """
+
+    def __init__(
+        self,
+        parent: Publish,
+        strategy: str,
+        records: Sequence[PlannedRecord],
+        on_end: "Callable[[MultiRecordPublish], None]",
+        on_others_written: "Callable[[MultiRecordPublish], None] | None" = None,
+    ) -> None:
+        self.parent = parent
+        self.strategy = strategy
+        self.count = len(records)
+        self.last: Outcome | None = None
+        self._records = records
+        self._on_end = on_end
+        self._on_others_written = on_others_written
+        self._parts: list[Publish] = []
+        self._ended = self._written = 0
+        self._refusal: Failure | None = None
+        self._is_unknown = False
+
+    @property
+    def written(self) -> Outcome | None:
+        """How the last part ended, if every part is in Kafka."""
+        return self.last if self._written == self.count else None
+
+    @property
+    def failure(self) -> Failure:
+        """Why it is not all written: certain only if no part is or may be in Kafka."""
+        if self._refusal is not None and not self._written and not self._is_unknown:
+            return self._refusal
+        return _SOME_MISSING
+
+    def next_part(self) -> Publish:
+        """The publish of the next record."""
+        planned = self._records[len(self._parts)]
+        part = Publish(planned.record, planned.size, None, len(self._parts), planned.event_id)
+        part.common, part.owner = self.parent.common, self
+        if planned.batch is not None:
+            part.large = Large(batch=planned.batch)
+        self._parts.append(part)
+        return part
+
+    def handed_over(self) -> None:
+        """One part was: from now on the event's end is Kafka's."""
+        if self.parent.stage < Stage.HANDED:
+            self.parent.advance(Stage.HANDED)
+
+    def drop(self) -> list[Publish]:
+        """The event was given up before that: no lane hands a part over any more.
+
+        Returns the parts whose end nobody else reports: the others still wait for their verdict.
+        """
+        parts = self._let_go()
+        for part in parts:
+            part.dropped = True
+        return [part for part in parts if part.stage is Stage.LANE]
+
+    def ended(self, part: Publish, outcome: Outcome) -> None:
+        """A part has ended."""
+        self._ended += 1
+        if outcome.name is Name.PUBLISHED:
+            self._written += 1
+            if part.index == self.count - 1:
+                self.last = outcome
+        elif outcome.name is Name.UNKNOWN:
+            self._is_unknown = True
+        else:
+            self._refusal = self._refusal or outcome.failure
+        if self._ended == self.count:
+            self._end()
+        elif self._on_others_written is not None and self._ended == self.count - 1:
+            if self._written == self._ended:
+                self._on_others_written(self)
+            else:  # the last one is not sent
+                self._end()
+
+    def _end(self) -> None:
+        self._let_go()
+        self._on_end(self)
+
+    def _let_go(self) -> list[Publish]:
+        """No longer keep the parts, which know this: a cycle would keep their values for long, as
+        the collector looks seldom (`wiring.collector`)."""
+        parts, self._parts, self._records = self._parts, [], ()
+        return parts

@@ -16,13 +16,10 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import BEHIND, exceeded
 from headgate.core.publish import Publish, Stage
 from headgate.core.refusal import Refused
-from headgate.oversize.choose import ChooseStrategy, Tools
-from headgate.oversize.multi_record import MultiRecordPublish
-from headgate.oversize.plans import OversizePlan
+from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, OversizePlan, Tools
 from headgate.pipeline.complete import Complete
-from headgate.pipeline.in_order import InOrder
-from headgate.pipeline.produce import Produce
-from headgate.pipeline.reserve import Reserve
+from headgate.pipeline.pipeline import Reserve
+from headgate.pipeline.turn import InOrder, Produce
 
 log = logging.getLogger("headgate.ladder.ladder")
 

@@ -6,8 +6,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from headgate.backends.base import Topics
-from headgate.core.coalescing.held import held_topic
-from headgate.core.coalescing.holding import as_held, is_held, is_there
+from headgate.core.coalescing import as_held, held_topic, is_held, is_there
 from headgate.core.content import Comparison, Digester, Orders
 from headgate.core.keys import KEY_MAX_BYTES
 from headgate.core.outcome import Failure, Reason
@@ -145,7 +144,7 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
 class Routes:
     """The routes in force; only topics that exist are remembered, so clients cannot grow it.
 
-    holds: whether events that are to be held (`core.coalescing.holding`) go to their held topics;
+    holds: whether events that are to be held (`core.coalescing`) go to their held topics;
     the coalescer's own routes lead past them.
     """
 

@@ -35,8 +35,8 @@ from headgate.core.oversize.limits import replay_request
 from headgate.core.record import Record
 from headgate.core.refusal import Refused, brief
 from headgate.core.spelling import closest
-from headgate.core.topics.globs import is_glob
 from headgate.core.topics.policy import PolicyTable
+from headgate.core.topics.topic import is_glob
 from headgate.replays.offset_map import (
     MAP_TOPIC,
     NewerMapError,

@@ -3,11 +3,165 @@
 import contextlib
 import functools
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, NamedTuple, NoReturn
+from zlib import crc32
 
-from headgate.spool.upgrade import upgrade
+import msgspec
+
+from headgate.core.record import Header, Record
+from headgate.core.topics.topic import TopicState
+
+# Spooled events as they lie on disk: some of one lane's, in order, packed together.
+#
+# A chunk is one MessagePack array of records, and a CRC-32 stands beside it: of that, and of what
+# the chunk's row says of it, so that nothing is published to another place than it was meant for.
+# Events are packed by the chunk because they are written, read and done by the chunk: a row for
+# each would cost the journal three times as much.
+
+
+# key, value, headers, timestamp_ms
+Packed = tuple[bytes | None, bytes | None, list[Header], int]
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_topic: Final = msgspec.msgpack.Decoder(TopicState).decode
+_decode: Final = msgspec.msgpack.Decoder(list[Packed]).decode
+
+
+class DamagedChunk(ValueError):
+    """A chunk is not what was written."""
+
+
+class Label(NamedTuple):
+    """What a chunk's row says of it. partitions: the count that its events were placed by; 0 of
+    what was set aside.  at_ms: milliseconds since 1970, when they were spooled."""
+
+    topic: str
+    partition: int
+    partitions: int
+    events: int
+    at_ms: int
+
+    def checksum(self, packed: bytes) -> int:
+        """Of both together."""
+        return crc32(packed, crc32(repr(tuple(self)).encode()))
+
+
+def pack(records: Sequence[Record]) -> bytes:
+    """The records of one chunk."""
+    return _encode([(one.key, one.value, one.headers, one.timestamp_ms) for one in records])
+
+
+def unpack(packed: bytes, checksum: int, label: Label) -> list[Packed]:
+    """Raises DamagedChunk."""
+    if label.checksum(packed) != checksum:
+        raise DamagedChunk("its checksum is another")
+    try:
+        return _decode(packed)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedChunk(str(error)) from error
+
+
+def pack_topic(state: TopicState) -> bytes:
+    """What Kafka said of a topic: a gateway that begins while Kafka is away has to know it."""
+    return _encode(state)
+
+
+def unpack_topic(packed: bytes) -> TopicState | None:
+    """None where another version, which knew less or more of topics, has written it; or damage."""
+    try:
+        return _decode_topic(packed)
+    except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
+        return None
+
+
+# What goes into a journal, and what comes out of it.
+
+
+class Append(NamedTuple):
+    """A chunk to be written. partitions: the count that its events were placed by.
+
+    at_ms: milliseconds since 1970, when they were spooled.
+    """
+
+    topic: str
+    partition: int
+    partitions: int
+    at_ms: int
+    records: Sequence[Record]
+
+
+class Stored(NamedTuple):
+    """A chunk of so many events as it lies in the journal. packed: None where it is damaged."""
+
+    number: int
+    partitions: int
+    events: int
+    at_ms: int
+    packed: list[Packed] | None
+    bytes: int
+
+
+class Overlooked(NamedTuple):
+    """A chunk of so many events and bytes that the index does not have."""
+
+    number: int
+    partitions: int
+    events: int
+    bytes: int
+
+
+class Raw(NamedTuple):
+    """A chunk as it lies there. partitions: see `Label`."""
+
+    number: int
+    topic: str
+    partition: int
+    partitions: int
+    events: int
+    at_ms: int
+    checksum: int
+    packed: bytes
+
+    def is_whole(self) -> bool:
+        """Whether it has its checksum."""
+        return self._label.checksum(self.packed) == self.checksum
+
+    def unpacked(self) -> list[Packed] | None:
+        """None where it is damaged."""
+        try:
+            return unpack(self.packed, self.checksum, self._label)
+        except DamagedChunk:
+            return None
+
+    @property
+    def _label(self) -> Label:
+        return Label(self.topic, self.partition, self.partitions, self.events, self.at_ms)
+
+
+# Makes this version's file of an earlier version's.
+
+
+def upgrade(database: sqlite3.Connection) -> None:
+    """From version 1, whose checksums were of a chunk's bytes alone. In a transaction."""
+    rows = database.execute(
+        'SELECT number, topic, "partition", partitions, count, at_ms, checksum, events '
+        "FROM chunks JOIN lanes ON lanes.id = lane"
+    )
+    for number, *label, checksum, packed in rows:
+        if crc32(packed) == checksum:
+            found = Label(*label).checksum(packed)
+            database.execute("UPDATE chunks SET checksum = ? WHERE number = ?", (found, number))
+    rows = database.execute(
+        'SELECT number, topic, "partition", count, at_ms, checksum, events '
+        "FROM aside JOIN lanes ON lanes.id = lane"
+    )
+    for number, topic, partition, count, at_ms, checksum, packed in rows:
+        if crc32(packed) == checksum:
+            found = Label(topic, partition, 0, count, at_ms).checksum(packed)
+            database.execute("UPDATE aside SET checksum = ? WHERE number = ?", (found, number))
+
 
 FILE: Final = "spool.db"
 _VERSION: Final = 2

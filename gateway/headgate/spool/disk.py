@@ -7,25 +7,59 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headgate.core.outcome import Failure, Reason
 from headgate.core.topics.topic import TopicState
 from headgate.spool.database import (
     FILE,
+    Append,
     JournalDamagedError,
     JournalError,
     JournalGoneError,
     JournalInUseError,
+    Overlooked,
+    Stored,
     connect,
 )
-from headgate.spool.entries import Append, Overlooked, Stored
-from headgate.spool.journal import Journal
-from headgate.spool.options import SpoolOptions
-from headgate.spool.place import kept_in, move
+from headgate.spool.folders import kept_in, move
+from headgate.spool.journal import Journal, Salvage, salvage
 from headgate.spool.reading import CHECK_S, Contents, LaneFigures
-from headgate.spool.salvage import Salvage, salvage
+
+# What a spool is told, and who counts what it does.
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolOptions:
+    """folder: where the journal lies.
+
+    max_bytes, max_age_ms: with more on disk, or anything older, it takes no more.
+    drain_events_per_s: how many more events a second go back to Kafka than new ones come to disk.
+    """
+
+    folder: Path
+    max_bytes: int
+    max_age_ms: int
+    drain_events_per_s: int
+
+
+class SpoolMeter(Protocol):
+    """Counts what becomes of spooled events."""
+
+    def drained(self, topic: str, events: int) -> None:
+        """They were published."""
+        ...
+
+    def repeated(self, topic: str, events: int) -> None:
+        """They were handed over once more: the end of an earlier time is not known."""
+        ...
+
+    def set_aside(self, topic: str, events: int) -> None:
+        """Kafka refuses them for good, or they are damaged."""
+        ...
+
 
 Result = TypeVar("Result")
 

@@ -7,19 +7,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.spool.chunk import Packed, unpack_topic
 from headgate.core.topics.topic import TopicState
 from headgate.spool.carve import Wreck, look_at_log
 from headgate.spool.database import (
     FILE,
     JournalDamagedError,
     JournalError,
+    Packed,
+    Raw,
     connect,
     cost,
     look_at_header,
     translated,
+    unpack_topic,
 )
-from headgate.spool.entries import Raw
 
 TABLES: Final = ("aside", "chunks")
 CHECK_S: Final = 1.0  # that a start gives SQLite to check the file

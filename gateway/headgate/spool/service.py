@@ -12,15 +12,11 @@ from headgate.core.suppression import Scope
 from headgate.core.terminal import counted
 from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Dependency
-from headgate.spool.backlogs import Backlogs
+from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
-from headgate.spool.disk import Disk
-from headgate.spool.drain_spans import DrainSpans
-from headgate.spool.draining import Allowance, Draining
-from headgate.spool.options import SpoolMeter, SpoolOptions
-from headgate.spool.reports import SpoolReports
-from headgate.spool.spool import Spool
-from headgate.spool.writing import Writing
+from headgate.spool.disk import Disk, SpoolMeter, SpoolOptions
+from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
+from headgate.spool.spool import Spool, SpoolReports
 from headgate.tracing.spans import LaterSpans
 
 log = logging.getLogger("headgate.spool")

@@ -12,21 +12,128 @@ Nothing here awaits. `writing` brings to disk what waits in the backlogs, `drain
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
-from headgate.backends.base import Lanes
+from headgate.backends.base import Deliveries, Lanes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import BEHIND
-from headgate.core.placing import place_again
+from headgate.core.placing import count_of, place_again
 from headgate.core.publish import Publish, Stage
 from headgate.core.topics.topic import TopicState
-from headgate.spool.backlog import Backlog, Seam, Unit, Waiting, since
-from headgate.spool.backlogs import Backlogs
+from headgate.spool.backlog import Backlog, Backlogs, Seam, Unit, Waiting, since
 from headgate.spool.disk import Disk
-from headgate.spool.placement import by_count, count_of
-from headgate.spool.reports import SpoolReports
-from headgate.spool.seams import Seams, is_open, worse
+
+# By which partition count events were placed: a topic may have grown since.
+
+
+def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
+    """Parts of it, in order, each placed by one count."""
+    parts = list[list[Publish]]()
+    for publish in publishes:
+        if not parts or count_of(parts[-1][0]) != count_of(publish):
+            parts.append([])
+        parts[-1].append(publish)
+    return parts
+
+
+# Who hears how spooled events end.
+
+
+class SpoolReports(Deliveries, Protocol):
+    """Who hears of ends (`pipeline.reports`)."""
+
+    def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
+        """They are on disk, and that is their end. certain: no record of them can be in the log."""
+        ...
+
+    def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
+        """They are on disk, so they are answered; their end in the lane is reported later."""
+        ...
+
+    def withdrawn(self, batch: Sequence[Publish]) -> None:
+        """These are no request's, and were taken out of their lane before they were handed over."""
+        ...
+
+
+# Events that are with the producer and on disk at once: each ends once for its client.
+#
+# Whichever comes first, the acknowledgement or the disk, answers the request. If Kafka
+# acknowledges, the chunk is forgotten; if the events end otherwise there, what is on disk is
+# published later.
+
+
+def is_open(publish: Publish) -> bool:
+    """Whether a request waits for it that has no answer to it yet."""
+    ticket = publish.ticket
+    return ticket is not None and ticket.outcomes[publish.index] is None
+
+
+def worse(failure: Failure | None, of_disk: Failure) -> Failure:
+    """How it ends that ended in its lane, if it did, and of which the disk did not take all."""
+    return of_disk if failure is None or of_disk.reason is Reason.UNKNOWN else failure
+
+
+class Seams:
+    """Those whose end is not known."""
+
+    def __init__(self, reports: SpoolReports) -> None:
+        self._reports = reports
+        self._of: dict[Publish, Seam] = {}
+
+    def __contains__(self, publish: Publish) -> bool:
+        return publish in self._of
+
+    def begin(self, backlog: Backlog, publishes: Iterable[Publish]) -> list[Waiting]:
+        """The producer has these, and they are to go to disk now."""
+        waiting = list[Waiting]()
+        for some in by_count(publishes):
+            seam = Seam(some)
+            backlog.seams.append(seam)
+            for publish in some:
+                self._of[publish] = seam
+                publish.spooled = True
+            waiting.append(Waiting(some, count_of(some[0]), seam))
+        return waiting
+
+    def acknowledged(self, batch: Sequence[Publish]) -> None:
+        """Kafka has these, and those who wait for them have heard."""
+        if self._of:
+            for publish in batch:
+                seam = self._of.pop(publish, None)
+                if seam is not None:
+                    seam.landed.add(seam.open.pop(publish))
+
+    def failed(self, publish: Publish, failure: Failure) -> bool:
+        """It ended in its lane without acknowledgement; False if it is none of these."""
+        seam = self._of.pop(publish, None)
+        if seam is None:
+            return False
+        del seam.open[publish]
+        seam.again = True
+        if seam.number is None:
+            seam.failed[publish] = failure
+        else:
+            self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
+        return True
+
+    def written(self, seam: Seam, publishes: Sequence[Publish], number: int) -> None:
+        """Their chunk is on disk."""
+        seam.number = number
+        if seam.open:
+            self._reports.spooled_in_flight([one for one in publishes if one in seam.open])
+        for publish, failure in seam.failed.items():
+            self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
+        seam.failed.clear()
+
+    def not_written(self, seam: Seam, of_disk: Failure) -> None:
+        """The disk did not take them: they end as they do in the lane."""
+        for publish in seam.open:
+            del self._of[publish]
+            publish.spooled = of_disk.reason is Reason.UNKNOWN
+        for publish, failure in seam.failed.items():
+            self._reports.failed((publish,), worse(failure, of_disk))
+
 
 _PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE))
 _ENDING_S: Final = 2.0  # `spool_after_ms` of a topic that does not spool any more

@@ -13,7 +13,7 @@ import uvloop
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError, Settings, load, read_file
-from headgate.core.coalescing.held import topic_of
+from headgate.core.coalescing import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.edge.listener import server_context

@@ -24,13 +24,12 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts
 from headgate.config import Settings
-from headgate.core.coalescing.held import topic_of
+from headgate.core.coalescing import topic_of
 from headgate.core.content import forget_received
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.similar import SimilarTopics
-from headgate.core.topics.topic import TopicState
+from headgate.core.topics.topic import SimilarTopics, TopicState
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import Origins
 from headgate.edge.routes import Page
@@ -39,8 +38,7 @@ from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.oversize.choose import Tools
-from headgate.pipeline.clock_watch import ClockWatch, now_ms
-from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.clock import ClockWatch, Deadlines, now_ms
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.pipeline.turn import at_end_of_turn

@@ -11,18 +11,12 @@ from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.base import Decisions
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
-from headgate.coalescer.decisions import SuppressedDecisions, Trust
-from headgate.coalescer.digests import Digests
-from headgate.coalescer.owner import Count
+from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions, Trust, Turns
+from headgate.coalescer.partition import Count, HeldWatch
 from headgate.coalescer.traced import TracedDecisions
-from headgate.coalescer.turns import Turns
-from headgate.coalescer.watch import HeldWatch
 from headgate.config import Settings
-from headgate.core.coalescing.coalesce import Figures
-from headgate.core.coalescing.held import topic_of
-from headgate.core.coalescing.holding import Oddity, leftover
+from headgate.core.coalescing import Figures, Oddity, leftover, topic_of
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure
 from headgate.core.suppression import Scope

@@ -28,7 +28,7 @@ from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
-from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.clock import Deadlines
 from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
 from headgate.wiring.tracing import Tracing

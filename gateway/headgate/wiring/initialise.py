@@ -9,7 +9,7 @@ from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, TopicReader, create_on
 from headgate.config import Settings
-from headgate.core.coalescing.held import topic_of
+from headgate.core.coalescing import topic_of
 from headgate.core.topics.internal_topics import (
     InternalTopic,
     faults,

@@ -8,8 +8,7 @@ from headgate.config.settings import ProducerSettings
 from headgate.core.admission import Admission
 from headgate.edge.starting import InTurn
 from headgate.metrics.meter import Meter
-from headgate.pipeline.admit import in_flight_limits
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.gate import ProducerQuotas, in_flight_limits
 
 
 class Limits:

@@ -31,19 +31,12 @@ from headgate.core.outcome import Outcome
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage
-from headgate.pipeline.admit import Admit, Quotas
-from headgate.pipeline.clock_watch import ClockWatch
-from headgate.pipeline.complete import Complete
-from headgate.pipeline.expire import Expire
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.identify import Identify
-from headgate.pipeline.pipeline import Pipeline
-from headgate.pipeline.produce import Produce
-from headgate.pipeline.records import BuildRecords
-from headgate.pipeline.reports import Reports
-from headgate.pipeline.reserve import Reserve, ReserveVerdicts
-from headgate.pipeline.turn import Turn
-from headgate.pipeline.validate import Validate
+from headgate.pipeline.clock import ClockWatch
+from headgate.pipeline.complete import Complete, Reports
+from headgate.pipeline.gate import Admit, Expire, Gate, Quotas
+from headgate.pipeline.pipeline import Identify, Pipeline, Reserve, ReserveVerdicts
+from headgate.pipeline.records import BuildRecords, Validate
+from headgate.pipeline.turn import Produce, Turn
 from headgate.spool.service import SpoolService
 
 

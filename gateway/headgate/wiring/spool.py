@@ -4,9 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from headgate.config import Settings
-from headgate.core.coalescing.held import HELD_PREFIX
+from headgate.core.coalescing import HELD_PREFIX
 from headgate.core.topics.policy import PolicyTable
-from headgate.spool.options import SpoolMeter, SpoolOptions
+from headgate.spool.disk import SpoolMeter, SpoolOptions
 from headgate.spool.service import KnownTopics, SpoolService
 from headgate.tracing.spans import LaterSpans
 

@@ -20,10 +20,9 @@ from headgate.core.refusal import Refused
 from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.meter import Labels, Meter
-from headgate.pipeline.clock_watch import ClockWatch, now_ms
-from headgate.pipeline.complete import Complete
+from headgate.pipeline.clock import ClockWatch, now_ms
+from headgate.pipeline.complete import Complete, Reports
 from headgate.pipeline.gate import Gate
-from headgate.pipeline.reports import Reports
 from headgate.pipeline.routes import Compiler, Routes
 from headgate.spool.database import JournalError
 from headgate.spool.service import SpoolService

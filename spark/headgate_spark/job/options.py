@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.core.topics.globs import Globs, is_glob
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.core.topics.topic import Globs, is_glob
 from headgate.errors_in_words import file_error
 from headgate.kafka.access import ClusterAccess
 from headgate_spark.job.command_line import USAGE, JobError

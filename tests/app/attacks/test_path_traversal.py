@@ -9,7 +9,7 @@ import pytest
 
 from headgate.backends.blobs.files import FileBlobs
 from headgate.config.load import keep_schemas
-from headgate.core.oversize.blob_names import blob_name, is_below, parse_path, root_problem
+from headgate.core.oversize.chunks import blob_name, is_below, parse_path, root_problem
 from headgate.core.schema import Schema
 from headgate.core.topics.policy import TopicPolicy
 from support.attacks.targets import PORTS, answers, target

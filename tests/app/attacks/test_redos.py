@@ -15,8 +15,8 @@ from headgate.core.formats.decode import with_hint
 from headgate.core.keys import KeyRule
 from headgate.core.outcome import Failure, Reason
 from headgate.core.schema import Schema
-from headgate.core.topics.globs import Globs
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import Globs
 from headgate.edge.auth import Identity
 
 LONG_S = 5.0  # of work that takes some milliseconds

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Failure, Reason
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.gate import ProducerQuotas
 from support.gateway.data_plane_world import DataPort, data_port
 
 V1, V2 = "/v1/topics/{}/events", "/topics/{}"

@@ -10,7 +10,7 @@ from headgate.config.settings import ProducerSettings
 from headgate.core.fair_turns import MAX_SHARE, REQUEST_BYTES
 from headgate.devstack.ports import LOOPBACK
 from headgate.edge.starting import InTurn
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.gate import ProducerQuotas
 from support.clients.http_client import JSON, Answer, events_path, request_bytes
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.topics.similar import SimilarTopics
+from headgate.core.topics.topic import SimilarTopics
 from headgate.edge.auth import Authenticator
 from support.gateway.data_plane_world import DataPort, data_port
 

@@ -10,7 +10,7 @@ import pytest
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.publish import Ticket
 from headgate.core.record import SPOOLED
-from headgate.spool.options import SpoolOptions
+from headgate.spool.disk import SpoolOptions
 from headgate.spool.reading import Reader
 from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names
 from support.spool.database import database_of

@@ -20,11 +20,9 @@ from typing import NamedTuple
 import pytest
 
 from headgate.core.record import Record
-from headgate.spool.database import FILE
-from headgate.spool.disk import Disk
-from headgate.spool.entries import Append
+from headgate.spool.database import FILE, Append
+from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.journal import Journal
-from headgate.spool.options import SpoolOptions
 from support.gateway.fakes import topic_state
 from support.scale import scaled
 from support.spool.damage import LOG, overwrite

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.outcome import Name
-from headgate.spool.options import SpoolOptions
+from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import SpoolWorld, names
 
 HOUR_MS = 3_600_000

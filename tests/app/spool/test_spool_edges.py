@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.outcome import Name, Reason
-from headgate.spool.options import SpoolOptions
+from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import AFTER_S, AWAY, SpoolWorld, names
 from support.spool.database import database_of
 

@@ -17,7 +17,7 @@ import pytest
 from headgate.core.outcome import Name, Reason
 from headgate.core.oversize.strategies import SplitRule
 from headgate.core.publish import Publish, Ticket
-from headgate.oversize.multi_record import MultiRecordPublish
+from headgate.oversize.choose import MultiRecordPublish
 from support.gateway.spool_world import AFTER_S, SpoolWorld
 from support.scale import examples
 

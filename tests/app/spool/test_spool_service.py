@@ -13,16 +13,13 @@ import pytest
 from headgate.backends.base import Deliveries
 from headgate.core.admission import Admission
 from headgate.core.record import Record
-from headgate.core.spool.chunk import pack_topic
 from headgate.core.topics.topic import TopicState
-from headgate.pipeline.clock_watch import ClockWatch
-from headgate.pipeline.complete import Complete
-from headgate.pipeline.reports import Reports
+from headgate.pipeline.clock import ClockWatch
+from headgate.pipeline.complete import Complete, Reports
 from headgate.spool import disk
-from headgate.spool.database import FILE, JournalError
-from headgate.spool.entries import Append
+from headgate.spool.database import FILE, Append, JournalError, pack_topic
+from headgate.spool.disk import SpoolOptions
 from headgate.spool.journal import Journal
-from headgate.spool.options import SpoolOptions
 from headgate.spool.service import SpoolService
 from headgate.suppression.sharded import Unsuppressed
 from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state

@@ -28,7 +28,7 @@ from chaos.cluster.redis_pair import RedisPair
 from chaos.cluster.traffic import Traffic
 from chaos.coalescer.clients import Clients
 from chaos.coalescer.history import Histories
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.devstack.servers import KafkaInstallation
 from support.clients.http_client import exchange
 from support.kafka import kafka_log

@@ -19,11 +19,11 @@ from pathlib import Path
 import uvloop
 
 from headgate.backends.kafka.transactions import TransactionalProducer
-from headgate.coalescer import owner
-from headgate.coalescer.base import Emission
-from headgate.coalescer.held_partition import KafkaHeldPartition
+from headgate.coalescer import partition as owner
+from headgate.coalescer.decisions import Emission
+from headgate.coalescer.partition import KafkaHeldPartition
 from headgate.config import load
-from headgate.core.coalescing.held import DoneMark
+from headgate.core.coalescing import DoneMark
 from headgate.metrics import logs
 from headgate.supervisor.coalescer_process import coalesce
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from chaos.coalescer.history import Clocks, Histories, Sent
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.devstack.ports import LOOPBACK
 from support.gateway.coalescing_gateway import run_init
 from support.kafka import kafka_log

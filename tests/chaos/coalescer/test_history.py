@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chaos.coalescer.history import Clocks, Histories, Sent
-from headgate.core.coalescing.held import DoneMark, mark_headers
+from headgate.core.coalescing import DoneMark, mark_headers
 from headgate.core.record import EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from support.kafka.kafka_log import LogRecord
 

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from chaos.coalescer.coalescer_process import STEPS
 from chaos.coalescer.history import Sent
 from chaos.coalescer.stand import GROUP, Logs, prepare
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child
 from support.process.stack import RunningBroker, RunningRedis, eventually

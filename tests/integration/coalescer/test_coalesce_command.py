@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
 from support.clients.http_client import ClosedError, exchange

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.core.keys import partition_for
 from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child

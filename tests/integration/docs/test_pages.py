@@ -18,7 +18,7 @@ from redis import Redis
 
 from headgate.consumer.claims import ClaimChecks
 from headgate.core.keys import partition_for
-from headgate.core.oversize.split import rebuild
+from headgate.core.oversize.chunks import rebuild
 from headgate.devstack.sample import effective_config, to_toml, topics_to_create
 from headgate.devstack.stack import create_internal, create_missing
 from support.gateway.quarantine import out_of_quarantine

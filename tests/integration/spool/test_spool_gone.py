@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headgate.spool.database import FILE
-from headgate.spool.place import kept_in
+from headgate.spool.folders import kept_in
 from support.clients.http_client import Answer, exchange, post
 from support.kafka.kafka_log import read_log
 from support.process.stack import Gateway, RunningBroker, eventually

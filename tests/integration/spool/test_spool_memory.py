@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from headgate.core.record import Record
-from headgate.spool.entries import Append
+from headgate.spool.database import Append
 from headgate.spool.journal import Journal
 from support.clients.http_client import exchange
 from support.process.stack import Gateway, RunningBroker

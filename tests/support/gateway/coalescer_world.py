@@ -13,7 +13,7 @@ from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings
-from headgate.core.coalescing.held import burst_end_headers, held_topic, topic_of
+from headgate.core.coalescing import burst_end_headers, held_topic, topic_of
 from headgate.core.keys import partition_for
 from headgate.core.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from headgate.core.topics.policy import PolicyTable, TopicPolicy

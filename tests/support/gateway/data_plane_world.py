@@ -15,7 +15,7 @@ from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.coalescer.bursts import Bursts
 from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.core.ids import RequestIds
-from headgate.core.oversize.weigh import Weight, heaviest
+from headgate.core.oversize.limits import Weight, heaviest
 from headgate.core.publish import Publish
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import PartitionState, TopicState
@@ -31,8 +31,8 @@ from headgate.edge.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.metrics.health import Readiness
-from headgate.pipeline.deadlines import Deadlines
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.clock import Deadlines
+from headgate.pipeline.gate import ProducerQuotas
 from headgate.wiring.front import data_plane
 from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange

@@ -17,7 +17,7 @@ from typing import Any
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.backends.kafka.lane import LoneBatch
 from headgate.core.admission import Admission
-from headgate.core.coalescing.held import HELD_PREFIX, held_topic
+from headgate.core.coalescing import HELD_PREFIX, held_topic
 from headgate.core.formats.decode import decode
 from headgate.core.ids import EventIds
 from headgate.core.keys import partition_for
@@ -30,19 +30,15 @@ from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
-from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.clock import ClockWatch
 from headgate.pipeline.gate import Gate
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 from headgate.pipeline.routes import Routes
-from headgate.spool.backlog import Unit
-from headgate.spool.backlogs import Backlogs
+from headgate.spool.backlog import Backlogs, Unit
 from headgate.spool.database import JournalError
-from headgate.spool.disk import Disk
-from headgate.spool.drain_spans import DrainSpans
-from headgate.spool.draining import Allowance, Draining
-from headgate.spool.options import SpoolOptions
+from headgate.spool.disk import Disk, SpoolOptions
+from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
 from headgate.spool.spool import Spool
-from headgate.spool.writing import Writing
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from support.gateway.fakes import (
     FakeAccounts,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from headgate.coalescer.base import (
+from headgate.coalescer.decisions import (
     CoalescingRules,
     Committed,
     Emission,
@@ -20,11 +20,19 @@ from headgate.coalescer.base import (
     WindowDecision,
     WindowVerdict,
 )
-from headgate.coalescer.partition_session import PartitionSession
-from headgate.core.coalescing.coalesce import Figures
-from headgate.core.coalescing.held import DoneMark, HeldEvent, HeldRecord, Metadata, held_topic
-from headgate.core.coalescing.holding import is_held
-from headgate.core.coalescing.window import HeldBounds, Window, WindowTimes
+from headgate.coalescer.partition import PartitionSession
+from headgate.core.coalescing import (
+    DoneMark,
+    Figures,
+    HeldBounds,
+    HeldEvent,
+    HeldRecord,
+    Metadata,
+    Window,
+    WindowTimes,
+    held_topic,
+    is_held,
+)
 from headgate.core.keys import partition_for
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.route import Route

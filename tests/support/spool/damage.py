@@ -7,8 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from headgate.core.record import Record
-from headgate.spool.database import FILE
-from headgate.spool.entries import Append
+from headgate.spool.database import FILE, Append
 from headgate.spool.journal import Journal
 
 PAGE = 4096

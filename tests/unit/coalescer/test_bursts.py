@@ -8,7 +8,7 @@ from collections.abc import Collection
 import pytest
 
 from headgate.coalescer.bursts import Bursts
-from headgate.core.coalescing.held import BurstEnd, held_topic, read_held
+from headgate.core.coalescing import BurstEnd, held_topic, read_held
 from headgate.core.idempotency import duplicate_of, pack_outcomes, unpack_outcomes
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused

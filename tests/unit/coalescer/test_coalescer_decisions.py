@@ -5,12 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from headgate.coalescer.base import WindowVerdict
-from headgate.coalescer.decisions import SuppressedDecisions, Trust
-from headgate.coalescer.digests import Digests
-from headgate.coalescer.turns import Turns
-from headgate.core.coalescing.held import HeldEvent
-from headgate.core.coalescing.window import Window
+from headgate.coalescer.decisions import Digests, SuppressedDecisions, Trust, Turns, WindowVerdict
+from headgate.core.coalescing import HeldEvent, Window
 from headgate.offload.helper_process import HelperProcess
 from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import FakeSuppression, policy, topic_state

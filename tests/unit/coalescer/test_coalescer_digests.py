@@ -9,10 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from headgate.coalescer.digests import Digests
-from headgate.coalescer.turns import Turns
-from headgate.core.coalescing.held import HeldEvent, packed
-from headgate.core.coalescing.window import Window
+from headgate.coalescer.decisions import Digests, Turns
+from headgate.core.coalescing import HeldEvent, Window, packed
 from headgate.core.content import INLINE_BYTES
 from headgate.core.formats.canonical import Fallback
 from headgate.core.topics.route import Route

@@ -8,8 +8,7 @@ from typing import cast
 from aiokafka import AIOKafkaConsumer
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.coalescer.member import CoalescerMember
-from headgate.coalescer.owner import PartitionOwner
+from headgate.coalescer.partition import CoalescerMember, PartitionOwner
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
 from support.process.stack import eventually

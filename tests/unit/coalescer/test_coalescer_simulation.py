@@ -12,12 +12,10 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.coalescer.base import CoalescingRules, HeldPartition, LogError, Read
 from headgate.coalescer.coalescer import rules_of
-from headgate.coalescer.partition_session import PartitionSession, Unsettled
-from headgate.core.coalescing.coalesce import Windows
-from headgate.core.coalescing.held import DoneMark, HeldEvent
-from headgate.core.coalescing.window import Window
+from headgate.coalescer.decisions import CoalescingRules, HeldPartition, LogError, Read
+from headgate.coalescer.partition import PartitionSession, Unsettled
+from headgate.core.coalescing import DoneMark, HeldEvent, Window, Windows
 from support.scale import scaled
 from support.scenarios.coalescer_sim import CRAMPED, OPEN, POLICY, RULES, Process, World
 

@@ -7,10 +7,9 @@ from typing import cast
 
 import pytest
 
-from headgate.coalescer.base import WindowDecision, WindowVerdict
+from headgate.coalescer.decisions import WindowDecision, WindowVerdict
 from headgate.coalescer.traced import TracedDecisions
-from headgate.core.coalescing.held import HeldEvent, packed
-from headgate.core.coalescing.window import Window
+from headgate.core.coalescing import HeldEvent, Window, packed
 from headgate.core.topics.route import Route
 from headgate.pipeline.routes import Compiler
 from headgate.tracing.spans import LaterSpans, Span

@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 
-from headgate.coalescer.base import CoalescingRules, Emission, Read
-from headgate.coalescer.held_partition import MAX_RECORDS
-from headgate.coalescer.turns import Turns
-from headgate.core.coalescing.held import DoneMark
-from headgate.core.coalescing.window import HeldBounds, WindowTimes
+from headgate.coalescer.decisions import CoalescingRules, Emission, Read, Turns
+from headgate.coalescer.partition import MAX_RECORDS
+from headgate.core.coalescing import DoneMark, HeldBounds, WindowTimes
 from support.scenarios.coalescer_sim import RULES, Process, World
 
 OWNERS, PIECES = 12, 30

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 
 from headgate.audits.facts import Facts
-from headgate.coalescer.dropped_events import report
-from headgate.core.coalescing.held import HeldEvent
-from headgate.core.coalescing.window import Window
+from headgate.coalescer.coalescer import report
+from headgate.core.coalescing import HeldEvent, Window
 from headgate.core.outcome import Name
 from support.gateway.fakes import NOW_MS, policy
 

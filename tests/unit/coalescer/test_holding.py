@@ -8,9 +8,7 @@ import pytest
 
 from headgate.check.rules import Level, judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
-from headgate.core.coalescing.held import held_topic
-from headgate.core.coalescing.holding import as_held, held_topics_of, is_held
-from headgate.core.coalescing.window import WindowTimes
+from headgate.core.coalescing import WindowTimes, as_held, held_topic, held_topics_of, is_held
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, fingerprint

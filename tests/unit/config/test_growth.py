@@ -20,8 +20,8 @@ from headgate.core.content import (
     received_comparison,
 )
 from headgate.core.schema import Schema, received_schema, schema_of
-from headgate.core.topics.globs import ties
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import ties
 from headgate.edge.auth import Authenticator, Peer
 from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import topic_state

@@ -14,8 +14,8 @@ import pytest
 from headgate.core.event import RawEvent
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.oversize.chunks import Streamed
 from headgate.core.oversize.strategies import SplitRule, StoredBlob
-from headgate.core.oversize.streamed import Streamed
 from headgate.core.publish import Ticket
 from headgate.core.record import Record
 from headgate.core.refusal import Refused
@@ -26,7 +26,7 @@ from headgate.core.topics.topic import TopicState
 from headgate.edge.streams import streamed
 from headgate.oversize.choose import Tools
 from headgate.pipeline.gate import Gate
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 from headgate.pipeline.routes import Routes
 from support.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state

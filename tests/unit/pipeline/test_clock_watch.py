@@ -7,7 +7,7 @@ import pytest
 from headgate.core.outcome import Failure, Reason
 from headgate.core.record import Record
 from headgate.metrics.health import Dependency, Readiness
-from headgate.pipeline.clock_watch import ClockWatch
+from headgate.pipeline.clock import ClockWatch
 from support.gateway.fakes import NOW_MS, topic_state
 from support.gateway.room import Room, shown
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from headgate.core.publish import Ticket
-from headgate.pipeline.deadlines import Deadlines
+from headgate.pipeline.clock import Deadlines
 from support.process.stack import eventually
 
 

@@ -23,7 +23,7 @@ from headgate.core.record import Record
 from headgate.core.schema import schema_of
 from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
-from headgate.pipeline.validate import Validate
+from headgate.pipeline.records import Validate
 from support.gateway.fakes import common, policy, topic_state
 from support.gateway.held_helper import HeldHelper
 from support.kafka.lane_history import changed

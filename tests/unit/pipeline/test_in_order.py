@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headgate.core.publish import Publish
 from headgate.core.record import Record
-from headgate.pipeline.in_order import InOrder
+from headgate.pipeline.turn import InOrder
 
 KEYS = (b"a", b"b", None)
 

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.core.outcome import Failure, Name, Outcome
 from headgate.core.publish import Publish, Stage, Ticket
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 from support.gateway.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
 from support.scale import examples
 

@@ -4,7 +4,7 @@ import pytest
 
 from headgate.config.settings import ProducerSettings
 from headgate.core.outcome import Reason
-from headgate.pipeline.quotas import ProducerQuotas
+from headgate.pipeline.gate import ProducerQuotas
 
 
 class Clock:

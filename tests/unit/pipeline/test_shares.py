@@ -4,8 +4,8 @@ from headgate.config.settings import ProducerSettings
 from headgate.core.admission import InFlightLimit
 from headgate.core.outcome import Reason
 from headgate.core.publish import Ticket
-from headgate.pipeline.admit import in_flight_limits
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.gate import in_flight_limits
+from headgate.pipeline.pipeline import Inbound
 from support.gateway.room import Room
 
 BODY = b'{"id":"a"}'

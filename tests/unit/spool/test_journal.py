@@ -14,9 +14,16 @@ from typing import Any
 import pytest
 
 from headgate.core.record import Record
-from headgate.core.spool.chunk import DamagedChunk, Label, pack, unpack
-from headgate.spool.database import FILE, JournalDamagedError, JournalError
-from headgate.spool.entries import Append
+from headgate.spool.database import (
+    FILE,
+    Append,
+    DamagedChunk,
+    JournalDamagedError,
+    JournalError,
+    Label,
+    pack,
+    unpack,
+)
 from headgate.spool.journal import Journal
 from headgate.spool.reading import Reader
 from support.spool.database import database_of

@@ -9,11 +9,10 @@ from zlib import crc32
 
 import pytest
 
+from headgate.spool.carve import has_lost_commits
 from headgate.spool.database import FILE, JournalDamagedError, JournalError, JournalGoneError
-from headgate.spool.journal import Journal
+from headgate.spool.journal import Journal, salvage
 from headgate.spool.reading import Reader
-from headgate.spool.salvage import salvage
-from headgate.spool.wal import has_lost_commits
 from support.spool.damage import LOG, PAGE, append, break_page, fill, overwrite, pages_of
 from support.spool.database import database_of
 

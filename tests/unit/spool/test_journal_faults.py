@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.record import Record
-from headgate.spool.database import FILE, JournalError
-from headgate.spool.entries import Append
+from headgate.spool.database import FILE, Append, JournalError
 from headgate.spool.journal import Journal
 from headgate.spool.reading import Reader
 from support.gateway.fakes import topic_state

@@ -100,7 +100,7 @@ class Plots(Protocol):
 
     @property
     def source(self) -> str:
-        """Origin of the figures, in words."""
+        """Where they are from, in words."""
         ...
 
     async def read(
@@ -115,7 +115,7 @@ class Plots(Protocol):
 
 
 class Recorded:
-    """Figures from the memory of this process."""
+    """What this process has kept."""
 
     source = "memory of this gateway, up to 6 h"
 

@@ -13,7 +13,7 @@ from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
-from headgate.core.coalescing.held import held_topic
+from headgate.core.coalescing import held_topic
 from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.refusal import Refused, brief
@@ -28,7 +28,7 @@ _UNITS = {"records": recorder.RECORDS_WRITTEN, "bytes": recorder.BYTES_WRITTEN}
 
 
 class TopicRow(NamedTuple):
-    """A row of the list."""
+    """One line of the list."""
 
     summary: Summary
     partitions: int
@@ -66,7 +66,7 @@ class TopicPages:
         self._plots = plots
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """Build the list of topics that exist and that a policy matches."""
+        """All that exist and that a policy matches."""
         instance = self._admin.instance
         pairs = by_pair(instance.figures, instance.rates, time.time())
         policies, states = self._admin.policies(), instance.topics()
@@ -91,7 +91,7 @@ class TopicPages:
         return Page("topics.html", "Topics", values, is_live=True)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """Build the page of one topic."""
+        """One topic."""
         name = request.match_info["topic"]
         state, policy = await self._admin.served(name)
         held = self._admin.instance.topics().get(held_topic(name))
@@ -117,7 +117,7 @@ class TopicPages:
         return Page("topic.html", f"Topic {name}", values, is_live=True)
 
     async def partition(self, request: web.Request, _caller: Identity) -> Page:
-        """Build the page of one partition."""
+        """One partition."""
         name, given = request.match_info["topic"], request.match_info["partition"]
         state, policy = await self._admin.served(name)
         number = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else -1
@@ -173,7 +173,7 @@ class TopicPages:
 
 
 def _written(unit: str, points: Points, partition: int) -> Plot:
-    """Return the plot of one partition's writes."""
+    """What was written to one partition."""
     mine = points.rows.get((str(partition),))
     rows = {} if mine is None else {f"partition {partition}": mine}
     title = f"{unit.capitalize()} written a second"

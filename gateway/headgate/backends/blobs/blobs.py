@@ -14,7 +14,7 @@ from headgate.backends.blobs.files import FileBlobs
 from headgate.backends.blobs.store import ObjectStore, Pending
 from headgate.backends.heap import give_back
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.blob_names import blob_name
+from headgate.core.oversize.chunks import blob_name
 from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.refusal import Refused
 
@@ -38,7 +38,7 @@ _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store that `blobs.url` names (checked: `core.oversize.blob_names.root_problem`).
+    """The store that `blobs.url` names (checked: `core.oversize.chunks.root_problem`).
 
     Raises ImportError when it needs a package that is not there.
     """

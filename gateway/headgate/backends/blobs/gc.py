@@ -17,7 +17,7 @@ from headgate.backends.kafka.logs import CutShortError, LogRecord, LogScan, Reac
 from headgate.backends.kafka.options import ClusterOptions, cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.config import Settings
-from headgate.core.oversize.blob_names import BlobName, blob_name, parse_path
+from headgate.core.oversize.chunks import BlobName, blob_name, parse_path
 from headgate.core.record import DATAREF
 from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable

@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 
 from headgate.backends.blobs.store import PENDING, StoredBlob
-from headgate.core.oversize.blob_names import BlobName, parse_path
+from headgate.core.oversize.chunks import BlobName, parse_path
 
 _PART_BYTES = 5 * 1024 * 1024  # S3's least part of a multipart upload: a stream holds 2-3 of them
 # An object is written again (which makes it young again) when it is older: far less than the

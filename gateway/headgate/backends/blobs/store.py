@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from headgate.core.oversize.blob_names import BlobName
+from headgate.core.oversize.chunks import BlobName
 
 PENDING = ".pending"  # below the root: blobs that have no name yet; no topic has this name
 

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.core.coalescing.held import held_topic
-from headgate.core.topics.globs import is_glob
+from headgate.core.coalescing import held_topic
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import LONGEST_NAME, TopicState
+from headgate.core.topics.topic import LONGEST_NAME, TopicState, is_glob
 
 _RETENTION_MS = 604_800_000
 _HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes

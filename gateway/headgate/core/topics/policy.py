@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 from headgate.core.option import about
 from headgate.core.oversize.strategies import SplitRule, Strategy
 from headgate.core.schema import Schema
-from headgate.core.topics.globs import Globs, is_glob, literal_prefix, ties
-from headgate.core.topics.topic import LONGEST_NAME
+from headgate.core.topics.topic import LONGEST_NAME, Globs, is_glob, literal_prefix, ties
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000

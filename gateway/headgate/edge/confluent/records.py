@@ -28,7 +28,7 @@ from headgate.edge.body import BROKEN, continue_body, is_coded
 from headgate.edge.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.edge.events import EventsFront
 from headgate.edge.origins import CORS_HEADERS
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 
 SEPARATOR = b"\r\n"
 

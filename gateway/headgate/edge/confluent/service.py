@@ -28,7 +28,7 @@ from headgate.edge.body import BREAKS
 from headgate.edge.events import EventsFront
 from headgate.edge.problems import response
 from headgate.edge.request_log import REPORTED
-from headgate.pipeline.inbound import Inbound
+from headgate.pipeline.pipeline import Inbound
 
 log = logging.getLogger("headgate.edge.confluent.desk")
 

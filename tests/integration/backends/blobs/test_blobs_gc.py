@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.oversize.blob_names import blob_name
+from headgate.core.oversize.chunks import blob_name
 from headgate.devstack.child import Child
 from support.gateway.oversize_world import configuration, document, post, records, stored_files
 from support.kafka.kafka_log import delete_records

@@ -13,7 +13,7 @@ from headgate.backends.blobs.blobs import Blobs
 from headgate.backends.blobs.objects import ObjectBlobs
 from headgate.consumer.claims import ClaimChecks
 from headgate.core.outcome import Reason
-from headgate.core.oversize.blob_names import blob_name
+from headgate.core.oversize.chunks import blob_name
 from headgate.core.refusal import Refused
 from headgate.devstack.child import Child
 from support.process.s3_server import running_bucket

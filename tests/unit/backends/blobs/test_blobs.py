@@ -19,7 +19,7 @@ from headgate.backends.blobs.blobs import Blobs
 from headgate.backends.blobs.files import FileBlobs
 from headgate.consumer.claims import ClaimChecks, ClaimError
 from headgate.core.outcome import Reason
-from headgate.core.oversize.blob_names import blob_name, is_below, parse_path, root_problem
+from headgate.core.oversize.chunks import blob_name, is_below, parse_path, root_problem
 from headgate.core.refusal import Refused
 from support.process.stack import eventually
 

@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.oversize.chunk_sets import (
+from headgate.core.oversize.chunks import (
     DEFAULT_BOUNDS,
+    HEADERS_BYTES,
+    BadChunkError,
     Bounds,
     Chunk,
     ChunkSets,
     CompleteValue,
     Dropped,
-)
-from headgate.core.oversize.chunks import (
-    HEADERS_BYTES,
-    BadChunkError,
     Head,
     cut,
     headers_of,

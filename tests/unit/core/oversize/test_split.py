@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.oversize.split import NotSplit, rebuild, split
+from headgate.core.oversize.chunks import NotSplit, rebuild, split
 from headgate.core.oversize.strategies import SplitRule
 
 RULE = SplitRule("/options", "/id")

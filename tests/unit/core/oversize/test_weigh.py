@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from headgate.core.formats.jsontext import KeyReader, elements, members
 from headgate.core.keys import KeyRule, parse_pointer
 from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.weigh import Weight, heaviest
+from headgate.core.oversize.limits import Weight, heaviest
 from headgate.core.reply import problem
 from support.gateway.json_texts import BAD_UTF8, NO, YES
 from support.scale import examples

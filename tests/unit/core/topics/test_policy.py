@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.core.schema import schema_of
-from headgate.core.topics.globs import Globs, is_glob, literal_prefix, overlap, ties
 from headgate.core.topics.policy import PolicyTable, TopicPolicy, fingerprint
+from headgate.core.topics.topic import Globs, is_glob, literal_prefix, overlap, ties
 
 
 def table(*patterns: str) -> PolicyTable:

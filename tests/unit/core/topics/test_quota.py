@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.topics.quota import TokenBucket
+from headgate.core.topics.topic import TokenBucket
 
 
 def test_a_second_s_quota_goes_at_once_and_comes_back_steadily() -> None:

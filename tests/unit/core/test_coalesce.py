@@ -8,10 +8,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.coalescing.coalesce import Windows
-from headgate.core.coalescing.done_marks import marks_of
-from headgate.core.coalescing.held import BurstEnd, DoneMark, Foreign, HeldEvent, HeldRecord
-from headgate.core.coalescing.window import HeldBounds, Sum, Window, WindowTimes
+from headgate.core.coalescing import (
+    BurstEnd,
+    DoneMark,
+    Foreign,
+    HeldBounds,
+    HeldEvent,
+    HeldRecord,
+    Sum,
+    Window,
+    Windows,
+    WindowTimes,
+    marks_of,
+)
 
 TIMES = WindowTimes(quiet=100, max_delay=500, burst_max=5000)
 BOUNDS = HeldBounds(keys=1000, bytes=1_000_000)

@@ -7,9 +7,7 @@ import tracemalloc
 
 import pytest
 
-from headgate.core.coalescing.coalesce import Windows
-from headgate.core.coalescing.held import HeldRecord, read_held
-from headgate.core.coalescing.window import HeldBounds, WindowTimes
+from headgate.core.coalescing import HeldBounds, HeldRecord, Windows, WindowTimes, read_held
 from support.scale import scaled
 
 NOW_MS = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.coalescing.held import (
+from headgate.core.coalescing import (
     BurstEnd,
     DoneMark,
     Foreign,

@@ -1,20 +1,60 @@
-"""Whether this gateway's clock is right, as far as Kafka's answers tell.
+"""Answers tickets whose time is up. One sweep for all instead of a timer for each request."""
 
-Records carry the time of their arrival here. Where Kafka refuses such a time, this clock and the
-broker's differ by more than the topic allows, and no client can do anything about it.
-"""
-
+import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 
 from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish
+from headgate.core.publish import Publish, Ticket
 from headgate.core.times import shown_time
 from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Dependency
 
-log = logging.getLogger("headgate.clock_watch")
+log = logging.getLogger("headgate.pipeline.clock")
+
+SWEEP_S = 0.05  # how late an answer may come after its deadline
+
+
+class Deadlines:
+    """Tickets in the order of their arrival; all have the same time, so the oldest is due first."""
+
+    def __init__(
+        self, expire: Callable[[Ticket], None], timeout_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._expire = expire
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._tickets: deque[Ticket] = deque()
+
+    def watch(self, ticket: Ticket) -> None:
+        self._tickets.append(ticket)
+
+    def sweep(self) -> None:
+        """Forget what is done and expire what is due."""
+        tickets = self._tickets
+        due = self._clock() - self._timeout_s
+        while tickets and (tickets[0].done or tickets[0].arrived <= due):
+            ticket = tickets.popleft()
+            if not ticket.done:
+                self._expire(ticket)
+
+    async def run(self) -> None:
+        """Sweep until cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                self.sweep()
+            except Exception:  # the outermost frame of this task: the others must be answered
+                log.exception("deadline callback failed")
+
+
+# Whether this gateway's clock is right, as far as Kafka's answers tell.
+#
+# Records carry the time of their arrival here. Where Kafka refuses such a time, this clock and the
+# broker's differ by more than the topic allows, and no client can do anything about it.
+
 
 # Nothing else tells that the clock was set right: so long after the last refusal, events are let
 # in again, and the next one shows it.

@@ -1,0 +1,763 @@
+"""One session of an assignment: from InitProducerId to the first thing that is not known.
+
+The rules are those of docs/design/coalescing-protocol.md, with their numbers. Any error ends the
+session: its owner drops the producer and begins another one (rules 3, 9, 10).
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import TopicPartition
+
+from headgate.backends.kafka.options import ClusterOptions
+from headgate.backends.kafka.topics import READ_ERRORS
+from headgate.backends.kafka.transactions import (
+    STEP_TIMEOUT_S,
+    TransactionalProducer,
+    TransactionError,
+)
+from headgate.backends.owned import OwnedTasks
+from headgate.coalescer.decisions import (
+    AssignmentHost,
+    CoalescingRules,
+    Committed,
+    Decisions,
+    Emission,
+    HeldPartition,
+    LogError,
+    Read,
+    Turns,
+    WindowDecision,
+    WindowVerdict,
+)
+from headgate.consumer.membership import MemberOptions, Membership, committed
+from headgate.consumer.ownership import Owned
+from headgate.core.coalescing import (
+    DoneMark,
+    DoneMarks,
+    Figures,
+    Metadata,
+    Sum,
+    Window,
+    Windows,
+    mark_headers,
+    marks_of,
+    read_held,
+)
+from headgate.core.outcome import Failure, Name, Reason
+from headgate.core.record import Record
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import TopicState
+from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
+
+_WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
+_IDLE_MS = 500  # an offset alone is committed when nothing was read for so long
+_MARKS_A_KEY = 10  # a mark is a key and a number, a held event some hundred bytes and its value
+_BACK_MS = 1000  # what a clock may go back by, as when it is corrected
+_REDIS_WAIT_MS = 1000  # until Redis is asked again where the topic does not publish without it
+
+
+class PartitionSession:
+    """See the module. A change of the topic's rules begins another session."""
+
+    def __init__(
+        self,
+        partition: HeldPartition,
+        decisions: Decisions,
+        rules: CoalescingRules,
+        around: AssignmentHost,
+    ) -> None:
+        self._log = partition
+        self._decisions = decisions
+        self._rules = rules
+        self._around = around
+        self._committed = -1
+        self._topic_id = ""
+        self._is_flagged = False
+        self._latest_ms = 0
+
+    async def run(self) -> None:
+        """Coalesce until it is time to stop. Raises LogError."""
+        self._latest_ms = self._around.now_ms()
+        windows = await self._begin()
+        while not self._around.is_stopping():
+            await self._read(windows)
+            if windows.needs_marks:
+                windows = await self._begin_with_marks(windows.target)
+                continue
+            self._around.show(windows.figures)
+            rules = self._rules
+            now_ms = self._now_ms()
+            await self._around.turn()
+            closed = windows.take_due(now_ms, rules.max_records, rules.max_bytes)
+            if closed and not await self._emit(windows, closed):
+                await self._around.pause(_REDIS_WAIT_MS)
+
+    async def _begin(self) -> Windows:
+        """Rule 2: before InitProducerId neither offset nor end is worth anything."""
+        await self._log.fence()
+        committed = await self._log.committed()
+        metadata = Metadata.read(committed.metadata)
+        # Another version's, which may say that something is unreserved.
+        is_unknown = metadata is None and committed.metadata != ""
+        offset = committed.offset
+        # Once a session (rule 14). What this session commits and marks are offsets of the H
+        # that it began with; under the id of an H that was recreated meanwhile the next session
+        # would trust them, and skip as many events of the new one.
+        self._topic_id = self._around.topic_id()
+        if metadata is not None and metadata.topic_id != self._topic_id:
+            offset, metadata = -1, None  # H was recreated
+        if is_unknown or (metadata is not None and metadata.has_unreserved):
+            self._is_flagged = True
+            self._decisions.distrust(self._around.route())
+        target = await self._log.end()
+        position = await self._log.seek(offset)
+        self._committed = offset
+        return Windows(self._rules.times, self._rules.bounds, target, position)
+
+    async def _begin_with_marks(self, target: int) -> Windows:
+        """More is held than fits: what was read is dropped, and H read twice from where the group
+        is. First only for the done marks: who knows all of them may emit before the end is read
+        (the note on rule 4), and so hold no more than the bounds allow.
+        """
+        marks = DoneMarks(_MARKS_A_KEY * self._rules.bounds.keys)
+        position = await self._log.seek(self._committed)
+        while position < target and not self._around.is_stopping():
+            read = await self._poll(_WAIT_MS)
+            marks.read(read.records)
+            position = read.position
+            if marks.are_too_many:
+                detail = "raise coalesce_max_keys: more keys are marked as done than it allows for"
+                raise LogError("too_many_marks", detail, True)
+        position = await self._log.seek(self._committed)
+        bounds = self._rules.bounds
+        return Windows(self._rules.times, bounds, target, position, marks.by_key)
+
+    async def _read(self, windows: Windows) -> None:
+        due_ms = windows.next_due_ms()
+        wait_ms = _WAIT_MS
+        if due_ms is not None:
+            wait_ms = max(0, min(_WAIT_MS, due_ms - self._now_ms()))
+        if self._has_to_tell(windows):
+            wait_ms = min(wait_ms, _IDLE_MS)
+        if windows.must_close:
+            return
+        read = await self._poll(wait_ms)
+        await self._around.turn()
+        windows.read(read.records, read.position, self._now_ms())
+        if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
+            await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
+
+    def _now_ms(self) -> int:
+        """Raises LogError where the clock went back: what is open would stay so for as long. In the
+        next session it opens anew, by the clock as it is now."""
+        now_ms = self._around.now_ms()
+        if now_ms < self._latest_ms - _BACK_MS:
+            back_s = (self._latest_ms - now_ms) / 1000
+            raise LogError("clock_went_back", f"the clock went back by {back_s:.0f} s", True)
+        self._latest_ms = max(self._latest_ms, now_ms)
+        return now_ms
+
+    async def _poll(self, wait_ms: int) -> Read:
+        """What lies in H, but for marks of an H that is no more."""
+        await self._around.turn()  # what is buffered already is given without any wait
+        records, position = await self._log.read(wait_ms)
+        mine = [
+            record
+            for record in records
+            if type(record) is not DoneMark or record.topic_id == self._topic_id
+        ]
+        return Read(mine, position)
+
+    def _has_to_tell(self, windows: Windows) -> bool:
+        """Rule 7: nothing is open and the group's offset lies behind; or the flag can go."""
+        behind = windows.is_empty and windows.position > self._committed
+        return behind or (self._is_flagged and not self._has_unreserved())
+
+    def _has_unreserved(self) -> bool:
+        return self._decisions.has_unreserved(self._around.route())
+
+    async def _emit(self, windows: Windows, closed: Sequence[Window]) -> bool:
+        """Rule 5: RESERVE all, append, offset, EndTxn, SETTLE; one transaction at a time.
+
+        False: nothing could be decided, for Redis is away and the topic waits for it.
+        """
+        route = self._around.route()
+        decided = await self._decisions.reserve(route, closed)
+        pairs = list(zip(closed, decided, strict=True))
+        waiting = [window for window, one in pairs if one.verdict is WindowVerdict.WAIT]
+        if waiting:
+            windows.put_back(waiting, self._around.now_ms() + _REDIS_WAIT_MS)
+        publish = [pair for pair in pairs if pair[1].verdict is WindowVerdict.PUBLISH]
+        unchanged = [window for window, one in pairs if one.verdict is WindowVerdict.UNCHANGED]
+        if not publish and not unchanged:
+            return False
+        low_water = windows.low_water()
+        settlements = Unsettled(self._decisions, publish)
+        try:
+            await self._write(settlements, low_water)
+            await self._commit(low_water, settlements)
+        finally:
+            settlements.settle()
+        self._around.ended(Name.PUBLISHED, [window for window, _ in publish])
+        self._around.ended(Name.UNCHANGED, unchanged)
+        return True
+
+    async def _write(self, settlements: "Unsettled", low_water: int) -> None:
+        emitted = settlements.windows
+        if not emitted:
+            return
+        await self._around.turn()
+        emissions = [_emission(window, one) for window, one in settlements.publish]
+        with settlements.refusable():
+            settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))
+
+    def _marks(self, emitted: Sequence[Window], low_water: int) -> Sequence[DoneMark]:
+        return marks_of(emitted, low_water, self._topic_id)
+
+    async def _commit(self, offset: int, settlements: "Unsettled") -> None:
+        has_unreserved = self._has_unreserved()
+        metadata = Metadata(self._topic_id, has_unreserved).text()
+        with settlements.refusable():
+            await self._log.send_offset(offset, metadata)
+        await self._log.end_transaction()  # rule 9: an error here, and its end is not known
+        settlements.is_committed = True
+        self._committed, self._is_flagged = offset, has_unreserved
+
+
+class Unsettled:
+    """The publishes of a transaction until Redis is told what became of them, once (rule 8)."""
+
+    def __init__(
+        self, decisions: Decisions, publish: Sequence[tuple[Window, WindowDecision]]
+    ) -> None:
+        self._decisions = decisions
+        self.publish = publish
+        self._is_refused = False
+        self.offsets: Sequence[int] = [-1] * len(publish)
+        self.is_committed = False
+
+    @property
+    def windows(self) -> list[Window]:
+        return [window for window, _ in self.publish]
+
+    @contextmanager
+    def refusable(self) -> Iterator[None]:
+        """Around a step before EndTxn: if Kafka refuses it, no record can be in the topic."""
+        try:
+            yield
+        except LogError as error:
+            self._is_refused = error.is_refusal
+            raise
+
+    def settle(self) -> None:
+        """An end that is not known, or an offset that Kafka did not give: no SETTLE."""
+        for (_, decided), offset in zip(self.publish, self.offsets, strict=True):
+            if self.is_committed and offset >= 0:
+                self._decisions.settle(decided, offset)
+            else:
+                self._decisions.give_up(decided, certain=self._is_refused)
+
+
+def _emission(window: Window, decided: WindowDecision) -> Emission:
+    held = window.last
+    return Emission(decided.partition, held.key, held.value, held.headers, held.timestamp_ms)
+
+
+# One partition of a held topic in Kafka, for one session of its owner (`base.HeldPartition`).
+
+
+FENCED = "fenced"
+MAX_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
+_FENCE_S = 60.0  # InitProducerId waits for the markers of a transaction that was decided
+_GRACE_S = 5.0
+_EARLIEST = -1
+
+
+class CoalescedTopic(NamedTuple):
+    """Where an owner works. topic: O.  held: H.  group: whose offsets are committed."""
+
+    topic: str
+    held: str
+    partition: int
+    group: str
+
+    @property
+    def tp(self) -> TopicPartition:
+        return TopicPartition(self.held, self.partition)
+
+
+class KafkaHeldPartition:
+    """See the module. is_mine: whether the term of ownership still lasts."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        producer: TransactionalProducer,
+        place: CoalescedTopic,
+        is_mine: Callable[[], bool],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._consumer = consumer
+        self._producer = producer
+        self._place = place
+        self._is_mine = is_mine
+        self._now_ms = now_ms
+        self._reading: asyncio.Timeout | None = None
+
+    def hurry(self) -> None:
+        """End a reading that waits: there is something else to do."""
+        if self._reading is not None and not self._reading.expired():
+            self._reading.reschedule(asyncio.get_running_loop().time())
+
+    async def fence(self) -> None:
+        """See `base.HeldPartition`, as for all others here."""
+        async with self._asking():
+            await self._producer.start(_FENCE_S)
+
+    async def committed(self) -> Committed:
+        async with self._asking():
+            return Committed(*await committed(self._consumer, self._place.tp))
+
+    async def end(self) -> int:
+        tp = self._place.tp
+        async with self._asking():
+            found: dict[TopicPartition, int] = await self._consumer.end_offsets([tp])
+            return found[tp]
+
+    async def seek(self, offset: int) -> int:
+        tp = self._place.tp
+        async with self._asking():
+            if offset == _EARLIEST:
+                offset = (await self._consumer.beginning_offsets([tp]))[tp]
+            self._check()
+            self._consumer.seek(tp, offset)
+            self._consumer.resume(tp)
+            return offset
+
+    async def read(self, wait_ms: int) -> Read:
+        tp = self._place.tp
+        self._check()
+        try:
+            async with asyncio.timeout(wait_ms / 1000 + _GRACE_S) as self._reading:
+                found = await self._consumer.getmany(
+                    tp, timeout_ms=wait_ms, max_records=MAX_RECORDS
+                )
+        except TimeoutError:  # hurried, or the group is joining again
+            found = {}
+        except KafkaError as error:
+            raise LogError(type(error).__name__, repr(error)) from error
+        finally:
+            self._reading = None
+        self._check()
+        records = [
+            read_held(one.offset, one.key, one.value, one.timestamp, one.headers)
+            for one in found.get(tp, ())
+        ]
+        async with self._asking():  # it has moved past aborted records and markers, too
+            return Read(records, await self._consumer.position(tp))
+
+    async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
+        place = self._place
+        records = [Record(place.topic, *emission) for emission in emissions]
+        now_ms = self._now_ms()
+        records += [
+            Record(place.held, place.partition, mark.key, b"", mark_headers(mark), now_ms)
+            for mark in marks
+        ]
+        async with self._asking():
+            await self._producer.begin()
+            return (await self._producer.append(records))[: len(emissions)]
+
+    async def send_offset(self, offset: int, metadata: str) -> None:
+        async with self._asking():
+            await self._producer.begin()
+            await self._producer.send_offset(self._place.group, self._place.tp, offset, metadata)
+
+    async def end_transaction(self) -> None:
+        async with self._asking(may_be_done=True):
+            await self._producer.commit()
+
+    @asynccontextmanager
+    async def _asking(self, may_be_done: bool = False) -> AsyncIterator[None]:
+        """Bound a step, and translate what ends it."""
+        self._check()
+        try:
+            async with asyncio.timeout(_FENCE_S + STEP_TIMEOUT_S):
+                yield
+        except TransactionError as error:
+            label = FENCED if error.is_fenced else error.label
+            is_refusal = error.is_refusal and not may_be_done
+            raise LogError(label, str(error), is_refusal) from error
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise LogError(type(error).__name__, repr(error)) from error
+
+    def _check(self) -> None:
+        if not self._is_mine():
+            raise LogError("not_owner", "the partition belongs to another member now", True)
+
+
+# Owns one partition for one epoch: one session after the other, until the term ends.
+
+
+log = logging.getLogger("headgate.coalescer.partition")
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
+_LIVED_S = 30.0  # after so long a session the next failure is a new one
+
+
+_NOTHING = Sum(0, 0)
+
+
+def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
+    """Where no facts are told."""
+
+
+class Count(Protocol):
+    """Who counts what became of held events, and how often sessions ended early."""
+
+    def coalesced(
+        self, producer: str, topic: str, outcome: str, events: int, size: int
+    ) -> None: ...
+
+    def owner_restarted(self, topic: str, reason: str) -> None: ...
+
+
+class OwnerContext(NamedTuple):
+    """What an owner needs of its process.
+
+    route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
+    rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
+    fenced_pause_s: long enough for the group to say that the partition is another member's
+    (rule 10).  turns: of the process.  report: of windows that ended for good, as
+    `base.AssignmentHost.ended`.
+    """
+
+    cluster: ClusterOptions
+    transactional_id: str
+    decisions: Decisions
+    counts: Count
+    route: Callable[[], Route]
+    topic_id: Callable[[], str]
+    rules: Callable[[], CoalescingRules | None]
+    is_mine: Callable[[], bool]
+    now_ms: Callable[[], int]
+    fenced_pause_s: float
+    turns: Turns
+    report: Callable[[str, Sequence[Window]], None] = _tell_nobody
+
+
+class PartitionOwner:
+    """See the module. figures: what it holds now."""
+
+    def __init__(
+        self, consumer: AIOKafkaConsumer, place: CoalescedTopic, context: OwnerContext
+    ) -> None:
+        self.place = place
+        self.figures = Figures(0, 0, None)
+        self._consumer = consumer
+        self._context = context
+        self._stop = asyncio.Event()
+        self._partition: KafkaHeldPartition | None = None
+        self._rules = context.rules()
+
+    def stop(self) -> None:
+        """End after the transaction that is under way."""
+        self._stop.set()
+        if self._partition is not None:
+            self._partition.hurry()
+
+    async def run(self) -> None:
+        """Live until the term ends or `stop`."""
+        pause_s = _FIRST_PAUSE_S
+        while not self._stop.is_set() and self._context.is_mine():
+            began = asyncio.get_running_loop().time()
+            failure = await self._live()
+            self.figures = Figures(0, 0, None)
+            if failure is None or self._stop.is_set() or not self._context.is_mine():
+                continue
+            self._report(failure)
+            lived = asyncio.get_running_loop().time() - began > _LIVED_S
+            pause_s = _FIRST_PAUSE_S if lived else min(2 * pause_s, _LONGEST_PAUSE_S)
+            fenced = failure.label == FENCED
+            await self._pause_s(max(pause_s, self._context.fenced_pause_s if fenced else 0.0))
+
+    async def _live(self) -> LogError | None:
+        context = self._context
+        rules = self._rules = context.rules()
+        if rules is None:
+            return LogError("not_coalescing", "nothing of the topic is held here any more")
+        producer: TransactionalProducer | None = None
+        try:
+            state = context.route().state
+            producer = TransactionalProducer(
+                context.cluster, context.transactional_id, state.batch_limit_bytes
+            )
+            self._partition = KafkaHeldPartition(
+                self._consumer, producer, self.place, context.is_mine, context.now_ms
+            )
+            await PartitionSession(self._partition, context.decisions, rules, self).run()
+        except LogError as error:
+            return error
+        finally:
+            self._partition = None
+            if producer is not None:
+                await producer.drop()
+        return None
+
+    def _report(self, failure: LogError) -> None:
+        self._context.counts.owner_restarted(self.place.topic, failure.label)
+        log.warning("coalescing %s-%d restarts: %s", self.place.held, self.place.partition, failure)
+
+    # ---- base.AssignmentHost
+
+    def now_ms(self) -> int:
+        return self._context.now_ms()
+
+    def is_stopping(self) -> bool:
+        """Also when the topic's rules are others now: another session takes them."""
+        return self._stop.is_set() or self._context.rules() != self._rules
+
+    async def turn(self) -> None:
+        await self._context.turns.take()
+
+    async def pause(self, milliseconds: int) -> None:
+        await self._pause_s(milliseconds / 1000)
+
+    async def _pause_s(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stop.wait()
+        except TimeoutError:
+            return
+
+    def route(self) -> Route:
+        return self._context.route()
+
+    def topic_id(self) -> str:
+        return self._context.topic_id()
+
+    def ended(self, outcome: str, windows: Sequence[Window]) -> None:
+        sums: dict[tuple[str, str], Sum] = {}
+        for window in windows:
+            last = (window.last.producer, outcome)
+            sums[last] = sums.get(last, _NOTHING).plus(Sum.of(window.last))
+            for producer, more in window.superseded.items():
+                other = (producer, str(Name.SUPERSEDED))
+                sums[other] = sums.get(other, _NOTHING).plus(more)
+        for (producer, name), total in sums.items():
+            self._context.counts.coalesced(producer, self.place.topic, name, *total)
+        self._context.report(outcome, windows)
+
+    def show(self, figures: Figures) -> None:
+        self.figures = figures
+
+
+# One process' part in one cluster: a member of the group, and the owners of its partitions.
+
+
+# A transaction takes 0.1 s; what takes longer is dropped, and done again by the next owner.
+FINISH_S = 5.0
+_DROP_S = 5.0
+_RETRY_S = 2.0
+
+NewOwner = Callable[[AIOKafkaConsumer, Owned, Callable[[], bool]], PartitionOwner]
+
+
+class CoalescerMember:
+    """See the module. owners: of this term."""
+
+    def __init__(self, cluster: ClusterOptions, options: MemberOptions, new_owner: NewOwner):
+        self.owners: list[PartitionOwner] = []
+        self._cluster = cluster
+        self._options = options
+        self._new_owner = new_owner
+        self._topics: frozenset[str] = frozenset()
+        self._wanted: frozenset[str] = frozenset()
+        self._changed = asyncio.Event()
+        self._is_closing = False
+        self._tasks = OwnedTasks()
+        self._membership = Membership(cluster, options, self)
+
+    def want(self, topics: frozenset[str]) -> None:
+        """Own partitions of these held topics from now on."""
+        if topics != self._wanted:
+            self._wanted = topics
+            self._changed.set()
+
+    def rejoin(self) -> None:
+        """A topic was recreated, perhaps before the consumer saw that it was gone: it would go on
+        at offsets that the new one does not have.
+        """
+        self._changed.set()
+
+    def close(self) -> None:
+        """Finish, and leave the group."""
+        self._is_closing = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Be a member as long as there is a topic to own."""
+        while not self._is_closing:
+            self._changed.clear()
+            if not self._wanted:
+                await self._changed.wait()
+                continue
+            log.info("coalescer reads %s", ", ".join(sorted(self._wanted)))
+            try:
+                await self._membership.hold(self._wanted, self._changed)
+            except READ_ERRORS as error:
+                log.warning("coalescer rejoins its group: %r", error)
+                await asyncio.sleep(_RETRY_S)
+
+    # ---- membership.Holder
+
+    def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
+        """Begin to own; nothing of an earlier term is left (rule 3)."""
+        ownership = self._membership.ownership
+        for one in owned:
+            owner = self._new_owner(consumer, one, partial(ownership.is_current, one))
+            self.owners.append(owner)
+            self._tasks.keep(owner.run, f"owner of {one.topic}-{one.partition}")
+
+    async def ending(self) -> None:
+        """Owners end after their terms: the guard of their transactions is the end itself."""
+
+    async def revoked(self) -> None:
+        """Let each owner finish its transaction, for a bounded time."""
+        for owner in self.owners:
+            owner.stop()
+        await self._tasks.finish(FINISH_S)
+        await self._tasks.end(_DROP_S)
+        self.owners = []
+
+
+# How far the held groups lag, for every gateway: also one whose coalescer owns nothing.
+#
+# An event that is not coalesced before its held topic's retention deletes it is lost. So when the
+# group has not got past what was held half a retention ago, new events are refused (rule 14).
+
+
+_POLL_S = 5.0
+_ANSWER_S = 10.0
+_RETRY_AFTER_S = 30
+
+
+class HeldLag(NamedTuple):
+    """records: held and not yet covered by the group's offset.  is_too_old: some of them were
+    there half a retention ago."""
+
+    records: int
+    is_too_old: bool
+
+
+class HeldWatch:
+    """Keeps the lag of one cluster's held topics. held: the states of those to watch, now."""
+
+    def __init__(
+        self,
+        options: ClusterOptions,
+        group: str,
+        held: Callable[[], Iterable[TopicState]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._group = group
+        self._held = held
+        self._now_ms = now_ms
+        self.lags: dict[str, HeldLag] = {}
+
+    async def run(self) -> None:
+        """Look again and again."""
+        consumer: AIOKafkaConsumer | None = None
+        try:
+            while True:
+                states = list(self._held())
+                if not states:
+                    self.lags = {}
+                else:
+                    try:
+                        async with asyncio.timeout(_ANSWER_S):
+                            consumer = consumer or await self._connect()
+                            self.lags = await self._poll(consumer, states)
+                    except READ_ERRORS as error:
+                        log.warning("lag of group %s is unknown: %r", self._group, error)
+                        await _drop(consumer)
+                        consumer = None
+                await asyncio.sleep(_POLL_S)
+        finally:
+            await _drop(consumer)
+
+    def refusal(self, held: str) -> Failure | None:
+        """Why no more may be held in this topic, else None."""
+        lag = self.lags.get(held)
+        if lag is None or not lag.is_too_old:
+            return None
+        detail = (
+            f"{lag.records} events in {held} wait for longer than half its retention: nothing "
+            "more is held until the coalescer has caught up (runbook HeadgateHeldEventsWait)"
+        )
+        return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        # It never subscribes, so it is no member: the group is only asked for its offsets.
+        consumer = open_consumer(
+            self._options, group_id=self._group, isolation_level="read_committed"
+        )
+        try:
+            await consumer.start()
+        except BaseException:
+            await _drop(consumer)
+            raise
+        return consumer
+
+    async def _poll(
+        self, consumer: AIOKafkaConsumer, states: Iterable[TopicState]
+    ) -> dict[str, HeldLag]:
+        lags = {}
+        for state in states:
+            consumer._client.add_topic(state.name)
+            tps = [TopicPartition(state.name, number) for number in range(state.partitions)]
+            committed: Mapping[TopicPartition, Any]
+            committed = await consumer._coordinator.fetch_committed_offsets(tps)
+            starts = await consumer.beginning_offsets(tps)
+            ends = await consumer.end_offsets(tps)
+            # Without an offset the coalescer begins at the earliest record.
+            reached = {tp: max(_offset(committed.get(tp)), starts[tp]) for tp in tps}
+            late = {tp for tp in tps if reached[tp] < ends[tp]}
+            records = sum(ends[tp] - reached[tp] for tp in late)
+            is_old = bool(late) and await self._is_too_old(consumer, state, late, reached)
+            lags[state.name] = HeldLag(records, is_old)
+        return lags
+
+    async def _is_too_old(
+        self,
+        consumer: AIOKafkaConsumer,
+        state: TopicState,
+        late: Iterable[TopicPartition],
+        reached: Mapping[TopicPartition, int],
+    ) -> bool:
+        """Whether the first record that is not covered was held before half a retention ago."""
+        kept_ms = state.rules.kept_ms
+        if kept_ms is None:
+            return False
+        since_ms = self._now_ms() - kept_ms // 2
+        found = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
+        # None: no record is younger than that, so all that is late is older.
+        return any(one is None or reached[tp] < one.offset for tp, one in found.items())
+
+
+def _offset(committed: Any) -> int:
+    """aiokafka leaves out partitions for which nothing was ever committed."""
+    return -1 if committed is None else int(committed.offset)
+
+
+async def _drop(consumer: AIOKafkaConsumer | None) -> None:
+    if consumer is not None:
+        await drop_consumer(consumer)

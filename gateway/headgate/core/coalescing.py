@@ -1,0 +1,780 @@
+"""Coalescing: the windows of one held partition in one session of its owner.
+
+The rules are those of docs/design/coalescing-protocol.md.
+
+Told the time; it forgets everything with its owner's term. What it decides: which window closes
+when, how far the group's offset may go, and which done marks must be written.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import lru_cache
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from sys import intern
+from typing import NamedTuple
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.record import (
+    BURST,
+    BURST_END,
+    CONTENT_TYPE,
+    DONE,
+    FORCED,
+    PRODUCER,
+    RECEIVED_AT,
+    SCHEMA,
+    WANTED_TIMESTAMP,
+    Header,
+)
+from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
+
+# Records of held topics: an event on its way to its topic, a done mark, the end of a burst.
+#
+# The gateway writes events there with the headers that their record will have, and the coalescer
+# reads them back (docs/design/coalescing-protocol.md; H = the held topic, O = the topic).
+
+
+HELD_PREFIX = "headgate.held."
+Headers = list[Header]
+# Name, content, name, content: the collector need not look at it.
+Packed = tuple[str | bytes | None, ...]
+
+# Bytes of memory in CPython 3.11, as malloc gives them: an event with its window, its
+# place among the windows and among what is due; a header; an object of bytes.
+_EVENT, _HEADER, _OBJECT = 576, 16, 33 + 15
+_SHARED_BYTES = 200  # contents up to there that recur are kept once
+_RECURRING = frozenset({CONTENT_TYPE, PRODUCER, SCHEMA, BURST})
+
+
+def held_topic(topic: str) -> str:
+    """The name of the topic that holds a coalescing topic's events."""
+    return HELD_PREFIX + topic
+
+
+def topic_of(held: str) -> str | None:
+    """The topic whose events are held in this one; None if it is not a held topic."""
+    return held[len(HELD_PREFIX) :] if held.startswith(HELD_PREFIX) else None
+
+
+class HeldEvent(NamedTuple):
+    """A held event. offset: in H, its name from now on.
+
+    packed: the headers of its record.  arrived_ms: at its gateway.  forced: publish even if
+    unchanged.  size: bytes of memory that it costs while it is the newest of its key.
+    """
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    packed: Packed
+    timestamp_ms: int
+    arrived_ms: int
+    producer: str
+    forced: bool
+    burst: bytes | None
+    size: int
+
+    @property
+    def headers(self) -> Headers:
+        """The headers of its record."""
+        names, contents = self.packed[::2], self.packed[1::2]
+        return list(zip(names, contents, strict=True))  # type: ignore[arg-type]
+
+
+class DoneMark(NamedTuple):
+    """A done mark: the key's event at that offset of H, and all before it, need nothing more.
+
+    topic_id: of that H, in hex. Whoever has not seen yet that H was recreated still marks what it
+    read of the old one, and such a mark lies in the new one.
+    """
+
+    key: bytes
+    done: int
+    topic_id: str
+
+
+class BurstEnd(NamedTuple):
+    """No more events of this burst follow."""
+
+    burst: bytes
+
+
+class Foreign(NamedTuple):
+    """A record that no gateway wrote."""
+
+    offset: int
+
+
+HeldRecord = HeldEvent | DoneMark | BurstEnd | Foreign
+
+
+def mark_headers(mark: DoneMark) -> Headers:
+    """The headers of a done mark; its key is the event's, its value is empty."""
+    return [(DONE, f"{mark.done} {mark.topic_id}".encode())]
+
+
+def burst_end_headers(burst: bytes) -> Headers:
+    """The headers of the end of a burst, a record without a key."""
+    return [(BURST_END, burst)]
+
+
+def read_held(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_ms: int,
+    headers: "tuple[Header, ...] | Headers",
+) -> HeldRecord:
+    """What a record of H is. timestamp_ms: of the record in H, its arrival."""
+    found = {name: content for name, content in headers if content is not None}
+    if BURST_END in found:
+        return BurstEnd(found[BURST_END])
+    producer = found.get(PRODUCER)
+    if key is None:
+        return Foreign(offset)
+    if DONE in found:
+        done, _, topic_id = found[DONE].partition(b" ")
+        is_mark = done.isdigit() and topic_id.isalnum()
+        return DoneMark(key, int(done), topic_id.decode()) if is_mark else Foreign(offset)
+    if producer is None:
+        return Foreign(offset)
+    kept = [pair for pair in headers if pair[0] != FORCED and pair[0] != WANTED_TIMESTAMP]
+    arrived_ms = _number(found.get(RECEIVED_AT), timestamp_ms)
+    wanted_ms = _number(found.get(WANTED_TIMESTAMP), timestamp_ms)
+    burst = found.get(BURST)
+    return HeldEvent(
+        offset,
+        key,
+        value,
+        packed(kept),
+        arrived_ms if wanted_ms == arrived_ms else wanted_ms,  # one object less
+        arrived_ms,
+        intern(producer.decode("utf-8", "replace")),
+        FORCED in found,
+        None if burst is None else _same(burst),
+        _cost(key, value, kept),
+    )
+
+
+def packed(headers: Iterable[Header]) -> Packed:
+    """Headers as they are kept: names once for all events, and contents that recur."""
+    flat: list[str | bytes | None] = []
+    for name, content in headers:
+        flat.append(intern(name))
+        flat.append(
+            _same(content) if content is not None and _is_shared(name, content) else content
+        )
+    return tuple(flat)
+
+
+@lru_cache(1024)
+def _same(content: bytes) -> bytes:
+    return content
+
+
+def _is_shared(name: str, content: bytes) -> bool:
+    return name in _RECURRING and len(content) <= _SHARED_BYTES
+
+
+def _cost(key: bytes, value: bytes | None, headers: Headers) -> int:
+    """See `_EVENT`."""
+    cost = _EVENT + _OBJECT + len(key) + _HEADER * len(headers)
+    cost += 0 if value is None else _OBJECT + len(value)
+    own = [
+        len(content) + _OBJECT
+        for name, content in headers
+        if content is not None and not _is_shared(name, content)
+    ]
+    return cost + sum(own)
+
+
+def _number(text: bytes | None, otherwise: int) -> int:
+    return int(text) if text is not None and text.isdigit() else otherwise
+
+
+class Metadata(NamedTuple):
+    """What is committed beside the held group's offset.
+
+    topic_id: of H, in hex; an offset of a topic that is another now says nothing.
+    has_unreserved: something was published without asking Redis and is not settled yet (rule 12).
+    """
+
+    topic_id: str
+    has_unreserved: bool
+
+    def text(self) -> str:
+        return f"1 {self.topic_id} {int(self.has_unreserved)}"
+
+    @classmethod
+    def read(cls, text: str | None) -> "Metadata | None":
+        """None: somebody else's, or of an unknown version."""
+        parts = (text or "").split(" ")
+        if len(parts) != 3 or parts[0] != "1" or parts[2] not in ("0", "1"):
+            return None
+        return cls(parts[1], parts[2] == "1")
+
+
+# Whether a topic's events are held: the one answer for all who route, publish, show or check.
+#
+# The held topic decides, not the option: as long as it exists in Kafka, all events of its topic go
+# through it. All gateways see the same Kafka, so whatever their files say, and in whatever order
+# they reload, none publishes past what another one holds. The option decides when held events are
+# published (without it: at once), and that a topic without a held topic takes no events yet.
+
+
+_RETRY_AFTER_S = 30
+_END = (
+    "or end it: let its producers wait until its held lag is 0, then delete {held} "
+    "(docs/operate/coalescers.md)"
+)
+
+
+def is_held(policy: TopicPolicy, held: TopicState | None) -> bool:
+    """Whether the topic's events go into its held topic. held: as Kafka has it, if it does."""
+    return policy.coalesces or is_there(policy, held)
+
+
+def is_there(policy: TopicPolicy, held: TopicState | None) -> bool:
+    """Whether a topic's held topic exists, in the cluster that the topic belongs to."""
+    return held is not None and held.cluster == policy.cluster
+
+
+def as_held(policy: TopicPolicy) -> TopicPolicy:
+    """What of the policy a held event meets: it is published as one record, so no strategy of the
+    oversize policy is for it, whatever the section without coalesce_quiet_ms says.
+    """
+    return policy if policy.oversize == ("reject",) else replace(policy, oversize=("reject",))
+
+
+def held_topics_of(
+    states: Iterable[TopicState], policies: PolicyTable
+) -> dict[str, tuple[TopicState, TopicPolicy]]:
+    """The topics whose held topics are among these states, with both their sides."""
+    found = {}
+    for state in states:
+        topic = topic_of(state.name)
+        policy = None if topic is None else policies.match(topic)
+        if topic is not None and policy is not None and is_there(policy, state):
+            found[topic] = (state, policy)
+    return found
+
+
+class Oddity(Enum):
+    """What does not fit between a held topic and the configuration."""
+
+    NO_OPTION = "coalesce_quiet_ms is gone"
+    EACH_COUNTS = "kind is event"
+    OTHER_CLUSTER = "its section names another cluster"
+    NO_SECTION = "no section matches"
+
+
+class Leftover(NamedTuple):
+    """A held topic that the configuration does not ask for. fix: the steps that end it."""
+
+    oddity: Oddity
+    topic: str
+    text: str
+    fix: str
+
+
+def leftover(held: TopicState, policies: PolicyTable) -> Leftover | None:
+    """What is to be said of this held topic; None where its topic coalesces."""
+    topic = topic_of(held.name)
+    if topic is None:
+        return None
+    policy = policies.match(topic)
+    end = _END.format(held=held.name)
+    if policy is None:
+        text = f"{held.name} is there, but no [topics] section matches {topic}"
+        text += ": what it holds stays there until there is one again"
+        fix = f"If it is this gateway's, put the section back, {end}."
+        return Leftover(Oddity.NO_SECTION, topic, text, fix)
+    if policy.cluster != held.cluster:
+        text = f"{held.name} is in cluster {held.cluster}, but {topic} belongs to {policy.cluster}"
+        text += ": what it holds stays there until the topic is back"
+        fix = f'Set cluster = "{held.cluster}" again, {end}.'
+        return Leftover(Oddity.OTHER_CLUSTER, topic, text, fix)
+    if policy.coalesces:
+        return None
+    if policy.kind == "event":
+        text = f'{topic} has kind = "event", but {held.name} is there: new events are refused (503)'
+        fix = f'Set kind = "state" and coalesce_quiet_ms again, {end}.'
+        return Leftover(Oddity.EACH_COUNTS, topic, text, fix)
+    text = f"events of {topic} are still held, in {held.name}, although coalesce_quiet_ms is gone"
+    fix = f"Set coalesce_quiet_ms again, {end}."
+    return Leftover(Oddity.NO_OPTION, topic, text + ": they are published at once", fix)
+
+
+def refusal_of(policy: TopicPolicy, held: TopicState) -> Failure | None:
+    """Why a topic takes no events although its held topic is there, else None."""
+    if policy.kind != "event":
+        return None
+    detail = (
+        f'kind = "event", but {held.name} is there, where later events of a key replace earlier '
+        "ones: it must be deleted, once its lag is 0 (docs/operate/coalescers.md)"
+    )
+    return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
+
+
+# One key's window: the events of a key that wait to become one record.
+
+
+class WindowTimes(NamedTuple):
+    """A topic's clocks, in ms: `coalesce_quiet_ms` restarts at each event, `max_delay` does not;
+    `burst_max` is how long a burst may hold a key. is_leading: `coalesce_leading`."""
+
+    quiet: int
+    max_delay: int
+    burst_max: int
+    is_leading: bool = False
+
+
+class HeldBounds(NamedTuple):
+    """How much one partition holds: distinct keys, and bytes."""
+
+    keys: int
+    bytes: int
+
+
+class Sum(NamedTuple):
+    """Events, and the bytes of their values."""
+
+    events: int
+    bytes: int
+
+    @classmethod
+    def of(cls, held: HeldEvent) -> "Sum":
+        return cls(1, len(held.value or b""))
+
+    def plus(self, other: "Sum") -> "Sum":
+        return Sum(self.events + other.events, self.bytes + other.bytes)
+
+
+_NOTHING = Sum(0, 0)
+
+
+# Bytes of memory in CPython 3.11: what is superseded, for each producer; a window's bursts.
+_SUPERSEDED, _BURSTS, _BURST = 176, 232, 64
+
+
+class Window:
+    """first: the offset of its first event.  last: its newest event, the one that is emitted.
+
+    Times are arrivals: the coalescer's clock decides nothing that another owner, reading the same
+    records again, would decide otherwise.
+    is_forced: an event in it was (sticky: the newest content must end in a record).
+    is_due: whatever the clocks say.  planned_ms: when it is looked at next, at the latest.
+    There may be a hundred thousand, so what few of them have is made only for these.
+    """
+
+    __slots__ = (
+        "_bursts",
+        "_superseded",
+        "bursts_since_ms",
+        "first",
+        "first_ms",
+        "is_due",
+        "is_forced",
+        "last",
+        "not_before_ms",
+        "planned_ms",
+    )
+
+    def __init__(self, held: HeldEvent) -> None:
+        self.first = held.offset
+        self.first_ms = held.arrived_ms
+        self.last = held
+        self.is_forced = held.forced
+        self.is_due = held.forced
+        self.not_before_ms = 0
+        self.planned_ms: int | None = None
+        self.bursts_since_ms = held.arrived_ms
+        self._bursts: set[bytes] | None = None
+        self._superseded: tuple[str | int, ...] = ()  # producer, events, bytes, producer, ...
+
+    @property
+    def cost(self) -> int:
+        """Bytes of memory that it takes."""
+        cost = self.last.size
+        if self._superseded:
+            cost += _SUPERSEDED * (len(self._superseded) // 3)
+        if self._bursts is not None:
+            cost += _BURSTS + _BURST * len(self._bursts)
+        return cost
+
+    @property
+    def bursts(self) -> Collection[bytes]:
+        """The bursts whose ends it waits for."""
+        return self._bursts or ()
+
+    @property
+    def superseded(self) -> dict[str, Sum]:
+        """What later events replaced, by producer."""
+        flat = self._superseded
+        return {
+            str(flat[at]): Sum(int(flat[at + 1]), int(flat[at + 2]))
+            for at in range(0, len(flat), 3)
+        }
+
+    def forget_superseded(self) -> None:
+        """Somebody else has counted them."""
+        self._superseded = ()
+
+    def take(self, held: HeldEvent) -> None:
+        """A later event of the key: it wins."""
+        self._supersede(self.last)
+        self.last = held
+        if held.forced:
+            self.is_forced = self.is_due = True
+
+    def hold(self, burst: bytes, arrived_ms: int) -> None:
+        """An event of a burst: the key waits for the burst's end."""
+        if not self._bursts:
+            self.bursts_since_ms = arrived_ms
+            self._bursts = set()
+        self._bursts.add(burst)
+
+    def release(self, burst: bytes) -> None:
+        """The burst has ended: without another one the window is due."""
+        if self._bursts is not None:
+            self._bursts.discard(burst)
+            self.is_due |= not self._bursts
+            self._bursts = self._bursts or None
+
+    def absorb(self, earlier: "Window") -> None:
+        """An earlier window of the key that could not be emitted is part of this one now."""
+        self.first, self.first_ms = earlier.first, earlier.first_ms
+        self.is_forced |= earlier.is_forced
+        self.is_due |= earlier.is_due
+        for producer, more in earlier.superseded.items():
+            self._add(producer, more)
+        self._supersede(earlier.last)
+
+    def due_ms(self, times: WindowTimes) -> int:
+        """When it closes, if nothing more arrives."""
+        if self.is_due:
+            due = 0
+        elif self._bursts:
+            due = self.bursts_since_ms + times.burst_max
+        else:
+            due = min(self.last.arrived_ms + times.quiet, self.first_ms + times.max_delay)
+        return max(due, self.not_before_ms)
+
+    def _supersede(self, held: HeldEvent) -> None:
+        self._add(held.producer, Sum.of(held))
+
+    def _add(self, producer: str, more: Sum) -> None:
+        sums = self.superseded if self._superseded else {}
+        sums[producer] = sums.get(producer, _NOTHING).plus(more)
+        flat: list[str | int] = []
+        for name, total in sums.items():
+            flat += (name, *total)
+        self._superseded = tuple(flat)
+
+
+_BURSTS_REMEMBERED = 10_000
+_RECENT = 176  # bytes of memory of a key that counts as not quiet
+
+
+class Figures(NamedTuple):
+    """What is held. oldest_ms: the arrival of the oldest held event; None if there is none."""
+
+    keys: int
+    bytes: int
+    oldest_ms: int | None
+
+
+class Windows:
+    """The open windows of a partition, by key, in the order of their first events.
+
+    position: the next offset to read.  target: the end of H when this session began; until the
+    position is there no window closes (rule 4), unless all done marks up to it are known: then
+    the oldest do as far as the bounds ask for it.
+    marks: these, where they had to be read beforehand; by key, see `DoneMarks`.
+    """
+
+    def __init__(
+        self,
+        times: WindowTimes,
+        bounds: HeldBounds,
+        target: int,
+        position: int,
+        marks: Mapping[bytes, int] | None = None,
+    ) -> None:
+        self.position = position
+        self._times = times
+        self._bounds = bounds
+        self.target = target
+        self._windows: dict[bytes, Window] = {}
+        self._bytes = 0
+        self._returned: list[tuple[int, bytes]] = []  # of those that were put back: not in order
+        self._by_burst: dict[bytes, set[bytes]] = {}  # the keys that wait for a burst's end
+        self._due: list[tuple[int, int, bytes]] = []  # lower bounds, one entry a window or more
+        self._recent: dict[bytes, int] = {}  # until when (ms) a key counts as not quiet
+        self._ended_bursts: dict[bytes, int] = {}
+        self._marks = marks
+
+    @property
+    def needs_marks(self) -> bool:
+        """More is held than the bounds allow, and whether it may be emitted is not known yet."""
+        return self.is_catching_up and self.is_full and self._marks is None
+
+    @property
+    def must_close(self) -> bool:
+        """Read no more until windows have closed."""
+        return self.is_full and (not self.is_catching_up or self._marks is not None)
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Whether H was not yet read to where it ended when this session began."""
+        return self.position < self.target
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the bounds are exceeded."""
+        return len(self._windows) > self._bounds.keys or self._bytes > self._bounds.bytes
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._windows
+
+    @property
+    def figures(self) -> Figures:
+        oldest = self._oldest()
+        first_ms = None if oldest is None else oldest.first_ms
+        size = self._bytes + _RECENT * len(self._recent)
+        return Figures(len(self._windows), size, first_ms)
+
+    # ---- reading H
+
+    def read(self, records: Sequence[HeldRecord], position: int, now_ms: int) -> int:
+        """Take records in their order; returns how many no gateway wrote."""
+        foreign = 0
+        for record in records:
+            if type(record) is HeldEvent:
+                self._take(record, now_ms)
+            elif type(record) is DoneMark:
+                self._mark(record)
+            elif type(record) is BurstEnd:
+                self._end_burst(record.burst, now_ms)
+            else:
+                foreign += 1
+        self.position = position
+        if not self.is_catching_up:
+            self._marks = None  # all behind: theirs is done
+        if self._recent:
+            self._forget_quiet()
+        return foreign
+
+    def _take(self, held: HeldEvent, now_ms: int) -> None:
+        if self._marks is not None and held.offset <= self._marks.get(held.key, -1):
+            return
+        if held.arrived_ms > now_ms:  # a gateway whose clock is ahead
+            held = held._replace(arrived_ms=now_ms)
+        window = self._windows.get(held.key)
+        if window is None:
+            window = self._windows[held.key] = Window(held)
+            window.is_due |= self._is_leading(held)
+            must_plan = True
+        else:
+            self._bytes -= window.cost
+            window.take(held)
+            must_plan = held.forced
+        if held.burst is not None and held.burst not in self._ended_bursts:
+            must_plan |= not window.bursts  # a burst's limit may come before the quiet time's end
+            window.hold(held.burst, held.arrived_ms)
+            self._by_burst.setdefault(held.burst, set()).add(held.key)
+        self._bytes += window.cost
+        if must_plan:
+            self._plan(window)
+        if self._times.is_leading:
+            self._note_recent(held)
+
+    def _mark(self, mark: DoneMark) -> None:
+        """The mark lies behind its event (rule 6): what a former owner has emitted is done."""
+        window = self._windows.get(mark.key)
+        if window is None or window.first > mark.done:
+            return
+        if window.last.offset <= mark.done:
+            self._remove(window)
+        else:
+            self._bytes -= window.cost
+            window.forget_superseded()  # counted by the owner that wrote the mark
+            self._bytes += window.cost
+
+    def _end_burst(self, burst: bytes, now_ms: int) -> None:
+        self._ended_bursts.pop(burst, None)
+        while len(self._ended_bursts) >= _BURSTS_REMEMBERED:
+            del self._ended_bursts[next(iter(self._ended_bursts))]
+        self._ended_bursts[burst] = now_ms
+        for key in self._by_burst.pop(burst, ()):
+            window = self._windows[key]
+            self._bytes -= window.cost
+            window.release(burst)
+            self._bytes += window.cost
+            self._plan(window)
+
+    def _is_leading(self, held: HeldEvent) -> bool:
+        """The first event of a quiet key; a burst asked for one record in the end."""
+        is_quiet = self._recent.get(held.key, -1) <= held.arrived_ms
+        return self._times.is_leading and is_quiet and held.burst is None
+
+    def _note_recent(self, held: HeldEvent) -> None:
+        recent = self._recent
+        recent.pop(held.key, None)
+        recent[held.key] = held.arrived_ms + self._times.quiet
+
+    def _forget_quiet(self) -> None:
+        """Keys that are quiet again by the newest arrival, and the oldest of too many."""
+        recent = self._recent
+        now_ms = next(reversed(recent.values())) - self._times.quiet
+        too_many = len(recent) - 2 * self._bounds.keys
+        gone = []
+        for place, (key, until_ms) in enumerate(recent.items()):
+            if until_ms > now_ms and place >= too_many:
+                break
+            gone.append(key)
+        for key in gone:
+            del recent[key]
+
+    # ---- closing windows
+
+    def take_due(self, now_ms: int, max_records: int, max_bytes: int) -> list[Window]:
+        """Close what is due, at most so much at a time; when full also the oldest (never lost)."""
+        if self.is_catching_up and not self.must_close:
+            return []
+        closed: list[Window] = []
+        oldest: Iterator[Window] | None = None
+        size = 0
+        while len(closed) < max_records and size < max_bytes:
+            # While it catches up the clocks close nothing: a later event may be read yet.
+            window = None if self.is_catching_up else self._next_due(now_ms)
+            if window is None and self.is_full:
+                # All at once: a dict is slow to find its first entry behind others that are gone.
+                oldest = oldest or iter(list(islice(self._windows.values(), max_records)))
+                window = next((one for one in oldest if self._is_open(one)), None)
+            if window is None:
+                break
+            self._remove(window)
+            size += window.last.size
+            closed.append(window)
+        return closed
+
+    def _is_open(self, window: Window) -> bool:
+        return self._windows.get(window.last.key) is window
+
+    def put_back(self, windows: Sequence[Window], not_before_ms: int) -> None:
+        """They could not be emitted (Redis away and the topic waits for it): open again."""
+        for window in windows:
+            key = window.last.key
+            later = self._windows.get(key)
+            if later is not None:
+                self._bytes -= later.cost
+                later.absorb(window)
+                window = later
+            window.not_before_ms = not_before_ms
+            window.planned_ms = None
+            self._windows[key] = window
+            self._bytes += window.cost
+            for burst in window.bursts:
+                self._by_burst.setdefault(burst, set()).add(key)
+            heappush(self._returned, (window.first, key))
+            self._plan(window)
+
+    def next_due_ms(self) -> int | None:
+        """When something may be due, at the earliest; None: not before something is read."""
+        if self.must_close:
+            return 0
+        if self.is_catching_up or not self._windows:
+            return None
+        return self._due[0][0]
+
+    def low_water(self) -> int:
+        """How far the group's offset may go: the first event of the open windows (rule 5)."""
+        oldest = self._oldest()
+        return self.position if oldest is None else oldest.first
+
+    def _oldest(self) -> Window | None:
+        """Of those in order the first, unless one that was put back is older."""
+        while self._returned:
+            first, key = self._returned[0]
+            window = self._windows.get(key)
+            if window is not None and window.first == first:
+                break
+            heappop(self._returned)
+        oldest = next(iter(self._windows.values()), None)
+        if oldest is None or not self._returned:
+            return oldest
+        return min(oldest, self._windows[self._returned[0][1]], key=lambda one: one.first)
+
+    def _plan(self, window: Window) -> None:
+        due_ms = window.due_ms(self._times)
+        if window.planned_ms is not None and window.planned_ms <= due_ms:
+            return  # it is looked at by then
+        window.planned_ms = due_ms
+        heappush(self._due, (due_ms, window.first, window.last.key))
+        if len(self._due) > 64 + 4 * len(self._windows):
+            self._due = [
+                (one.planned_ms or 0, one.first, key) for key, one in self._windows.items()
+            ]
+            heapify(self._due)
+
+    def _next_due(self, now_ms: int) -> Window | None:
+        """The entries are lower bounds: an event restarts the quiet time without touching them."""
+        while self._due and self._due[0][0] <= now_ms:
+            _, first, key = heappop(self._due)
+            window = self._windows.get(key)
+            if window is None or window.first != first:
+                continue
+            window.planned_ms = None
+            if window.due_ms(self._times) <= now_ms:
+                return window
+            self._plan(window)
+        return None
+
+    def _remove(self, window: Window) -> None:
+        key = window.last.key
+        del self._windows[key]
+        self._bytes -= window.cost
+        for burst in window.bursts:
+            keys = self._by_burst[burst]
+            keys.discard(key)
+            if not keys:
+                del self._by_burst[burst]
+
+
+# Done marks of a held partition: which events need nothing more.
+
+
+class DoneMarks:
+    """The done marks of a stretch of H that is too long to be held: of each key the newest.
+
+    Only what is emitted while older windows are open is marked, so there are far fewer of them
+    than of events. limit: how many keys at most.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.by_key: dict[bytes, int] = {}
+        self._limit = limit
+
+    @property
+    def are_too_many(self) -> bool:
+        return len(self.by_key) > self._limit
+
+    def read(self, records: Sequence[HeldRecord]) -> None:
+        """Take the marks among these records."""
+        for record in records:
+            if type(record) is DoneMark:
+                self.by_key[record.key] = max(record.done, self.by_key.get(record.key, -1))
+
+
+def marks_of(emitted: Sequence[Window], low_water: int, topic_id: str) -> list[DoneMark]:
+    """The done marks of a transaction: emitted events that will be read again (rule 6)."""
+    return [
+        DoneMark(window.last.key, window.last.offset, topic_id)
+        for window in emitted
+        if window.last.offset >= low_water
+    ]

@@ -1,1 +1,0 @@
-"""Coalescing: windows, held records, done marks."""

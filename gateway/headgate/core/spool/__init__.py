@@ -1,1 +1,0 @@
-"""What a spooled event is: how it lies on disk."""
