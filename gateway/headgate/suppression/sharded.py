@@ -301,36 +301,40 @@ def redis_dependencies(
     """Redis as /ready shows it, each server for itself. states: those that count (`states_now`)."""
     refusing = policies.refusing(states)
     if isinstance(suppressor, Suppressor):
-        return [redis_dependency(suppressor, states, refusing=refusing)]
+        server = suppressor.store.server
+        return [redis_dependency(suppressor.health, server, states, refusing=refusing)]
     dependencies = []
     for name, part in suppressor.parts.items():
         own = {topic: state for topic, state in part.states().items() if topic in states}
-        dependencies.append(redis_dependency(part, own, f"redis {name}", refusing))
+        server = part.store.server
+        dependencies.append(redis_dependency(part.health, server, own, f"redis {name}", refusing))
     return dependencies
 
 
 def redis_dependency(
-    suppressor: Suppressor,
+    health: Callable[[str], tuple[bool, str]],
+    server: str,
     states: States,
     name: str = "redis",
     refusing: Collection[str] = (),
 ) -> Dependency:
     """One server. Not required: without it the gateway still takes events of other topics.
 
+    health: of its suppressor.  server: the Redis process that was connected last.
     refusing: topics that refuse events without Redis (`redis_loss = "refuse"`).
 
     It is well also while topics are in quarantine: it answers, and no event is lost. Every start
     and every change of what is compared begins with one, and must not turn health checks red.
     """
-    ok, detail = suppressor.health(_effect(states, refusing))
+    ok, detail = health(_effect(states, refusing))
     quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
     if not ok or not quarantined:
-        return Dependency(name, ok, False, detail, server=suppressor.store.server)
+        return Dependency(name, ok, False, detail, server=server)
     until_s, count = max(quarantined), len(quarantined)
     topics = "1 topic suppresses" if count == 1 else f"{count} topics suppress"
     span = f"for up to {math.ceil(until_s)} s" if until_s else "yet"
     detail = f"{detail}; {topics} nothing {span} (quarantine)"
-    return Dependency(name, ok, False, detail, until_s, server=suppressor.store.server)
+    return Dependency(name, ok, False, detail, until_s, server=server)
 
 
 def _effect(states: States, refusing: Collection[str]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,9 +9,10 @@ import pytest
 from headgate.backends.base import Topics
 from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.core.topics.topic import TopicState
 from headgate.suppression.claims import BypassMode
 from headgate.suppression.sharded import redis_dependency, states_now
-from headgate.suppression.suppressor import StateLog, Suppressor
+from headgate.suppression.suppressor import StateLog
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_scope
 
 
@@ -21,14 +21,13 @@ class StandIn:
 
     def __init__(self, ok: bool = True, detail: str = "connected") -> None:
         self.found = ok, detail
-        self.store = SimpleNamespace(server="")
 
     def health(self, effect: str = "") -> tuple[bool, str]:
         return self.found if self.found[1] else (False, effect)
 
 
 def redis(suppressor: StandIn, **states: TopicSuppression) -> tuple[bool, str, float]:
-    shown = redis_dependency(cast("Suppressor", suppressor), states)
+    shown = redis_dependency(suppressor.health, "", states)
     assert (shown.name, shown.required) == ("redis", False)
     return shown.ok, shown.detail, shown.limited_s
 
@@ -56,8 +55,10 @@ def test_redis_that_is_unavailable_says_whether_events_are_published_or_refused(
 
     def detail(*topics: str) -> str:
         states = dict.fromkeys(topics, TopicSuppression(AWAY))
-        suppressor = cast("Suppressor", StandIn(False, ""))
-        return redis_dependency(suppressor, states, refusing=policies.refusing(states)).detail
+        suppressor = StandIn(False, "")
+        return redis_dependency(
+            suppressor.health, "", states, refusing=policies.refusing(states)
+        ).detail
 
     assert detail("deals") == "events go past Redis"
     assert detail("orders") == 'events are refused (redis_loss = "refuse")'
@@ -74,7 +75,9 @@ def test_topics_that_are_gone_or_compared_no_more_are_not_told() -> None:
             TopicPolicy("orders", "main"),
         )
     )
-    there: Any = {"deals": object(), "orders": object(), "unserved": object()}
+    there: Any = {
+        name: TopicState(name, "main", b"1" * 16, 1) for name in ("deals", "orders", "unserved")
+    }
     names = ("deals", "gone", "orders", "unserved")
     seen = [{name: TopicSuppression(ON) for name in names}, {"deals": TopicSuppression(AWAY)}]
     found = states_now(seen, policies, cast("Topics", there))
