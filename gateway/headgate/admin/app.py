@@ -74,7 +74,7 @@ def management_app(
 
 
 async def _nothing_yet(_request: web.Request) -> None:
-    """Who expects to be asked for the body is asked by what reads it (`edge.body`)."""
+    """Leave `100 Continue` to the reader of the body (`edge.body`)."""
 
 
 async def _problem_index(_request: web.Request) -> web.Response:

@@ -18,7 +18,7 @@ RUN = "headgate-spark audit --config headgate.toml --from 2h"
 
 
 class PublishedAudits:
-    """What `headgate-spark audit` has published, read. Raises Refused.
+    """Reader of the audits that `headgate-spark audit` published. Raises Refused.
 
     Without its keys and producers an audit is small: so those of all topics are kept, and no
     document is read twice for a list.
@@ -43,7 +43,7 @@ class PublishedAudits:
         return found[topic]
 
     async def of_topic(self, topic: str) -> Sequence[AuditSummary]:
-        """Its audits, newest first."""
+        """Return the audits of a topic, newest first."""
         return summaries(orjson.loads(await self.document(topic)))
 
     async def heads(self) -> dict[str, list[AuditSummary]]:
@@ -74,7 +74,7 @@ class PublishedAudits:
 
 
 class AuditEndpoints:
-    """As JSON."""
+    """The audits as JSON."""
 
     def __init__(self, audits: PublishedAudits, identify: IdentifyCaller) -> None:
         self._audits = audits
@@ -98,7 +98,7 @@ class AuditEndpoints:
         return json_page(request, {"audits": [kept(one) for one in every]})
 
     async def comparison(self, request: web.Request) -> web.Response:
-        """What differs between two of a topic's audits."""
+        """Respond with the differences between two audits of a topic."""
         self._identify(request, "view")
         topic, asked = _topic(request), request.query
         before, after = await self._audits.pair(topic, asked.get("before"), asked.get("after"))

@@ -46,7 +46,7 @@ _CHANGES_KEPT = 200
 
 
 class DocumentPages:
-    """For everybody. What describes the ports takes a MiB, and most parents are never asked."""
+    """The OpenAPI pages, for every caller. The document is loaded at the first request."""
 
     def __init__(self, http: HttpSettings) -> None:
         self._http = http
@@ -58,11 +58,11 @@ class DocumentPages:
         return web.Response(body=document(self._http), content_type="application/json")
 
     async def page(self, _request: web.Request) -> web.StreamResponse:
-        """What this port serves, for people."""
+        """Respond with the interactive reference of this port."""
         return docs_page()
 
     async def file(self, request: web.Request) -> web.StreamResponse:
-        """What that page is made of."""
+        """Respond with a file of the interactive reference."""
         return docs_file(request.match_info["file"], self._own)
 
     def _own(self) -> bytes:
@@ -72,7 +72,7 @@ class DocumentPages:
 
 
 class Services(NamedTuple):
-    """Who carries out what the pages of the second tier are asked."""
+    """The services behind the pages of the second tier."""
 
     replays: ReplayRequests
     offsets: OffsetService
@@ -129,7 +129,7 @@ class Admin:
     # ---- producers and topics
 
     async def producers(self, request: web.Request) -> web.Response:
-        """All producers, page by page."""
+        """Respond with all producers, page by page."""
         self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
@@ -139,7 +139,7 @@ class Admin:
         return json_page(request, listed("producers", views.producers(names, seen), following))
 
     async def producer(self, request: web.Request) -> web.Response:
-        """One producer."""
+        """Respond with one producer."""
         self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["name"]
@@ -153,7 +153,7 @@ class Admin:
         return json_page(request, views.producer(name, seen))
 
     async def topics(self, request: web.Request) -> web.Response:
-        """All topics that exist and that a policy matches, page by page."""
+        """Respond with all topics that exist and that a policy matches, page by page."""
         self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
@@ -163,7 +163,7 @@ class Admin:
         return json_page(request, listed("topics", rows, following))
 
     async def topic(self, request: web.Request) -> web.Response:
-        """One topic."""
+        """Respond with one topic."""
         self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["topic"]
@@ -172,7 +172,7 @@ class Admin:
         return json_page(request, views.topic(state, policy, held, self.seen()))
 
     async def spool(self, request: web.Request) -> web.Response:
-        """What waits on disk for Kafka, and how it goes. Whoever waits for it wants it fresh."""
+        """Respond with the events that wait on disk for Kafka, read anew."""
         self.identify(request, "view")
         await self.instance.refresh(at_once=True)
         state = self.instance.health().dependencies.get("spool")
@@ -231,7 +231,7 @@ class Admin:
         self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
 
     async def groups(self, request: web.Request) -> web.Response:
-        """What the monitor says of all groups, or of one."""
+        """Respond with the monitor's page of all groups, or of one."""
         self.identify(request, "view")
         authorization = request.headers.get("Authorization")
         found = await self.instance.monitored(str(request.rel_url), authorization)
@@ -263,7 +263,7 @@ class Admin:
         return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
     def policies(self) -> PolicyTable:
-        """Of the configuration in force, made once."""
+        """Return the policies of the active configuration, compiled once."""
         topics = self.instance.settings.topics
         if self._table is None or self._table.policies is not topics:
             self._table = PolicyTable(topics)
@@ -307,7 +307,7 @@ class Admin:
         return state, policy
 
     def identify(self, request: web.Request, *roles: str) -> Identity:
-        """Who asks, if it has one of the roles. Raises Refused."""
+        """Identify a caller that has one of the roles. Raises Refused."""
         headers = {name.lower(): value for name, value in request.raw_headers}
         found = self.callers.identify(headers, asking(request))
         if isinstance(found, Failure):

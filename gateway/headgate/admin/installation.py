@@ -27,7 +27,7 @@ class EntryLog(Protocol):
 
 
 class Configuration(NamedTuple):
-    """What is in force. read_at: seconds since 1970."""
+    """The active configuration. read_at: seconds since 1970."""
 
     file: str
     loaded: Loaded
@@ -35,7 +35,7 @@ class Configuration(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What `headgate check` found. level: ok, warn or error.  fix: empty for ok."""
+    """A finding of `headgate check`. level: ok, warn or error.  fix: empty for ok."""
 
     level: str
     subject: str
@@ -44,17 +44,17 @@ class Found(NamedTuple):
 
 
 class ConfigurationInForce(Protocol):
-    """What the gateway runs with."""
+    """The configuration that the gateway runs with."""
 
     shown: Configuration
 
     def findings(self) -> list[Found]:
-        """What `headgate check` says of it, without asking Kafka or Redis. Takes its time."""
+        """Return the findings of `headgate check`, without asking Kafka or Redis. This is slow."""
         ...
 
 
 class Installation(NamedTuple):
-    """What the pages show."""
+    """The log and the configuration that the pages show."""
 
     log: EntryLog
     configuration: ConfigurationInForce
@@ -70,7 +70,7 @@ class InstallationPages:
         self._identify = identify
 
     async def entries(self, request: web.Request) -> web.Response:
-        """What happened, newest first: of some kinds, since a time."""
+        """Respond with entries of the log, newest first, by kinds and time."""
         self._identify(request, "view")
         kinds, since_ms = _kinds(request), _since_ms(request)
         entries, wanted = self.log.recent(), paging(request)
@@ -86,7 +86,7 @@ class InstallationPages:
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
 
     async def findings(self, request: web.Request) -> web.Response:
-        """What `headgate check` says of the configuration in force."""
+        """Respond with the findings of `headgate check` about the active configuration."""
         self._identify(request, "view")
         wanted = paging(request)
         rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))

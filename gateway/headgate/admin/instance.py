@@ -25,7 +25,7 @@ class HealthView(Protocol):
 
 
 class Monitored(NamedTuple):
-    """What the monitor answered."""
+    """The response of the monitor."""
 
     status: int
     content_type: str
@@ -33,7 +33,7 @@ class Monitored(NamedTuple):
 
 
 class Instance(Protocol):
-    """All workers together, as the parent knows them."""
+    """The instance with all its workers, as the parent sees it."""
 
     settings: Settings
     figures: Fleet
@@ -42,7 +42,7 @@ class Instance(Protocol):
 
     @property
     def since(self) -> Mapping[str, float]:
-        """When each dependency came or went, seconds since 1970; by name."""
+        """The last change of each dependency's state, in seconds since 1970; by name."""
         ...
 
     async def refresh(self, at_once: bool = False) -> None:
@@ -54,7 +54,7 @@ class Instance(Protocol):
         ...
 
     def suppression(self) -> Mapping[str, TopicSuppression]:
-        """Of each topic that is compared here the worst that any worker sees, by name."""
+        """Return the worst state that any worker reports of each suppressing topic, by name."""
         ...
 
     def health(self) -> HealthView:
@@ -70,5 +70,5 @@ class Instance(Protocol):
         ...
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
-        """What `headgate monitor` answers there; the failure where none runs."""
+        """Return the response of `headgate monitor`; the failure if none runs."""
         ...

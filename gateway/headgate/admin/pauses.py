@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class PauseIntents(Protocol):
-    """Where intent is kept. Every call raises OSError while it cannot be reached."""
+    """Store of pause intent. Every call raises OSError while it cannot be reached."""
 
     async def kept(self, group: str) -> Iterable[Kept]: ...
 
@@ -91,7 +91,7 @@ async def _from_store(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def read_intent(document: object) -> Intent:
-    """What the body asks for. Raises Refused."""
+    """Read the intent from a request body. Raises Refused."""
     example = '{"scope": "all", "reason": "deploy"}'
     if not isinstance(document, dict) or set(document) != {"scope", "reason"}:
         raise Refused(malformed(f"scope and reason are asked for, such as {example}"))
@@ -104,7 +104,7 @@ def read_intent(document: object) -> Intent:
 
 
 def fields_of(group: str, intent: Intent) -> dict[str, Any]:
-    """As the change log has it."""
+    """Return the fields of the change log."""
     return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
 
 

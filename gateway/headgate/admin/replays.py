@@ -27,7 +27,7 @@ Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
 
 class IdentifyCaller(Protocol):
-    """Who asks, if it has one of the roles. Raises Refused."""
+    """Identify a caller that has one of the roles. Raises Refused."""
 
     def __call__(self, request: web.Request, *roles: str) -> Identity: ...
 
@@ -90,14 +90,14 @@ class ReplayPages:
         return page, is_new
 
     async def list(self, request: web.Request) -> web.Response:
-        """All replays, or those of a topic or in a state."""
+        """Respond with all replays, or those of a topic or in a state."""
         self._identify(request, "view")
         query = request.query
         rows, unavailable = await self._service.list(query.get("topic"), query.get("state"))
         return json_page(request, {"replays": rows, "unavailable": unavailable})
 
     async def show(self, request: web.Request) -> web.Response:
-        """One replay."""
+        """Respond with one replay."""
         self._identify(request, "view")
         return json_page(request, await self._service.show(request.match_info["id"]))
 
@@ -218,12 +218,12 @@ class OffsetPages:
         return json_page(request, await self._service.translate(await self._bodies.json(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
-        """What of a topic is mirrored."""
+        """Respond with the mirrored part of a topic."""
         self._identify(request, "view")
         return json_page(request, await self._service.coverage(request.match_info["topic"]))
 
     async def snapshots(self, request: web.Request) -> web.Response:
-        """All named offsets."""
+        """Respond with all named offsets."""
         self._identify(request, "view")
         rows, unavailable = await self._snapshots.all()
         return json_page(request, {"snapshots": rows, "unavailable": unavailable})

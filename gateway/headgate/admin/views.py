@@ -67,7 +67,7 @@ def outcome_ratios(window: ProducerHour) -> Json:
 
 
 def oversize_actions(window: ProducerHour) -> dict[str, int]:
-    """What became of events that were too large: the strategy that took them, or reject."""
+    """Count oversize events by the strategy that took them, or reject."""
     rejected = sum(
         count for (_, reason), count in window.ends.items() if reason == Reason.TOO_LARGE
     )
@@ -188,7 +188,7 @@ _TOP_KEYS_LISTED = 3
 
 
 class ViewInput(NamedTuple):
-    """What is known now. policies, suppression: by topic.  now: seconds since 1970."""
+    """Input of the views. policies, suppression: by topic.  now: seconds since 1970."""
 
     figures: Snapshot
     rates: Rates
@@ -203,17 +203,17 @@ class ViewInput(NamedTuple):
 
 
 def producer_names(seen: ViewInput, configured: Iterable[str]) -> list[str]:
-    """All producers that are configured or were seen, by name."""
+    """List the producers that are configured or were seen, by name."""
     return sorted({*configured, *(pair.producer for pair in seen.figures.details)})
 
 
 def producers(names: Iterable[str], seen: ViewInput) -> list[Json]:
-    """These producers."""
+    """Return the pages of these producers."""
     return [_producer(name, seen, _TOP_KEYS_LISTED) for name in names]
 
 
 def producer(name: str, seen: ViewInput) -> Json:
-    """One producer with its topics, top keys and recent rejects."""
+    """Return one producer with its topics, top keys and recent rejects."""
     page = _producer(name, seen, TOP_KEYS)
     for topic_page in page["topics"]:
         detail = seen.figures.details[Pair(name, topic_page["topic"])]
@@ -262,7 +262,7 @@ def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
 
 
 def topics(names: Iterable[str], states: Mapping[str, TopicState], seen: ViewInput) -> list[Json]:
-    """These topics, each of which a policy matches."""
+    """Return the pages of these topics, each of which a policy matches."""
     return [
         topic(
             states[name], seen.policies[name], states.get(held_topic(name)), seen, _TOP_KEYS_LISTED
@@ -278,7 +278,7 @@ def topic(
     seen: ViewInput,
     keys: int = TOP_KEYS,
 ) -> Json:
-    """One topic: policy in force, what Kafka says, rates, sizes, keys and skew."""
+    """Return one topic: policy, facts from Kafka, rates, sizes, keys and skew."""
     figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.topic == state.name)
     window = merged_windows((figures.details[pair] for pair in pairs), seen.now)
@@ -309,7 +309,7 @@ def topic(
 
 
 def _received(figures: Snapshot, pairs: Iterable[Pair]) -> Json:
-    """What was posted, each event once, however often it is in `events_total`."""
+    """Count posted events, each once, however often it is in `events_total`."""
     found = figures.histograms.get("headgate_event_bytes", {})
     every = [found[pair] for pair in pairs if pair in found]
     events = sum(sum(buckets.counts) for buckets in every)
@@ -332,7 +332,7 @@ def _saved(figures: Snapshot, pairs: Iterable[Pair]) -> int:
 
 
 def spool(figures: Snapshot, state: Mapping[str, object] | None) -> Json:
-    """What waits on disk. state: of the dependency; None where no spool is configured."""
+    """Return the spooled events. state: of the dependency; None without a spool."""
     gauges, counters = figures.gauges, figures.counters
     events, sizes, ages, *totals = (
         {labels[0]: value for labels, value in table.get(f"headgate_spool_{name}", {}).items()}

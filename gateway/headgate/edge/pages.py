@@ -42,7 +42,7 @@ def json_page(request: web.Request, page: object, status: int = 200) -> web.Resp
 
 
 def is_pretty(request: web.Request) -> bool:
-    """Whether the page is for people. Raises Refused (malformed)."""
+    """Return True if the request wants an indented page. Raises Refused (malformed)."""
     return is_set(request, "pretty")
 
 
@@ -63,7 +63,7 @@ Row = TypeVar("Row")
 
 
 class Paging(NamedTuple):
-    """What a request asks for. after: `next` of the page before; None = the first page."""
+    """The requested page. after: `next` of the page before; None = the first page."""
 
     limit: int
     after: str | None

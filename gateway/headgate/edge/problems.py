@@ -35,7 +35,7 @@ def problem_response(failure: Failure, instance: str) -> web.Response:
 
 
 def index_page() -> web.Response:
-    """All reasons in one table."""
+    """Return the page with all reasons."""
     rows = "".join(
         f'<tr><td>{traits.status}</td><td><a href="/problems/{reason}"><code>{reason}</code></a>'
         f"</td><td>{'yes' if traits.retryable else 'no'}</td><td>{escape(traits.title)}</td></tr>"
@@ -49,7 +49,7 @@ def index_page() -> web.Response:
 
 
 def problem_page(reason: Reason) -> web.Response:
-    """What one reason means and what a client should do."""
+    """Return the page of one reason: its meaning and the advice for clients."""
     traits = TRAITS[reason]
     retry = (
         "The same event may succeed later: wait for <code>Retry-After</code>, or back off."

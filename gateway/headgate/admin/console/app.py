@@ -49,7 +49,7 @@ class FormTokens:
         self._secret = secret or os.urandom(32)
 
     def of(self, caller: Identity) -> str:
-        """What the caller's forms carry."""
+        """Return the token for the caller's forms."""
         known = "\0".join((caller.name, *sorted(caller.roles)))
         digest = hmac.digest(self._secret, known.encode(), hashlib.sha256)
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
@@ -245,7 +245,7 @@ class Console:
 
 
 def _event(name: str, text: str) -> bytes:
-    """As server-sent events are written."""
+    """Format a server-sent event."""
     lines = text.replace("\r", "").replace("\n", "\ndata: ")
     return f"event: {name}\ndata: {lines}\n\n".encode()
 

@@ -188,7 +188,7 @@ class AuditPages:
         self._audits = admin.published_audits
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """All topics, the worst first unless the address says otherwise."""
+        """Build the list of all topics, the worst first by default."""
         try:
             heads = await self._audits.heads()
         except Refused as refused:

@@ -100,7 +100,7 @@ class Plots(Protocol):
 
     @property
     def source(self) -> str:
-        """Where they are from, in words."""
+        """Origin of the figures, in words."""
         ...
 
     async def read(
@@ -115,7 +115,7 @@ class Plots(Protocol):
 
 
 class Recorded:
-    """What this process has kept."""
+    """Figures from the memory of this process."""
 
     source = "memory of this gateway, up to 6 h"
 

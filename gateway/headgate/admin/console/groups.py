@@ -57,7 +57,7 @@ class MonitorAnswers:
         self._answers: dict[tuple[str, str | None], tuple[float, Json]] = {}
 
     async def groups(self, request: web.Request) -> Json:
-        """All groups."""
+        """Return all groups."""
         first = await self._ask(request, f"/v1/groups?limit={_LIMIT}")
         groups, following = [*first["groups"]], first["next"]
         for _ in range(_PAGES - 1):
@@ -70,7 +70,7 @@ class MonitorAnswers:
         return {**first, "groups": groups}
 
     async def group(self, request: web.Request, name: str) -> list[Json]:
-        """One group, on each cluster that has it."""
+        """Return one group, on each cluster that has it."""
         found = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
         on: list[Json] = found["on"]
         return on
@@ -254,7 +254,7 @@ class GroupPages:
         self._monitor = monitor
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """All groups; worst first unless the address says otherwise."""
+        """Build the list of all groups, worst first by default."""
         try:
             found = await self._monitor.groups(request)
         except Refused as refused:
@@ -286,7 +286,7 @@ class GroupPages:
         return Page("groups.html", "Groups", values, is_live=True)
 
     async def show(self, request: web.Request, caller: Identity) -> Page:
-        """One group on each cluster that has it, and why it is paused."""
+        """Build the page of one group: each cluster that has it, and its pauses."""
         name = request.match_info["group"]
         pauses, no_pauses = await self._pauses(name)
         try:

@@ -106,7 +106,7 @@ class ProducerPages:
         self._plots = plots
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """All that are configured or were seen."""
+        """Build the list of configured and seen producers."""
         instance = self._admin.instance
         pairs = by_pair(instance.figures, instance.rates, time.time())
         known = instance.settings.producers
@@ -123,7 +123,7 @@ class ProducerPages:
         return Page("producers.html", "Producers", values, is_live=True)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """One producer."""
+        """Build the page of one producer."""
         name = request.match_info["name"]
         seen = self._admin.seen(lambda pair: pair.producer == name)
         if not seen.figures.details and name not in self._admin.instance.settings.producers:
@@ -155,7 +155,7 @@ class ProducerPages:
 
 
 def _strangers(seen: views.ViewInput) -> list[tuple[str, Stranger]]:
-    """Who is behind `other`, the busiest first."""
+    """List the producers behind `other`, the busiest first."""
     return sorted(seen.figures.strangers.items(), key=lambda row: -row[1].events)
 
 

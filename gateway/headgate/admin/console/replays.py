@@ -45,7 +45,7 @@ class ReplayConsole:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """All replays, newest first unless the address says otherwise."""
+        """Build the list of all replays, newest first by default."""
         try:
             found, unavailable = await self._admin.services.replays.list(None, None)
         except Refused as refused:
@@ -70,7 +70,7 @@ class ReplayConsole:
         return Page("replays.html", "Replays", values, is_live=True)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """One replay."""
+        """Build the page of one replay."""
         found = await self._admin.services.replays.show(request.match_info["id"])
         asked = {name: found[name] for name in _ASKED if name in found}
         values = {

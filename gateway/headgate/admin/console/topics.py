@@ -28,7 +28,7 @@ _UNITS = {"records": recorder.RECORDS_WRITTEN, "bytes": recorder.BYTES_WRITTEN}
 
 
 class TopicRow(NamedTuple):
-    """One line of the list."""
+    """A row of the list."""
 
     summary: Summary
     partitions: int
@@ -66,7 +66,7 @@ class TopicPages:
         self._plots = plots
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
-        """All that exist and that a policy matches."""
+        """Build the list of topics that exist and that a policy matches."""
         instance = self._admin.instance
         pairs = by_pair(instance.figures, instance.rates, time.time())
         policies, states = self._admin.policies(), instance.topics()
@@ -91,7 +91,7 @@ class TopicPages:
         return Page("topics.html", "Topics", values, is_live=True)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """One topic."""
+        """Build the page of one topic."""
         name = request.match_info["topic"]
         state, policy = await self._admin.served(name)
         held = self._admin.instance.topics().get(held_topic(name))
@@ -117,7 +117,7 @@ class TopicPages:
         return Page("topic.html", f"Topic {name}", values, is_live=True)
 
     async def partition(self, request: web.Request, _caller: Identity) -> Page:
-        """One partition."""
+        """Build the page of one partition."""
         name, given = request.match_info["topic"], request.match_info["partition"]
         state, policy = await self._admin.served(name)
         number = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else -1
@@ -173,7 +173,7 @@ class TopicPages:
 
 
 def _written(unit: str, points: Points, partition: int) -> Plot:
-    """What was written to one partition."""
+    """Return the plot of one partition's writes."""
     mine = points.rows.get((str(partition),))
     rows = {} if mine is None else {f"partition {partition}": mine}
     title = f"{unit.capitalize()} written a second"
