@@ -1,4 +1,4 @@
-"""One worker's place under the parent: started, started again when it dies, ended in the end."""
+"""One worker process: start, restart after a crash, and end."""
 
 import asyncio
 import logging
@@ -17,12 +17,18 @@ from headgate.supervisor.worker_client import WorkerClient
 log = logging.getLogger("headgate.worker_process")
 
 BACK_OFF_S = (0.1, 10.0)  # the first pause before a restart, doubled up to the last
-_STEADY_S = 30.0  # a worker that lived so long starts again at the first pause
+_STEADY_S = 30.0  # after so long a life the pause is the first one again
 CONFIGURATION_EXIT = 2  # the command line's code for "will never work like this"
 
 
 class Launch(NamedTuple):
-    """How a worker is started. folder: where its socket is; `--index N` follows the command."""
+    """The command that starts a worker.
+
+    Args:
+        command: Command line; `--index N` is appended.
+        environ: Environment of the process.
+        folder: Directory of the worker's socket.
+    """
 
     command: Sequence[str]
     environ: Mapping[str, str]
@@ -30,8 +36,13 @@ class Launch(NamedTuple):
 
 
 class Watchers(NamedTuple):
-    """Who hears of a worker's life. died: with the process id that it had.  lost: it ended by
-    itself: its index, how, and its exit code."""
+    """Callbacks for the life of a worker.
+
+    Args:
+        died: Takes the id of a process that ended.
+        restarted: Called before a restart.
+        lost: Takes the index, a description and the exit code of a worker that ended by itself.
+    """
 
     died: Callable[[int], None]
     restarted: Callable[[], None]
@@ -39,14 +50,17 @@ class Watchers(NamedTuple):
 
 
 class HopelessWorkerError(Exception):
-    """A worker refused its configuration before it ever answered: starting it again is no use."""
+    """A worker that refused its configuration before its first answer: a restart is useless."""
 
 
 class WorkerProcess:
     """The worker with one index; at most one process at a time.
 
-    answered: whether the running process has answered on its socket.  started, last_answer:
-    monotonic seconds.  outage: whether it does not answer.
+    Attributes:
+        answered: Whether the running process has answered on its socket.
+        started: Start of the process, in monotonic seconds.
+        last_answer: Time of the last answer, in monotonic seconds.
+        outage: Whether the worker fails to answer.
     """
 
     def __init__(self, index: int, launch: Launch, watchers: Watchers) -> None:
@@ -65,12 +79,16 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The running process, or None between two."""
+        """Return the id of the running process; None between two processes."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 
     async def run(self) -> None:
-        """Keep a worker running until `end`. Raises HopelessWorkerError."""
+        """Keep a worker running until `end`.
+
+        Raises:
+            HopelessWorkerError: The worker refused its configuration.
+        """
         pause, longest = BACK_OFF_S
         while not self._ending.is_set():
             started = time.monotonic()
@@ -92,35 +110,36 @@ class WorkerProcess:
                 self._watchers.restarted()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the process, if there is one."""
+        """Send a signal to the running process, if any."""
         process = self._process
         if process is not None and process.returncode is None:
             process.send_signal(number)
 
     def end(self, is_hurried: bool = False) -> None:
-        """Ask it to drain and do not start it again; `run` returns when it has ended.
+        """Ask the worker to drain and do not restart it; `run` returns after its end.
 
-        is_hurried: without `http.shutdown_delay_ms`.
+        Args:
+            is_hurried: Skip `http.shutdown_delay_ms`.
         """
         self._ending.set()
         self.signal(HURRY if is_hurried else signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill the worker at once."""
         self._ending.set()
         self.signal(signal.SIGKILL)
 
     async def _run_once(self) -> int:
-        self._path.unlink(missing_ok=True)  # nobody must reach the dead one's socket
-        # A group of its own: Ctrl-C in a terminal reaches the parent alone, which then drains.
-        # stdin is the lifeline (see lifeline.py); its other end closes with this process.
+        self._path.unlink(missing_ok=True)  # no client may connect to a dead worker's socket
+        # Its own process group: Ctrl-C in a terminal reaches only the parent, which then drains.
+        # stdin is the lifeline (see lifeline.py): the pipe closes when this process ends.
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command, "--index", str(self.index),
             stdin=PIPE, process_group=0, env=self._environ,
         )  # fmt: skip
         self.started = time.monotonic()
         self.answered = False
-        if self._ending.is_set():  # the end was asked for while the process was being made
+        if self._ending.is_set():  # `end` was called during the start
             self.signal(signal.SIGTERM)
         self.client = client = WorkerClient(self._path)
         try:

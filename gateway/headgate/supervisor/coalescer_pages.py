@@ -1,4 +1,4 @@
-"""What `headgate coalesce` answers over HTTP: health and metrics, nothing of the control plane."""
+"""HTTP pages of `headgate coalesce`: health and metrics, without the control plane."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ _LINGER_S = 1.0
 
 
 class Pages:
-    """`start` opens the port, `close` closes it."""
+    """The pages' server: `start` opens the port, `close` closes it."""
 
     def __init__(
         self, meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int
@@ -30,12 +30,16 @@ class Pages:
         self._runner = PagesRunner(app, header_max_bytes, _LINGER_S)
 
     async def start(self, host: str, port: int) -> None:
-        """Listen. Raises OSError."""
+        """Open the port.
+
+        Raises:
+            OSError: The port cannot be opened.
+        """
         await self._runner.setup()
         await self._runner.listen(host, port)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the port."""
         await self._runner.cleanup()
 
     async def _live(self, _request: web.Request) -> web.Response:
@@ -46,6 +50,6 @@ class Pages:
         return web.Response(body=reply.body, status=reply.status, content_type="application/json")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        found = self._meter.collect(with_details=False)
-        gauges = {**found.gauges, **BUILD_GAUGES}
-        return metrics_page(request, Snapshot(found.counters, gauges, found.histograms))
+        figures = self._meter.collect(with_details=False)
+        gauges = {**figures.gauges, **BUILD_GAUGES}
+        return metrics_page(request, Snapshot(figures.counters, gauges, figures.histograms))

@@ -1,4 +1,4 @@
-"""What `headgate coalesce` does: one process with a coalescer and nothing else."""
+"""The process of `headgate coalesce`: a coalescer without a data plane."""
 
 import asyncio
 import logging
@@ -27,21 +27,27 @@ from headgate.wiring.tracing import tracing_of
 
 log = logging.getLogger("headgate.coalescing_process")
 
-_END_S = 1.0  # how long cancelled tasks have to end
+_END_S = 1.0  # time for cancelled tasks to end
 
 
 async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
-    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups. start: what the log says
-    of it.
+    """Coalesce until SIGTERM or SIGINT; then finish, and leave the groups.
 
-    Raises OSError when coalescer.port cannot be opened.
+    Args:
+        settings: The configuration.
+        start: Fields of the log record of the start.
+
+    Raises:
+        OSError: The port `coalescer.port` cannot be opened.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ingest = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
-    clusters = {name: cluster_options(one) for name, one in ingest.items()}
-    topics = KafkaTopics(clusters, min(one.metadata_refresh_ms for one in ingest.values()))
+    ingest = {
+        name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
+    }
+    clusters = {name: cluster_options(cluster) for name, cluster in ingest.items()}
+    topics = KafkaTopics(clusters, min(cluster.metadata_refresh_ms for cluster in ingest.values()))
     labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
     meter, helper, policies = (
         Meter(labels, time.time),
@@ -82,8 +88,8 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
         tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")
         exit_stack.push_async_callback(tasks.end, _END_S)
-        place = {} if settings.coalescer.port is None else {"management": _address(settings)}
-        log.info("coalescer started", extra={**start, **place})
+        address = {} if settings.coalescer.port is None else {"management": _address(settings)}
+        log.info("coalescer started", extra={**start, **address})
         await stop.wait()
     log.info("coalescer ended")
 

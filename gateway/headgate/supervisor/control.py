@@ -1,7 +1,7 @@
-"""Between parent and workers: HTTP over unix sockets in a private folder.
+"""HTTP between parent and workers, over unix sockets in a private folder.
 
-Each worker serves its figures and state to the parent (`worker_client`); the parent serves the
-management pages to workers, for the case that data plane and management share one port (`forward`).
+Each worker serves its figures and state to the parent (`worker_client`). The parent serves the
+management pages to workers, if data plane and management share one port (`forward`).
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -22,8 +22,14 @@ PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.req
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """What a worker sees. topics: those of its clusters that a policy matches, and their held
-    topics.  suppression: by topic, of those that suppress and whose events it compares."""
+    """The state of one worker.
+
+    Args:
+        readiness: Its readiness, with its dependencies.
+        topics: Topics of its clusters that a policy matches, and their held topics.
+        suppression: Suppression state by topic, for topics that suppress and that this worker
+            compares.
+    """
 
     readiness: Readiness
     topics: tuple[TopicState, ...]
@@ -31,36 +37,36 @@ class WorkerState(msgspec.Struct, frozen=True):
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Drop the published state of a key (None: of the whole topic)."""
+    """A request to drop the published state of a key, or of the whole topic if the key is None."""
 
     topic: str
     key: bytes | None
 
 
 class Controlled(Protocol):
-    """What a worker lets the parent see and do."""
+    """The parent's interface to a worker."""
 
     def snapshot(self, with_details: bool) -> bytes:
-        """The meter's figures."""
+        """Return the meter's figures."""
         ...
 
     def state(self) -> WorkerState:
-        """Dependencies and topics as they are now."""
+        """Return the current dependencies and topics."""
         ...
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        """Drop suppression state in Redis; the failure when that did not work."""
+        """Drop suppression state in Redis; return the failure, if any."""
         ...
 
 
 def worker_socket(folder: Path, index: int) -> Path:
-    """Where the worker with this index listens."""
+    """Return the path of a worker's socket."""
     return folder / f"worker-{index}.sock"
 
 
 @asynccontextmanager
 async def control_socket(path: Path, controlled: Controlled) -> AsyncIterator[None]:
-    """Answer the parent on this unix socket while the context lasts."""
+    """Answer the parent on a unix socket while the context lasts."""
 
     async def snapshot(request: web.Request) -> web.Response:
         return web.Response(body=controlled.snapshot("details" in request.query))

@@ -1,4 +1,4 @@
-"""A worker's way to its parent's management pages, where both ports are one."""
+"""Forwarding of a worker's requests to the parent's management pages, if one port serves both."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -26,16 +26,20 @@ _OURS = frozenset({"content-length", "date", "server"})  # aiohttp sets them its
 
 
 class Forward:
-    """Hands a worker's request on to the parent's management pages (one port for both)."""
+    """A client that forwards a worker's requests to the parent's management pages."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        # No limit but that of the clients' own connections: a slow one holds up no other.
+        # The clients' own connections are the only limit: a slow client delays no other.
         connector = aiohttp.UnixConnector(str(folder / PARENT_SOCKET), limit=0)
         self._session = aiohttp.ClientSession(connector=connector, auto_decompress=False)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The parent's answer. Raises Refused when there is none."""
+        """Return the parent's response.
+
+        Raises:
+            Refused: The parent does not answer, or the body broke off.
+        """
         sent = [
             (name, value)
             for name, value in request.headers.items()
@@ -49,7 +53,7 @@ class Forward:
                 f"http://parent{request.rel_url}",
                 headers=headers,
                 data=body.pieces() if request.can_read_body else None,
-                expect100=request.can_read_body,  # the parent asks for it once it wants it
+                expect100=request.can_read_body,  # the parent requests the body when it is ready
                 allow_redirects=False,
                 timeout=_STREAM_TIMEOUT,
             ) as answer:
@@ -73,15 +77,21 @@ class Forward:
 
 
 class _Body:
-    """A request's body on its way. The parent asks who it is, and how long and how large it may
-    be, so that nothing of it is kept here.  broken: why it ended too early, if it did."""
+    """A request's body in transit.
+
+    The parent authenticates the caller and checks the time and size of the body, so that this
+    process buffers nothing.
+
+    Attributes:
+        broken: Reason of an early end, if any.
+    """
 
     def __init__(self, request: web.BaseRequest) -> None:
         self._request = request
         self.broken: Failure | None = None
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """As they arrive."""
+        """Yield the pieces as they arrive."""
         try:
             await continue_body(self._request)
             while piece := await self._request.content.readany():
@@ -97,11 +107,11 @@ class _Body:
 async def _pass_stream_on(
     request: web.BaseRequest, answer: aiohttp.ClientResponse
 ) -> web.StreamResponse:
-    """Each event as it comes. When the client or the parent leaves, it ends."""
+    """Forward each event as it arrives, until the client or the parent disconnects."""
     built = web.StreamResponse(status=answer.status, headers=_passed_on(answer))
-    built.headers.update(request.get(CORS_HEADERS, {}))  # afterwards it is too late
+    built.headers.update(request.get(CORS_HEADERS, {}))  # `prepare` sends the headers
     await built.prepare(request)
-    with suppress(aiohttp.ClientError, OSError):  # too late for another answer
+    with suppress(aiohttp.ClientError, OSError):  # the response has already begun
         async for piece in answer.content.iter_any():
             await built.write(piece)
     return built

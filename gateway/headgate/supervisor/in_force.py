@@ -1,7 +1,7 @@
-"""The configuration in force: what the parent accepted, from where each value is, and its copy.
+"""The active configuration: the accepted text, the origin of each value, and a copy.
 
-Workers read the copy in the private folder, so that a file that is being edited cannot keep a
-worker that died from coming back, and all workers reload the same text.
+Workers read the copy in the private folder. So a file that is being edited cannot block the restart
+of a worker, and all workers reload the same text.
 """
 
 import time
@@ -18,10 +18,12 @@ from headgate.wiring.reloading import Reload, prepared
 
 
 class Sources(NamedTuple):
-    """What a configuration is read from.
+    """The sources of a configuration.
 
-    file: TOML.  environ: goes over it.  flags: variables that a command line's option has set, by
-    name.
+    Args:
+        file: The TOML file.
+        environ: Variables that override the file.
+        flags: Names of command-line options by the variable that each one sets.
     """
 
     file: Path
@@ -30,9 +32,17 @@ class Sources(NamedTuple):
 
 
 class InForce:
-    """folder: private.  text: of the file.  sha256: of that, in hexadecimal.
+    """The configuration that the parent has accepted.
 
-    Raises ConfigError where the file cannot be used.
+    Raises ConfigError if the file cannot be used.
+
+    Args:
+        sources: The sources of the configuration.
+        folder: The private folder for the copy.
+
+    Attributes:
+        text: Text of the file.
+        sha256: SHA-256 of the text, in hexadecimal.
     """
 
     def __init__(self, sources: Sources, folder: Path) -> None:
@@ -43,10 +53,12 @@ class InForce:
         self._accept(text, self._load(text))
 
     def reread(self, callers: Callable[[Settings], Authenticator]) -> Reload:
-        """Put in force what the file says now; for a thread.
+        """Read the file again and activate it; for a thread.
 
-        Raises ConfigError, RestartNeededError, and OSError where no copy can be kept: then all
-        stays as it is.
+        Raises:
+            ConfigError: The file cannot be used. The old configuration stays active.
+            RestartNeededError: An option needs a restart. The old configuration stays active.
+            OSError: No copy can be written. The old configuration stays active.
         """
         text = read_file(self._sources.file)
         loaded = self._load(text)
@@ -55,8 +67,8 @@ class InForce:
         return reload
 
     def findings(self) -> list[Found]:
-        """What `headgate check` says of it; for a thread."""
-        from headgate.check.local import judge_settings  # who never asks need not have it
+        """Return the findings of `headgate check` about it; for a thread."""
+        from headgate.check.local import judge_settings  # imported only on demand
 
         settings, origins = self.shown.loaded
         return [Found(*finding) for finding in judge_settings(settings, origins)]

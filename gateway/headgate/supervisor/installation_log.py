@@ -1,8 +1,8 @@
-"""The installation log: what happened to this gateway, in memory and, over restarts, in a file.
+"""The installation log: events of this gateway, in memory and, over restarts, in a file.
 
-Nothing here may harm the gateway: a file that cannot be written is said once, and the log goes on
-in memory. Writing is done in a thread, for a disk may hang; of its own and a daemon, for a process
-waits at its end for those of an executor.
+The log never harms the gateway. If the file cannot be written, the log warns once and continues in
+memory. A thread does the writing, because a disk may hang. It is a daemon of its own, because a
+process waits at its end for the threads of an executor.
 """
 
 import asyncio
@@ -32,25 +32,29 @@ from headgate.core.reply import json_text
 log = logging.getLogger("headgate.installation_log")
 
 KEPT = 2_000  # entries in memory: 1 MiB, or a year of a quiet installation
-_LAST_WRITE_S = 2.0  # at the end; a disk that hangs must not hold it up
+_LAST_WRITE_S = 2.0  # time limit of the last write: a disk that hangs must not delay the end
 
 
 class EntryFile(Protocol):
-    """Where entries are kept over restarts."""
+    """The file that keeps entries over restarts."""
 
     def read(self) -> list[LogEntry]:
-        """The newest entries, oldest first."""
+        """Return the newest entries, oldest first."""
         ...
 
     def append(self, entries: Iterable[LogEntry]) -> bool:
-        """Write them behind what is there; False: not now."""
+        """Append entries; return whether they were written."""
         ...
 
 
 class InstallationLog:
-    """file: None = memory alone.
+    """The entries in memory, and their file.
 
     Call `run` for as long as the gateway lives, and `close` at its end.
+
+    Args:
+        file: File of the entries; None to keep them only in memory.
+        clock_ms: Milliseconds since 1970.
     """
 
     def __init__(
@@ -67,12 +71,12 @@ class InstallationLog:
 
     @classmethod
     def of(cls, logs: LogSettings) -> "InstallationLog":
-        """As the settings want it."""
+        """Return the log that the settings ask for."""
         path = logs.installation_file
         return cls(None if path is None else LogFile(Path(path), logs.installation_max_bytes))
 
     def note(self, what: Happening) -> None:
-        """Something has happened."""
+        """Add an entry."""
         number = self._entries[-1].number + 1 if self._entries else 1
         entry = entry_of(number, self._clock_ms(), what)
         self._entries.append(entry)
@@ -81,19 +85,19 @@ class InstallationLog:
             self._wake.set()
 
     def recent(self, limit: int = KEPT) -> Sequence[LogEntry]:
-        """The newest entries, newest first."""
+        """Return the newest entries, newest first."""
         newest = list(self._entries)[-limit:] if limit > 0 else []
         return newest[::-1]
 
     async def run(self) -> None:
-        """Write what is noted, until cancelled."""
+        """Write new entries until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             await self._write()
 
     async def close(self) -> None:
-        """Write the rest, in bounded time."""
+        """Write the remaining entries, in bounded time."""
         try:
             async with asyncio.timeout(_LAST_WRITE_S):
                 await self._write()
@@ -101,8 +105,11 @@ class InstallationLog:
             log.warning("%d entries were not written in time", len(self._unwritten))
 
     async def _write(self) -> None:
-        """Write what is noted by now. A write goes on when nobody waits for it any more, so that
-        the next one comes behind it and has none of its entries again."""
+        """Write the entries noted so far.
+
+        A write continues if its caller is cancelled, so that the next one follows it and repeats
+        none of its entries.
+        """
         while self._under_way is not None:
             await asyncio.shield(self._under_way)
         if self._file is None or not self._unwritten:
@@ -116,7 +123,7 @@ class InstallationLog:
     def _append(
         self, file: EntryFile, entries: Sequence[LogEntry], done: "asyncio.Future[None]"
     ) -> None:
-        """In a thread."""
+        """Write the entries, in a thread, and report to the event loop."""
         is_written = False
         try:
             is_written = file.append(entries)
@@ -133,9 +140,9 @@ class InstallationLog:
 
 
 class LogFile:
-    """JSON lines. At half of max_bytes the file becomes `NAME.1`, in place of the one before.
+    """A file of JSON lines. At half of `max_bytes` it is renamed to `NAME.1`, which is replaced.
 
-    For one gateway: nothing is said if two write to one file, and their numbers would mix.
+    The file is for one gateway: two writers are not detected, and their numbers would mix.
     """
 
     def __init__(self, path: Path, max_bytes: int) -> None:
@@ -145,20 +152,22 @@ class LogFile:
         self._trouble = ""
 
     def read(self) -> list[LogEntry]:
-        """The newest entries, oldest first. What is no entry, such as a torn line, is left out."""
-        found: list[LogEntry] = []
+        """Return the newest entries, oldest first, without lines that are no entry, such as torn
+        ones.
+        """
+        entries: list[LogEntry] = []
         for path in (self._before, self._path):
             try:
-                found += _entries_of(_tail(path, self._half))
+                entries += _entries_of(_tail(path, self._half))
             except FileNotFoundError:
                 continue
             except OSError as error:
                 self._say(error)
-        found.sort(key=lambda entry: entry.number)
-        return found[-KEPT:]
+        entries.sort(key=lambda entry: entry.number)
+        return entries[-KEPT:]
 
     def append(self, entries: Iterable[LogEntry]) -> bool:
-        """Write them behind what is there; False: not now, and why is in the log."""
+        """Append entries; return whether they were written. The log has the reason of a failure."""
         lines = "".join(f"{json_text(as_document(entry))}\n" for entry in entries).encode()
         try:
             self._rotate(len(lines))
@@ -180,11 +189,11 @@ class LogFile:
             self._path.replace(self._before)
 
     def _append(self, lines: bytes) -> None:
-        """All of the lines, or none: what a full disk took of them is cut off again."""
+        """Append all of the lines or none: after a failed write the file is truncated again."""
         self._path.touch(mode=0o600)
         with self._path.open("r+b", buffering=0) as file:
             end = file.seek(0, os.SEEK_END)
-            # whoever wrote before was killed
+            # the previous writer was killed
             if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
                 lines = b"\n" + lines
             try:
@@ -197,7 +206,7 @@ class LogFile:
                 raise
 
     def _say(self, error: OSError) -> None:
-        """Once for each kind of trouble, however long it lasts."""
+        """Log a write error, once for each kind however long it lasts."""
         trouble = error.strerror or str(error)
         if trouble != self._trouble:
             log.warning(
@@ -208,7 +217,7 @@ class LogFile:
 
 
 def _tail(path: Path, most: int) -> bytes:
-    """The end of a file; who names a wrong one must not fill our memory."""
+    """Return the end of a file, bounded so that a wrong path cannot fill the memory."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(0, end - most))
@@ -216,12 +225,12 @@ def _tail(path: Path, most: int) -> bytes:
 
 
 def _entries_of(data: bytes) -> list[LogEntry]:
-    found = []
+    entries = []
     for line in data.split(b"\n"):
         try:
             entry = read_entry(orjson.loads(line))
         except orjson.JSONDecodeError:
             continue
         if entry is not None:
-            found.append(entry)
-    return found
+            entries.append(entry)
+    return entries

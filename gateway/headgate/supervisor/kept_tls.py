@@ -1,7 +1,7 @@
-"""The certificates in force, as copies in the parent's private folder.
+"""The active certificates, as copies in the parent's private folder.
 
-Workers read the copies: a pair that is being replaced, or is bad, keeps no worker that died from
-coming back. All files of one state are swapped at once, by a symbolic link.
+Workers read the copies. So a certificate that is being replaced, or is bad, cannot block the
+restart of a worker. A symbolic link swaps all files of one state at once.
 """
 
 import base64
@@ -32,7 +32,7 @@ _LONG = 0x80
 
 
 class _Element(NamedTuple):
-    """One element of DER. Its content is from start to end, and the next one begins there."""
+    """One element of DER. Its content is from start to end, and the next element begins at end."""
 
     tag: int
     start: int
@@ -40,8 +40,11 @@ class _Element(NamedTuple):
 
 
 def expires_at(pem: bytes) -> float | None:
-    """When the first of the certificates ends, in seconds since 1970: with one that has ended a
-    chain is worth nothing. None: there is no certificate that can be read."""
+    """Return the earliest expiry of the certificates in a PEM file, in seconds since 1970.
+
+    A chain is invalid once any certificate in it has expired. The result is None if no certificate
+    can be read.
+    """
     ends = []
     for body in _PEM.findall(pem):
         try:
@@ -59,9 +62,9 @@ def _not_after(der: bytes) -> float:
     for _ in ("serial number", "signature", "issuer"):
         at = _element(der, at).end
     not_before = _element(der, _element(der, at).start)
-    found = _element(der, not_before.end)
-    text = der[found.start : found.end].decode("ascii")
-    if found.tag == _UTC_TIME:
+    time_field = _element(der, not_before.end)
+    text = der[time_field.start : time_field.end].decode("ascii")
+    if time_field.tag == _UTC_TIME:
         text = ("19" if text >= "5" else "20") + text
     return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
 
@@ -81,7 +84,7 @@ _IN_FORCE = "tls"
 
 
 class TlsFilesError(OSError):
-    """A TLS file of the HTTP ports cannot be used: its option, its path, why, and the fix."""
+    """An unusable TLS file of the HTTP ports, with its option, its path, the reason and the fix."""
 
     def __init__(self, trouble: FileTrouble) -> None:
         super().__init__(str(trouble))
@@ -102,7 +105,12 @@ def tls_error(http: HttpSettings, error: OSError) -> OSError:
 
 
 class KeptTls:
-    """http: as the configuration has it.  folder: private."""
+    """The TLS files of the configuration, and the copies that are in use.
+
+    Args:
+        http: The HTTP settings.
+        folder: The private folder.
+    """
 
     def __init__(self, http: HttpSettings, folder: Path) -> None:
         self._http = http
@@ -113,25 +121,29 @@ class KeptTls:
 
     @property
     def files(self) -> list[str]:
-        """Where they come from."""
+        """Return the paths of the original files."""
         return list(self._paths.values())
 
     @property
     def environ(self) -> dict[str, str]:
-        """What tells a worker to read the copies."""
-        place = self._folder / _IN_FORCE
-        return {f"HEADGATE_HTTP__{name.upper()}": str(place / name) for name in self._paths}
+        """Return the variables that make a worker read the copies."""
+        folder = self._folder / _IN_FORCE
+        return {f"HEADGATE_HTTP__{name.upper()}": str(folder / name) for name in self._paths}
 
     @property
     def expires_at(self) -> float | None:
-        """When the chain in force ends, in seconds since 1970. None: no TLS."""
+        """Return the expiry of the active chain, in seconds since 1970; None without TLS."""
         return expires_at(self._kept.get("tls_cert_file", b""))
 
     def accept(self) -> ssl.SSLContext | None:
         """Read the files, and keep them if they can be used.
 
-        None: they are those in force, or there are none. Raises OSError: the old ones stay. It is a
-        TlsFilesError if one of the files is the cause.
+        Returns:
+            The new TLS context; None if the files are unchanged or there are none.
+
+        Raises:
+            OSError: The old files stay active. It is a TlsFilesError if one of the files is the
+                cause.
         """
         try:
             return self._accept()
@@ -143,36 +155,44 @@ class KeptTls:
         if texts == self._kept:
             return None
         self._number += 1
-        place = self._folder / f"{_IN_FORCE}-{self._number}"
-        place.mkdir(mode=0o700)
+        folder = self._folder / f"{_IN_FORCE}-{self._number}"
+        folder.mkdir(mode=0o700)
         for name, text in texts.items():
-            copy = place / name
+            copy = folder / name
             copy.touch(mode=0o600)
             copy.write_bytes(text)
-        context = self._context(place)
+        context = self._context(folder)
         link = self._folder / f"{_IN_FORCE}.new"
         link.unlink(missing_ok=True)
-        link.symlink_to(place.name)
+        link.symlink_to(folder.name)
         link.replace(self._folder / _IN_FORCE)
         self._kept = texts
         return context
 
     def accept_first(self, config: Path) -> None:
-        """As `accept`, when there are none to stay. Raises ConfigError that names the file."""
+        """Accept the first files.
+
+        Raises:
+            ConfigError: The files cannot be used; it names the file.
+        """
         try:
             self.accept()
         except OSError as error:
             expected = "a certificate chain and its key, as PEM files"
             if isinstance(error, TlsFilesError):
-                option, found, fix = error.trouble
+                option, value, fix = error.trouble
             else:
                 option, fix = "http.tls_cert_file", ""
-                found = f"{shown(self._http.tls_cert_file)} cannot be used: {error}"
-            problem = Problem(option, found, expected, fix)
+                value = f"{shown(self._http.tls_cert_file)} cannot be used: {error}"
+            problem = Problem(option, value, expected, fix)
             raise ConfigError(str(config), [problem]) from None
 
     def context(self) -> ssl.SSLContext | None:
-        """Of what is in force. None: no TLS. Raises OSError."""
+        """Return the TLS context of the active copies; None without TLS.
+
+        Raises:
+            OSError: The copies cannot be read.
+        """
         return self._context(self._folder / _IN_FORCE) if self._paths else None
 
     def _context(self, place: Path) -> ssl.SSLContext | None:

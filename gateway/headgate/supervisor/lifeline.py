@@ -1,8 +1,8 @@
-"""A worker must not outlive its parent, however the parent ends.
+"""The end of a worker when its parent ends.
 
-Two ropes: the kernel's parent-death signal (Linux), and standard input, a pipe that only the
-parent holds open. Both ask the worker to drain at once, as the next parent waits for the port; if
-it has not ended when the time for that is over, it is ended hard.
+Two mechanisms detect the parent's end: the kernel's parent-death signal (Linux), and standard
+input, a pipe that only the parent holds open. Both make the worker drain at once, because the next
+parent waits for the port. A worker that exceeds the drain's time limit is killed.
 """
 
 import os
@@ -13,13 +13,17 @@ import time
 from headgate.offload.helper_main import end_with_parent
 
 HURRY = signal.SIGINT  # asks a worker to drain without `http.shutdown_delay_ms`
-_MARGIN_S = 5.0  # on top of a drain's own bound
+_MARGIN_S = 5.0  # added to a drain's time limit
 
 
 def hold(drain_s: float) -> None:
-    """Called once by a worker's entry, from its main thread. drain_s: a drain's bound."""
+    """Drain this worker when its parent ends; called once, from its main thread.
+
+    Args:
+        drain_s: Time limit of a drain, in seconds.
+    """
     end_with_parent(HURRY)
-    # A thread, because it must work when the event loop does not. A daemon: it ends with us.
+    # A thread works even if the event loop is blocked. A daemon ends with the process.
     watching = threading.Thread(
         target=_watch, args=(drain_s + _MARGIN_S,), name="lifeline", daemon=True
     )

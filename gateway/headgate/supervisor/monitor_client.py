@@ -1,4 +1,4 @@
-"""A gateway's way to `headgate monitor`: its own /v1/groups are what the monitor says."""
+"""The gateway's client of `headgate monitor`: /v1/groups returns the monitor's responses."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 
 def monitor_url(settings: Settings) -> str:
-    """Where the monitor is."""
+    """Return the URL of the monitor."""
     if settings.monitor.url is not None:
         return settings.monitor.url.rstrip("/")
     host = _ANYWHERE.get(settings.http.host, settings.http.host)
@@ -30,7 +30,12 @@ def monitor_url(settings: Settings) -> str:
 
 
 class MonitorClient:
-    """settings: in force.  clock: monotonic seconds."""
+    """A client of the monitor.
+
+    Args:
+        settings: Returns the active settings.
+        clock: Monotonic clock, in seconds.
+    """
 
     def __init__(
         self, settings: Callable[[], Settings], clock: Callable[[], float] = time.monotonic
@@ -39,9 +44,13 @@ class MonitorClient:
         self._outage = Outage(clock)
 
     async def ask(self, path: str, authorization: str | None) -> Monitored | Failure:
-        """What the monitor answers; the failure where there is none.
+        """Return the monitor's response, or the failure if there is none.
 
-        Asked for by people, so nothing is held open in between. authorization: the caller's own.
+        Requests are rare and come from people, so no connection stays open.
+
+        Args:
+            path: Path of the page.
+            authorization: The caller's own Authorization header.
         """
         url = monitor_url(self._settings())
         headers = {} if authorization is None else {"Authorization": authorization}
@@ -50,14 +59,14 @@ class MonitorClient:
                 aiohttp.ClientSession(timeout=_TIMEOUT) as session,
                 session.get(url + path, headers=headers, allow_redirects=False) as answer,
             ):
-                found = Monitored(
+                monitored = Monitored(
                     answer.status, answer.content_type, await whole(answer, _MAX_BYTES)
                 )
         except (TooMuchError, aiohttp.ClientPayloadError) as error:
             log.warning("response of the monitor at %s cannot be used: %r", masked(url), error)
             return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            if self._outage.begins():  # a live page asks every few seconds
+            if self._outage.begins():  # a live page sends a request every few seconds
                 log.warning("no monitor answers at %s: %r", masked(url), error)
             detail = (
                 "no monitor answers: start `headgate monitor` with this configuration, or set "
@@ -67,4 +76,4 @@ class MonitorClient:
         away_s = self._outage.ends()
         if away_s is not None:
             log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})
-        return found
+        return monitored

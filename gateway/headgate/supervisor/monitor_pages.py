@@ -1,4 +1,4 @@
-"""What `headgate monitor` answers over HTTP: groups, figures, health."""
+"""HTTP pages of `headgate monitor`: groups, metrics, health."""
 
 from aiohttp import web
 
@@ -21,11 +21,11 @@ from headgate.supervisor.kept_tls import tls_error
 from headgate.wiring.callers import Callers
 
 _LINGER_S = 1.0
-_DIGITS = 10  # a partition's number has less
+_DIGITS = 10  # a partition's number has fewer
 
 
 class MonitorPages:
-    """`start` opens the port, `close` closes it."""
+    """The pages' server: `start` opens the port, `close` closes it."""
 
     def __init__(self, monitor: Monitor, settings: Settings) -> None:
         self._monitor = monitor
@@ -46,7 +46,11 @@ class MonitorPages:
         self._runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, idle_s)
 
     async def start(self) -> None:
-        """Listen. Raises OSError."""
+        """Open the port.
+
+        Raises:
+            OSError: The port or a TLS file cannot be opened.
+        """
         await self._made.start(self._tasks)
         await self._runner.setup()
         http, port = self._settings.http, self._settings.monitor.port
@@ -57,7 +61,7 @@ class MonitorPages:
         await self._runner.listen(http.host, port, context)
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Close the port."""
         await self._runner.cleanup()
         await self._tasks.end(_LINGER_S)
 
@@ -65,7 +69,7 @@ class MonitorPages:
         return web.json_response({"status": "live"})
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """200 when every cluster was polled."""
+        """Return 200 if every cluster was polled, or else 503."""
         rows = [(f"kafka {cluster.name}", cluster.status) for cluster in self._monitor.clusters]
         is_ready = all(status.ok for _, status in rows)
         page = {
@@ -78,9 +82,9 @@ class MonitorPages:
         return web.json_response(page, status=200 if is_ready else 503, dumps=json_text)
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        found = self._monitor.figures()
-        gauges = {**found.gauges, **BUILD_GAUGES}
-        return metrics_page(request, Snapshot(found.counters, gauges))
+        figures = self._monitor.figures()
+        gauges = {**figures.gauges, **BUILD_GAUGES}
+        return metrics_page(request, Snapshot(figures.counters, gauges))
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
@@ -92,24 +96,28 @@ class MonitorPages:
     async def _group(self, request: web.Request) -> web.Response:
         self._may_view(request)
         name = request.match_info["group"]
-        found = await self._monitor.group(name)
-        if found is None:
+        group = await self._monitor.group(name)
+        if group is None:
             detail = f"no cluster has a group {brief(name)} with members or commits"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
-        return json_page(request, found)
+        return json_page(request, group)
 
     def _may_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
-        found = self._callers.identify(headers, asking(request))
-        if isinstance(found, Failure):
-            raise Refused(found)
-        request.setdefault(REPORTED, {})["producer"] = found.name
-        if "view" not in found.roles:
+        caller = self._callers.identify(headers, asking(request))
+        if isinstance(caller, Failure):
+            raise Refused(caller)
+        request.setdefault(REPORTED, {})["producer"] = caller.name
+        if "view" not in caller.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))
 
 
 def _wanted(request: web.Request) -> tuple[str | None, int | None]:
-    """The topic that groups are asked for of, and the number of its partition. Raises Refused."""
+    """Return the topic and the partition in the query.
+
+    Raises:
+        Refused: The partition is no number, or the topic is missing.
+    """
     topic, given = request.query.get("topic"), request.query.get("partition")
     if given is None:
         return topic, None

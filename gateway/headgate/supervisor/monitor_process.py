@@ -1,4 +1,4 @@
-"""What `headgate monitor` does: one process that polls all groups of all clusters."""
+"""The process of `headgate monitor`: it polls all groups of all clusters."""
 
 import asyncio
 import logging
@@ -25,11 +25,11 @@ log = logging.getLogger("headgate.monitoring_process")
 
 Say = Callable[[str], object]
 
-_END_S = 1.0  # how long cancelled tasks have to end
+_END_S = 1.0  # time for cancelled tasks to end
 
 
 def monitor_options(settings: Settings) -> MonitorOptions:
-    """The rules in force."""
+    """Return the monitor's rules from the settings."""
     said = settings.monitor
     watch = WatchOptions(
         LagRules(said.allowed_lag, said.patience_ms, said.window_looks),
@@ -44,46 +44,56 @@ def monitor_options(settings: Settings) -> MonitorOptions:
 async def monitor(
     settings: Settings, start: Mapping[str, object], say: Say | None, style: Style = PLAIN
 ) -> None:
-    """Poll until SIGTERM or SIGINT. start: what the log says of it.  say: takes the table after
-    every poll, in this style.
+    """Poll until SIGTERM or SIGINT.
 
-    Raises OSError when monitor.port cannot be opened.
+    Args:
+        settings: The configuration.
+        start: Fields of the log record of the start.
+        say: Takes the table after every poll; None to print none.
+        style: Style of the table.
+
+    Raises:
+        OSError: The port `monitor.port` cannot be opened.
     """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as exit_stack:
-        found = _monitor(settings, exit_stack)
-        pages = MonitorPages(found, settings)
+        poller = _monitor(settings, exit_stack)
+        pages = MonitorPages(poller, settings)
         exit_stack.push_async_callback(pages.close)
         await pages.start()
-        exit_stack.push_async_callback(found.close)
-        found.start()
+        exit_stack.push_async_callback(poller.close)
+        poller.start()
         port = settings.monitor.port
-        place = {"port": port, "management": f"{settings.http.host}:{port}"}
-        log.info("monitor started", extra={**start, **place})
+        address = {"port": port, "management": f"{settings.http.host}:{port}"}
+        log.info("monitor started", extra={**start, **address})
         if say is not None:
             tasks = OwnedTasks()
             interval_s = settings.monitor.interval_ms / 1000
-            tasks.keep(partial(_show, found, say, style, interval_s), "table")
+            tasks.keep(partial(_show, poller, say, style, interval_s), "table")
             exit_stack.push_async_callback(tasks.end, _END_S)
         await stop.wait()
     log.info("monitor ended")
 
 
 async def poll_once(settings: Settings, within_s: float) -> Monitor:
-    """Poll every cluster once. Raises TimeoutError."""
+    """Poll every cluster once.
+
+    Raises:
+        TimeoutError: The poll takes longer than `within_s` seconds.
+    """
     async with AsyncExitStack() as exit_stack:
-        found = _monitor(settings, exit_stack)
-        exit_stack.push_async_callback(found.close)
-        found.start(follows=False)  # a stream of commits needs more than one poll
+        poller = _monitor(settings, exit_stack)
+        exit_stack.push_async_callback(poller.close)
+        poller.start(follows=False)  # a stream of commits needs more than one poll
         async with asyncio.timeout(within_s):
-            await found.polled()
-        return found
+            await poller.polled()
+        return poller
 
 
 def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
-    clusters = {name: cluster_options(one) for name, one in settings.clusters.items()}
+    clusters = {name: cluster_options(cluster) for name, cluster in settings.clusters.items()}
     url = settings.redis.address
     pauses = None
     if url is not None:
@@ -92,8 +102,8 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
         pauses = store.kept
     limit = float(settings.monitor.rogue_bytes_per_s)
     exporters = {
-        name: Exporters(one.metrics_urls, limit, is_mirrored=one.backfill is not None)
-        for name, one in settings.clusters.items()
+        name: Exporters(cluster.metrics_urls, limit, is_mirrored=cluster.backfill is not None)
+        for name, cluster in settings.clusters.items()
     }
     return Monitor(clusters, monitor_options(settings), pauses, _now_ms, exporters)
 
@@ -106,7 +116,7 @@ async def _show(found: Monitor, say: Say, style: Style, interval_s: float) -> No
 
 
 def table(found: Monitor, style: Style = PLAIN) -> str:
-    """The groups for a terminal, without an end of the last line."""
+    """Return the table of groups for a terminal, without a final newline."""
     at = time.strftime("%H:%M:%S")
     return "\n".join(lines(found.groups(), at, style))
 

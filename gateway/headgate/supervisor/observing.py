@@ -9,11 +9,6 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.fleet import Fleet
 from headgate.supervisor.control import WorkerState
 
-# A value that is polled: it has changed once two polls in a row say so.
-#
-# One poll may fall into the moment in which a worker starts, connects, or is away for an instant.
-
-
 Value = TypeVar("Value")
 SPOOL = "spool"
 _MAX_NAMED = 20  # topics that an entry names; their number is a field
@@ -83,7 +78,7 @@ class Debounced(Generic[Value]):
         return change
 
 
-# From what the parent polls to entries of the installation log: who came, who went, how long.
+# Entries of the installation log, from consecutive polls
 
 
 class Poll(NamedTuple):
@@ -107,7 +102,7 @@ class Poll(NamedTuple):
 
 
 class Observer:
-    """Derives entries from consecutive polls. A value that no worker reports stays as it was."""
+    """A comparison of consecutive polls. A value that no worker reports keeps its state."""
 
     def __init__(self) -> None:
         self._well: dict[str, Debounced[bool]] = {}

@@ -1,4 +1,4 @@
-"""What the parent knows of all workers: figures, rates, readiness; read from them every second."""
+"""The parent's view of all workers: metrics, rates and readiness, polled every second."""
 
 import asyncio
 import itertools
@@ -31,11 +31,11 @@ _log = logging.getLogger("headgate.overview")
 
 _POLL_S = 1.0
 _HUNG_S = 60.0
-_DETAILS_EVERY = 5  # polls: sketches are some 20 KiB a producer and topic
+_DETAILS_EVERY = 5  # polls: sketches take some 20 KiB per producer and topic
 
 
 class InstanceHealth(NamedTuple):
-    """The whole instance's readiness, as /ready shows it."""
+    """Readiness of the whole instance, as /ready shows it."""
 
     is_ready: bool
     status: str
@@ -44,7 +44,7 @@ class InstanceHealth(NamedTuple):
 
 
 class Overview:
-    """Implements `admin.instance.Instance`."""
+    """Implementation of `admin.instance.Instance`."""
 
     def __init__(self, settings: Settings, log: InstallationLog) -> None:
         self.settings = settings
@@ -67,14 +67,14 @@ class Overview:
                 self.figures.set(name, labels, value)
         for name, limit in _limits(settings).items():
             self.figures.set(name, (), limit)
-        # From 0 on: a counter that appears with its first count shows no increase.
+        # Counters begin at 0: one that appears with its first count shows no increase.
         self.figures.count("headgate_worker_restarts_total", by=0)
         for result in ("applied", "refused"):
             self.figures.count("headgate_config_reloads_total", (result,), by=0)
             self.figures.count("headgate_tls_reloads_total", (result,), by=0)
 
     async def poll(self) -> None:
-        """Read all workers again and again, until cancelled."""
+        """Poll all workers until cancelled."""
         for number in itertools.count():
             try:
                 await self._read(with_details=number % _DETAILS_EVERY == 0)
@@ -83,40 +83,43 @@ class Overview:
             await asyncio.sleep(_POLL_S)
 
     async def refresh(self, at_once: bool = False) -> None:
-        """Have figures that are not older than a second, details included, or new ones."""
+        """Poll the workers if the figures with details are older than a second, or `at_once`."""
         if at_once or time.monotonic() - self._details_read > _POLL_S:
             await self._read(with_details=True)
 
     def keys_fetched(self, result: str) -> None:
-        """This process has fetched the issuer's keys, or has not."""
+        """Count a fetch of the issuer's keys by this process."""
         self.figures.count("headgate_issuer_keys_fetches_total", (result,))
 
     def worker_died(self, pid: int) -> None:
-        """A worker's process has ended: keep its last figures."""
+        """Keep the last figures of a worker's process that has ended."""
         self.figures.retire(pid)
         self._states.pop(pid, None)
 
     def worker_restarted(self) -> None:
-        """Another process took its place."""
+        """Count a restart of a worker."""
         self.figures.count("headgate_worker_restarts_total")
 
     def worker_lost(self, index: int, how: str, code: int) -> None:
-        """A worker ended by itself."""
+        """Log the end of a worker that ended by itself."""
         details = {"worker": index, "exit_code": code}
         self.log.note(
             Happening(Kind.WORKER_DIED, f"worker {index}", f"worker {index} {how}", details)
         )
 
     def topics(self) -> dict[str, TopicState]:
-        """The topics that the workers see, by name."""
+        """Return the topics that the workers see, by name."""
         return {topic.name: topic for state in self._states.values() for topic in state.topics}
 
     def suppression(self) -> dict[str, TopicSuppression]:
-        """Of each topic that suppresses the worst that any worker sees."""
+        """Return the worst state that any worker sees, for each topic that suppresses."""
         return worst(state.suppression for state in self._states.values())
 
     def health(self) -> InstanceHealth:
-        """Ready when every worker that runs is; a worker that starts takes no requests yet."""
+        """Return the readiness of the instance: ready if every running worker is.
+
+        A worker that is still starting takes no requests, so it does not count.
+        """
         states = list(self._states.values())
         up, wanted = len(states), len(self.workers)
         ready = bool(states) and all(state.readiness.is_ready for state in states)
@@ -128,8 +131,12 @@ class Overview:
                     dependency, seen.get(dependency.name, dependency), key=_badness
                 )
         dependencies: dict[str, dict[str, object]] = {
-            name: {"ok": one.ok, "required": one.required, "detail": one.detail}
-            for name, one in seen.items()
+            name: {
+                "ok": reported.ok,
+                "required": reported.required,
+                "detail": reported.detail,
+            }
+            for name, reported in seen.items()
         }
         well = up == wanted and all(each.ok for each in seen.values())
         status = "ready" if well else "degraded"
@@ -139,7 +146,7 @@ class Overview:
         return InstanceHealth(is_ready, status, dependencies, {"up": up, "wanted": wanted})
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        """Have one worker drop the suppression state: it is in Redis, shared by all."""
+        """Drop suppression state through any one worker: the state is in Redis, shared by all."""
         for worker in self.workers:
             client = worker.client
             if client is None:
@@ -147,15 +154,15 @@ class Overview:
             try:
                 return await client.forget(topic, key)
             except WorkerUnreachableError:
-                continue  # forgetting twice does no harm: ask the next one
+                continue  # a repeated drop is harmless: try the next worker
         return Failure(Reason.OVERLOADED, "no worker answers", retry_after_s=1)
 
     async def audits(self) -> Mapping[str, bytes] | Failure:
-        """The newest skew audit of each topic."""
+        """Return the newest skew audit of each topic."""
         return await self._audits.by_topic()
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:
-        """What `headgate monitor` answers there."""
+        """Return the response of `headgate monitor` to this path."""
         return await self._monitor.ask(path, authorization)
 
     async def _read(self, with_details: bool) -> None:
@@ -173,15 +180,15 @@ class Overview:
     def _show(self, health: InstanceHealth) -> None:
         if self._states and not self.is_draining:
             is_complete = len(self._states) == len(self.workers)
-            states, known = self._states.values(), health.dependencies
+            states, dependencies = self._states.values(), health.dependencies
             seen = poll_of(
-                states, known, self.figures, is_complete, PolicyTable(self.settings.topics)
+                states, dependencies, self.figures, is_complete, PolicyTable(self.settings.topics)
             )
             for happening in self._observer.see(time.time_ns() // 1_000_000, seen):
                 self.log.note(happening)
         self.figures.set("headgate_ready", (), float(health.is_ready))
-        for name, one in health.dependencies.items():
-            is_up = float(bool(one["ok"]))
+        for name, dependency in health.dependencies.items():
+            is_up = float(bool(dependency["ok"]))
             if self.figures.own("headgate_dependency_up", (name,)) != is_up:
                 self.since[name] = time.time()
             self.figures.set("headgate_dependency_up", (name,), is_up)
@@ -201,24 +208,24 @@ class Overview:
                 self._end_if_hung(worker)
             return
         if worker.pid != pid:
-            return  # it died meanwhile and is retired: its figures must not come back to life
+            return  # it died meanwhile: its retired figures must not return
         self.figures.update(pid, figures, with_details)
         self._states[pid] = state
         worker.last_answer = time.monotonic()
         away_s = worker.outage.ends()
         if away_s is not None and worker.answered:
-            known = {"worker": worker.index, "away_s": away_s}
-            _log.info("worker %d answers again", worker.index, extra=known)
+            fields = {"worker": worker.index, "away_s": away_s}
+            _log.info("worker %d answers again", worker.index, extra=fields)
         if not worker.answered:
             worker.answered = True
             _log.info("worker %d is up", worker.index, extra={"worker": worker.index, "pid": pid})
-            if worker.started < self.reloaded:  # it may have read the file of before
+            if worker.started < self.reloaded:  # it may have read the previous file
                 worker.signal(signal.SIGHUP)
 
     def _end_if_hung(self, worker: WorkerProcess) -> None:
         silent_s = time.monotonic() - worker.last_answer
         if silent_s > _HUNG_S:
-            # The kernel goes on giving it its share of new connections.
+            # The kernel still gives it its share of new connections.
             _log.error("worker %d did not answer for %.0f s and is killed", worker.index, silent_s)
             worker.signal(signal.SIGKILL)
             subject, text = (
@@ -229,7 +236,7 @@ class Overview:
 
 
 def _limits(settings: Settings) -> dict[str, float]:
-    """What the instance's load is a share of. A reload changes none of it."""
+    """Return the limits of the instance's load; a reload changes none of them."""
     limits: dict[str, float] = {
         "headgate_in_flight_limit_events": settings.admission.in_flight_max_events,
         "headgate_in_flight_limit_bytes": settings.admission.in_flight_max_bytes,

@@ -1,9 +1,9 @@
-"""The parent of `headgate serve`: keeps the workers, aggregates, owns the management port.
+"""The parent of `headgate serve`: runs the workers, aggregates, and owns the management port.
 
-Life: take the ports -> start workers -> serve -> SIGTERM: workers serve on, but are not ready, for
-`http.shutdown_delay_ms` -> they drain -> end. SIGINT (somebody at a terminal) leaves the delay out,
-and so does a second signal during it; one more ends the workers at once. SIGHUP reloads topics,
-producers and certificates, and so does a new state of their files with `http.reload_poll_ms`.
+Life: take the ports -> start workers -> serve -> SIGTERM: for `http.shutdown_delay_ms` workers
+serve but are not ready -> they drain -> end. SIGINT (from a terminal) skips the delay, and so does
+a second signal during it; one more kills the workers. SIGHUP reloads topics, producers and
+certificates. With `http.reload_poll_ms` a change of their files does, too.
 """
 
 import asyncio
@@ -47,15 +47,18 @@ log = logging.getLogger("headgate.workers")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")
-_END_S = 1.0  # how long cancelled tasks have to end
-_DRAIN_MARGIN_S = 5.0  # a worker ends itself within drain_timeout_ms; this is for the rest
+_END_S = 1.0  # time for cancelled tasks to end
+_DRAIN_MARGIN_S = 5.0  # added to drain_timeout_ms, in which a worker ends itself
 
 
 class Start(NamedTuple):
-    """What a parent is started with.
+    """The arguments of a parent.
 
-    config: the file.  environ: goes over the file, here and in the workers.  command: runs a
-    worker; `--config F --folder DIR --index N` follow.
+    Args:
+        config: Path of the configuration file.
+        environ: Variables that override the file, here and in the workers.
+        command: Command that runs a worker; `--config F --folder DIR --index N` are appended.
+        flags: Names of command-line options by the variable that each one sets.
     """
 
     config: Path
@@ -65,13 +68,25 @@ class Start(NamedTuple):
 
 
 async def serve(start: Start) -> int:
-    """Run until a signal ends it; return the exit code. Raises ConfigError, PortTakenError."""
+    """Run until a signal ends the gateway; return the exit code.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
+        PortTakenError: A port cannot be opened.
+    """
     with private_folder() as folder:
         return await Parent(start, folder).run()
 
 
 class Parent:
-    """folder: private; holds the sockets and the configuration in force. Raises ConfigError."""
+    """The parent process, with its workers and its management pages.
+
+    Raises ConfigError.
+
+    Args:
+        start: The arguments.
+        folder: Private folder of the sockets and the active configuration.
+    """
 
     def __init__(self, start: Start, folder: Path) -> None:
         self._start = start
@@ -163,7 +178,7 @@ class Parent:
         return _exit_code(ended, is_clean)
 
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
-        """End the workers within their time; False when one had to be killed."""
+        """End the workers within their time; return False if one had to be killed."""
         self._overview.is_draining = True
         http = self._overview.settings.http
         delay_s = 0.0 if self._is_hurried else http.shutdown_delay_ms / 1000
@@ -180,13 +195,13 @@ class Parent:
 
     def _say_that_it_starts(self) -> None:
         http = self._overview.settings.http
-        known = {
+        fields = {
             **start_fields(self._start.config, self._in_force.text),
             "data": f"{http.host}:{http.port}",
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
         }
-        log.info("gateway starts", extra=known)
+        log.info("gateway starts", extra=fields)
 
     # ---- signals
 
@@ -210,7 +225,7 @@ class Parent:
         if not self._overview.is_draining:
             self._is_hurried = self._is_hurried or is_hurried or self._stop.is_set()
             self._stop.set()
-        elif time.monotonic() < self._delayed_until:  # somebody does not want to wait
+        elif time.monotonic() < self._delayed_until:  # a second signal skips the delay
             self._delayed_until = 0.0
             for each in self._workers:
                 each.end(is_hurried=True)
@@ -219,18 +234,20 @@ class Parent:
                 each.kill()
 
     async def _reload(self) -> None:
-        """Put in force what the file and the certificates say now, everywhere."""
+        """Activate the current file and certificates, here and in all workers."""
         is_changed = await self._reload_file()
         is_renewed = await self._renew_certificates()
         if is_changed or is_renewed:
             for each in self._workers:
-                if each.answered:  # the others read what is new anyway, or once they answer
+                if (
+                    each.answered
+                ):  # the others read the new state at their start, or when they answer
                     each.signal(signal.SIGHUP)
-        if is_changed:  # and all of it is in force here
+        if is_changed:  # and active in this process
             self._say_that_it_is_reloaded()
 
     async def _reload_file(self) -> bool:
-        """Put the file's topics and producers in force, or nothing of it."""
+        """Activate the file's topics and producers, all or none; return whether it did."""
         try:
             reload = await beside(self._in_force.reread, self._callers.of)
         except ConfigError as error:
@@ -251,14 +268,14 @@ class Parent:
         return True
 
     def _spooled(self) -> str:
-        """What a start with another spool, or without, would leave behind; in words."""
+        """Return a description of the spooled events that a start with another spool would abandon."""
         path = self._overview.settings.spool.path
         events = 0 if path is None else events_in(Path(path))
         if path is None or events == 0:
             return ""
-        left = LeftBehind(Path(path), events)
+        backlog = LeftBehind(Path(path), events)
         return (
-            f"; {left} would stay there: end this gateway, then run `headgate spool drain {path} "
+            f"; {backlog} would stay there: end this gateway, then run `headgate spool drain {path} "
             f"--config {self._start.config}`"
         )
 
@@ -271,7 +288,7 @@ class Parent:
         self._log.note(happenings.reloaded(file, self._overview.settings))
 
     async def _renew_certificates(self) -> bool:
-        """Have connections from now on use the certificates that are in the files now."""
+        """Use the current certificates for new connections; return whether they have changed."""
         try:
             context = await asyncio.to_thread(self._tls.accept)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The parent's ports: the data port kept for the workers, and the management pages."""
+"""The parent's ports: the reserved data port, and the management pages."""
 
 import asyncio
 import logging
@@ -23,28 +23,36 @@ log = logging.getLogger("headgate.ports")
 
 _Address = tuple[int, int, int, str, tuple[Any, ...]]
 
-# Workers whose parent was killed need a moment to drain and leave the port.
+# Workers of a killed parent need a moment to drain and free the port.
 _PATIENCE_S = 3.0
 _RETRY_PAUSE_S = 0.1
-_LINGER_S = 1.0  # for requests that are under way at the end
+_LINGER_S = 1.0  # time for requests in flight at the end
 
 
 class Management(NamedTuple):
-    """port: None where the workers' port is for both."""
+    """The management pages' server and port.
+
+    Args:
+        server: The server.
+        port: Its listener; None if the workers' port serves both.
+    """
 
     server: HttpServer
     port: Listener | None
 
 
 class PortTakenError(Exception):
-    """A port cannot be listened on; the text says which and why."""
+    """A port that cannot be opened; the text names it and the reason."""
 
 
 @asynccontextmanager
 async def reserved(host: str, port: int) -> AsyncIterator[None]:
-    """Hold the data port for workers, which share it (SO_REUSEPORT), so that nobody else takes it.
+    """Reserve the data port for the workers, which share it (SO_REUSEPORT).
 
-    The sockets are bound and never listen, so they get no connection. Raises PortTakenError.
+    The sockets are bound and never listen, so they get no connection.
+
+    Raises:
+        PortTakenError: The port cannot be bound.
     """
     deadline = asyncio.get_running_loop().time() + _PATIENCE_S
     with ExitStack() as holding:
@@ -70,7 +78,10 @@ async def _addresses(host: str, port: int) -> Sequence[_Address]:
 
 
 def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
-    """Why nobody can listen there alone: with SO_REUSEPORT another gateway would just share it."""
+    """Return the error of binding the port exclusively; None if it is free.
+
+    With SO_REUSEPORT a second gateway would just share the port.
+    """
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -86,9 +97,11 @@ async def management_sites(
 ) -> AsyncIterator[Management]:
     """Serve the management pages on their port and, for workers, on the unix socket `path`.
 
-    With equal port numbers only the socket: the workers, which own the port, hand requests on. A
-    new secret beside the socket shows the parent that a request is from a worker.
-    Raises PortTakenError.
+    If both port numbers are equal, only the socket is served: the workers own the port and forward
+    requests. A new secret beside the socket proves to the parent that a request is from a worker.
+
+    Raises:
+        PortTakenError: The port cannot be opened.
     """
     secret = secrets.token_hex()
     (path.parent / PARENT_SECRET).write_text(secret)  # the folder is private

@@ -1,8 +1,8 @@
-"""The parent's private folder, and what parents that were killed have left of theirs.
+"""The parent's private folder, and the removal of folders that killed parents left behind.
 
-It holds a copy of the configuration, which may name passwords, so nothing of it should stay. A lock
-on a file in it is held as long as its parent lives, however that ends: whoever gets the lock of
-another folder may remove it.
+It holds a copy of the configuration, which may contain passwords, so it must not stay. The parent
+holds a lock on a file in it until its end, however it ends. A process that gets the lock of another
+folder may remove that folder.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ _LONGEST = 60  # bytes
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
-    """Make one (0700) for as long as the context lasts, and remove those that were left behind."""
+    """Make a folder (0700) for as long as the context lasts, and remove abandoned ones."""
     above = _short_folder()
     _remove_left(above)
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=above) as made:
@@ -31,13 +31,15 @@ def private_folder() -> Iterator[Path]:
         new = folder / f"{_LOCK}.new"
         with new.open("wb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            new.rename(folder / _LOCK)  # nobody sees it before it is locked
+            new.rename(folder / _LOCK)  # visible only once it is locked
             yield folder
 
 
 def _short_folder() -> Path:
-    """Where sockets can be made: a unix socket's path has at most 107 bytes, and TMPDIR may be
-    longer than leaves room for ours."""
+    """Return a directory with a path short enough for sockets.
+
+    A unix socket's path has at most 107 bytes, and TMPDIR may be too long.
+    """
     usual = tempfile.gettempdir()
     return Path(usual if len(os.fsencode(usual)) <= _LONGEST else "/tmp")
 

@@ -1,4 +1,4 @@
-"""The console's figures over time, read from Prometheus; from memory while it does not answer."""
+"""The console's plots from Prometheus; from memory while Prometheus does not answer."""
 
 import asyncio
 import logging
@@ -20,32 +20,43 @@ from headgate.supervisor.answers import TooMuchError, whole
 
 log = logging.getLogger("headgate.prometheus")
 
-_SPAN_S = 21_600.0  # of a plot that asks for no other
-_STEPS = 240  # of a plot
+_SPAN_S = 21_600.0  # default time span of a plot
+_STEPS = 240  # points of a plot
 _LEAST_STEP_S = 15.0  # Prometheus scrapes about as often
-_SCRAPES = 4  # that a rate needs at least
-_TIMEOUT_S = 2.0  # of an answer with all that is made of it: a page waits for it
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # ours is over all of it
-_AWAY_S = 30.0  # until it is asked again after it did not answer
+_SCRAPES = 4  # minimum for a rate
+_TIMEOUT_S = 2.0  # limit of a response and its processing: a page waits for it
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)  # _TIMEOUT_S covers it
+_AWAY_S = 30.0  # pause after a failed request
 _FRESH_S = 10.0
-_KNOWN = 256  # answers that are kept for so long
+_KNOWN = 256  # responses that are cached for so long
 _MAX_BYTES = 16_777_216
-_MAX_SAID = 200  # characters of what Prometheus says of an error
+_MAX_SAID = 200  # characters of Prometheus' error text
 
 
 class Query(NamedTuple):
-    """What Prometheus is asked. labels: in the order in which rows have them."""
+    """A query for Prometheus.
+
+    Args:
+        text: The query in PromQL.
+        labels: Names of the labels, in the order of the rows.
+    """
 
     text: str
     labels: tuple[str, ...]
 
 
 class NoFiguresError(Exception):
-    """Prometheus gave no figures; the text says why, as what follows `Prometheus`."""
+    """A response of Prometheus without figures; the text, with `Prometheus` before it, says why."""
 
 
 class PrometheusPlots:
-    """Implements `Plots`. kept: what this process has itself.  max_bytes: of an answer."""
+    """Implementation of `Plots` by Prometheus.
+
+    Args:
+        url: Base URL of Prometheus.
+        kept: Plots of this process' own figures.
+        max_bytes: Size limit of a response.
+    """
 
     def __init__(self, url: str, kept: Plots, max_bytes: int = _MAX_BYTES) -> None:
         self._url = url.rstrip("/") + "/api/v1/query_range"
@@ -68,20 +79,20 @@ class PrometheusPlots:
         where: Mapping[int, Collection[str]] | None = None,
         span_s: float | None = None,
     ) -> Points:
-        """See `History.read`; of all gateways that Prometheus scrapes."""
+        """Return the points of all gateways that Prometheus scrapes; see `History.read`."""
         span = span_s or _SPAN_S
         step = max(_LEAST_STEP_S, span / _STEPS)
         key, now = (query(metric, by, where or {}, step), span), time.monotonic()
-        known = self._answers.get(key)
-        if known is not None and now - known[0] < _FRESH_S:
-            return known[1]
-        found = None if now < self._away_until else await self._ask(key[0], span, step)
-        if found is None:
+        cached = self._answers.get(key)
+        if cached is not None and now - cached[0] < _FRESH_S:
+            return cached[1]
+        points = None if now < self._away_until else await self._ask(key[0], span, step)
+        if points is None:
             return await self._kept.read(metric, by, where, span_s)
         if len(self._answers) >= _KNOWN:
             self._answers.clear()
-        self._answers[key] = now, found
-        return found
+        self._answers[key] = now, points
+        return points
 
     async def _ask(self, asked: Query, span: float, step: float) -> Points | None:
         end = math.floor(time.time() / step) * step
@@ -118,7 +129,7 @@ class PrometheusPlots:
 
 
 def plots_of(settings: ConsoleSettings, history: Recorder) -> Plots:
-    """As configured."""
+    """Return the plots that the settings ask for."""
     kept = Recorded(history)
     return (
         kept if settings.prometheus_url is None else PrometheusPlots(settings.prometheus_url, kept)
@@ -128,12 +139,12 @@ def plots_of(settings: ConsoleSettings, history: Recorder) -> Plots:
 def query(
     metric: str, by: Collection[int], where: Mapping[int, Collection[str]], step_s: float
 ) -> Query:
-    """The query that means what `History.read` is asked."""
+    """Return the query that corresponds to the arguments of `History.read`."""
     declared = METRICS[metric.removesuffix("_sum")]
-    names = tuple(declared.labels[place] for place in by)
+    names = tuple(declared.labels[position] for position in by)
     chosen = [
-        f'{declared.labels[place]}=~"{"|".join(map(_quoted, sorted(values)))}"'
-        for place, values in where.items()
+        f'{declared.labels[position]}=~"{"|".join(map(_quoted, sorted(values)))}"'
+        for position, values in where.items()
     ]
     series = metric + ("{" + ",".join(chosen) + "}" if chosen else "")
     if declared.kind in (MetricKind.COUNTER, MetricKind.HISTOGRAM):
@@ -143,13 +154,15 @@ def query(
 
 
 def _quoted(value: str) -> str:
-    """Any text inside a regular expression (RE2) inside PromQL's quotes."""
-    plain = "".join(one if one.isalnum() else f"\\x{{{ord(one):x}}}" for one in value)
+    """Escape any text for a regular expression (RE2) in PromQL's quotes."""
+    plain = "".join(
+        character if character.isalnum() else f"\\x{{{ord(character):x}}}" for character in value
+    )
     return plain.replace("\\", "\\\\")
 
 
 class Grid(NamedTuple):
-    """The times that were asked for, in seconds since 1970. end: the last one."""
+    """The requested times, in seconds since 1970. The end is the last of them."""
 
     start: float
     end: float
@@ -157,7 +170,11 @@ class Grid(NamedTuple):
 
 
 def read_answer(body: bytes, asked: Query, grid: Grid) -> Points:
-    """What was answered; for a thread. Raises NoFiguresError where it makes no sense."""
+    """Return the points in a response; for a thread.
+
+    Raises:
+        NoFiguresError: The response makes no sense.
+    """
     try:
         return _points(orjson.loads(body), asked, grid)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -166,12 +183,12 @@ def read_answer(body: bytes, asked: Query, grid: Grid) -> Points:
 
 
 def _said(body: bytes) -> str:
-    """What Prometheus says of an error, behind a colon; nothing where it says nothing."""
+    """Return the error text of a response, after a colon; empty if there is none."""
     try:
-        found = orjson.loads(body)
+        document = orjson.loads(body)
     except orjson.JSONDecodeError:
         return ""
-    said = found.get("error") if isinstance(found, dict) else None
+    said = document.get("error") if isinstance(document, dict) else None
     return f": {said[:_MAX_SAID]}" if isinstance(said, str) and said else ""
 
 
@@ -183,7 +200,7 @@ def _points(answer: Any, asked: Query, grid: Grid) -> Points:
         labels = tuple(str(series["metric"].get(name, "")) for name in asked.labels)
         row = rows.setdefault(labels, [0.0] * count)
         for at, text in series["values"]:
-            place, value = round((at - start) / step), float(text)
-            if 0 <= place < count and math.isfinite(value):
-                row[place] = value
+            position, value = round((at - start) / step), float(text)
+            if 0 <= position < count and math.isfinite(value):
+                row[position] = value
     return Points(start, step, {labels: row for labels, row in rows.items() if any(row)})

@@ -1,4 +1,4 @@
-"""A worker's shell: one `app.Worker` under the parent, from its start to the end of its drain."""
+"""The process of one worker, from its start to the end of its drain."""
 
 import asyncio
 import logging
@@ -31,12 +31,19 @@ from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, bes
 
 log = logging.getLogger("headgate.worker")
 
-_END_S = 1.0  # how long cancelled tasks have to end
-_RETRY_AFTER_S = 2  # a breaker tries Redis again about every second
+_END_S = 1.0  # time for cancelled tasks to end
+_RETRY_AFTER_S = 2  # the circuit breaker retries Redis about every second
 
 
 class WorkerFiles(NamedTuple):
-    """Where a worker works. config: the file in force.  folder: the parent's private folder."""
+    """The files of a worker.
+
+    Args:
+        config: The active configuration file.
+        environ: Variables that override the file.
+        folder: The parent's private folder.
+        number: Index of the worker.
+    """
 
     config: Path
     environ: Mapping[str, str]
@@ -45,10 +52,12 @@ class WorkerFiles(NamedTuple):
 
 
 def run_worker(place: WorkerFiles) -> int:
-    """Run until a signal, or the end of the parent, drains it; return the exit code.
+    """Run until a signal, or the end of the parent, drains the worker; return the exit code.
 
-    SIGTERM: after `http.shutdown_delay_ms`.  SIGINT: at once, also during that time.
-    Raises ConfigError.
+    SIGTERM drains after `http.shutdown_delay_ms`, SIGINT at once, also during that delay.
+
+    Raises:
+        ConfigError: The configuration cannot be used.
     """
     text = read_file(place.config)
     settings = load(place.config, place.environ, place.folder, text)
@@ -62,8 +71,8 @@ def run_worker(place: WorkerFiles) -> int:
 async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
     leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
-    # SIGINT is the parent's: that of a terminal does not reach the worker's own group. A second
-    # SIGTERM changes nothing, as supervisors send it to all processes and the parent hands it on.
+    # Only the parent sends SIGINT: a terminal's does not reach the worker's own group. A second
+    # SIGTERM has no effect: supervisors send it to all processes, and the parent forwards it.
     loop.add_signal_handler(signal.SIGTERM, leave.set)
 
     def leave_at_once() -> None:
@@ -82,8 +91,8 @@ async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
         async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
             data = f"{settings.http.host}:{settings.http.port}"
             start = start_fields(place.config, text)
-            known = {**start, "worker": place.number, "data": data}
-            log.info("worker %d started", place.number, extra=known)
+            fields = {**start, "worker": place.number, "data": data}
+            log.info("worker %d started", place.number, extra=fields)
             await leave.wait()
             worker.server.is_leaving = True
             with suppress(TimeoutError):
@@ -98,10 +107,13 @@ async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
 
 
 async def read_again(worker: Worker, place: WorkerFiles) -> None:
-    """The parent has checked the file; checked again because it may be gone or half written."""
-    there = [state.name for state in worker.topics.states()]
+    """Reload the configuration.
+
+    The parent has checked the file. It is checked again, because it may be missing or half written.
+    """
+    names = [state.name for state in worker.topics.states()]
     try:
-        reload = await beside(_read, place, worker, there)
+        reload = await beside(_read, place, worker, names)
     except (ConfigError, RestartNeededError) as error:
         log.error("reload refused, the old configuration stays active: %s", error)  # noqa: TRY400
         return
@@ -120,7 +132,7 @@ def _read(place: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
 
 
 class _Controlled:
-    """Implements `control.Controlled` for a worker."""
+    """Implementation of `control.Controlled` for a worker."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -130,7 +142,11 @@ class _Controlled:
 
     def state(self) -> WorkerState:
         states, policies = self._worker.topics.states(), self._worker.policies
-        served = (one for one in states if policies.match(topic_of(one.name) or one.name))
+        served = (
+            topic_state
+            for topic_state in states
+            if policies.match(topic_of(topic_state.name) or topic_state.name)
+        )
         return WorkerState(self._worker.readiness(), tuple(served), self._worker.suppression())
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:

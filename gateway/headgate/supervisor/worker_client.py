@@ -1,4 +1,4 @@
-"""The parent's way to a worker: it asks over the worker's unix socket."""
+"""The parent's client of a worker, over the worker's unix socket."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from headgate.core.outcome import Failure
 from headgate.metrics.snapshot import Snapshot, decode
 from headgate.supervisor.control import Forget, WorkerState
 
-_READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is held up longer is not healthy
+_READ_TIMEOUT = aiohttp.ClientTimeout(total=3)  # a loop that is blocked for longer is unhealthy
 _CHANGE_TIMEOUT = aiohttp.ClientTimeout(total=10)
 
 
 class WorkerUnreachableError(Exception):
-    """The worker does not answer: it starts, ends, or is busy."""
+    """A worker that does not answer: it starts, ends, or is busy."""
 
 
 class WorkerClient:
-    """The parent's way to one worker."""
+    """A client of one worker; all calls raise WorkerUnreachableError without an answer."""
 
     def __init__(self, path: Path) -> None:
         self._session = aiohttp.ClientSession(
@@ -26,15 +26,15 @@ class WorkerClient:
         )
 
     async def snapshot(self, with_details: bool) -> Snapshot:
-        """The worker's figures. Raises WorkerUnreachableError, as all calls here do."""
+        """Return the worker's figures."""
         return decode(await self._call("GET", "/snapshot?details" if with_details else "/snapshot"))
 
     async def state(self) -> WorkerState:
-        """What the worker sees."""
+        """Return the worker's state."""
         return msgspec.msgpack.decode(await self._call("GET", "/state"), type=WorkerState)
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        """Have the worker drop suppression state."""
+        """Drop suppression state through the worker; return the failure, if any."""
         body = msgspec.msgpack.encode(Forget(topic, key))
         answer = await self._call("POST", "/forget", body, _CHANGE_TIMEOUT)
         return msgspec.msgpack.decode(answer, type=Failure | None)
