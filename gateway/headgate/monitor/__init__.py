@@ -1,1 +1,1 @@
-"""All consumer groups of all clusters: polled, followed, judged and shown."""
+"""Monitoring of all consumer groups of all clusters."""

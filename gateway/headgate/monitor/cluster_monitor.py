@@ -1,9 +1,10 @@
-"""Polls one cluster again and again, and follows every commit where it may.
+"""Polls of one cluster, and its commit stream if that can be read.
 
-A poll reads the committed offsets first and the logs' ends after them, so that no lag is below the
-true one. Once the commit stream stands where it begins there is one poll more: what lies before is
-that poll's to tell, what comes after it the commit stream's, so that no commit falls between the
-two."""
+A poll reads the committed offsets first and the logs' ends after them, so no lag is below the true
+one. When the commit stream has its start position, one more poll follows. The poll reports the
+commits before that position, and the commit stream those after it, so no commit is lost between
+them.
+"""
 
 import asyncio
 import logging
@@ -37,19 +38,19 @@ from headgate.monitor.rules import Probation
 
 
 def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression | None:
-    """Return the regression that a commit is, if it is one."""
+    """Apply a record of the commit stream; return the regression, if it is one."""
     match record:
-        case CommitRecord(group, place, stored, at_ms):
-            return watch.committed(group, place, stored, at_ms, now_ms)
+        case CommitRecord(group, partition, stored, at_ms):
+            return watch.committed(group, partition, stored, at_ms, now_ms)
         case ClassicGroup(group, _, members) if group in watch.groups or members:
             watch.members_seen(group, tuple(GroupMember(*member) for member in members), now_ms)
         case ConsumerMember(group, member_id, client_id, host):
-            known = watch.member(group, member_id)
-            fresh = known._replace(client_id=client_id or "", host=host or "")
+            previous = watch.member(group, member_id)
+            fresh = previous._replace(client_id=client_id or "", host=host or "")
             watch.member_is(group, fresh, now_ms, is_gone=client_id is None)
         case MemberAssignment(group, member_id, epoch, partitions):
-            known = watch.member(group, member_id)
-            fresh = known._replace(places=watch.places_of(partitions))
+            previous = watch.member(group, member_id)
+            fresh = previous._replace(places=watch.places_of(partitions))
             watch.member_is(group, fresh, now_ms, is_gone=epoch < 0)
     return None
 
@@ -58,11 +59,15 @@ _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
 
 class ScrapeError(Exception):
-    """An exporter does not answer, or says nothing of topics; the text says which."""
+    """An exporter that does not answer or has no metrics of topics; the text names it."""
 
 
 async def scrape(urls: Sequence[str]) -> dict[str, Totals]:
-    """Read all exporters at once, by URL. Raises ScrapeError: a part is no whole."""
+    """Read all exporters at once; return their totals by URL.
+
+    Raises:
+        ScrapeError: An exporter failed, so that the totals would be incomplete.
+    """
     async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
         answers = await asyncio.gather(*(_read(session, url) for url in urls))
     return dict(zip(urls, answers, strict=True))
@@ -81,17 +86,24 @@ async def _read(session: aiohttp.ClientSession, url: str) -> Totals:
 log = logging.getLogger("headgate.monitor.cluster_monitor")
 
 _POLL_S = 60.0  # all groups of a large cluster take a few seconds
-_BEGIN_S = 90.0  # a poll, and what was committed meanwhile
+_BEGIN_S = 90.0  # a poll, and the commits made meanwhile
 _STREAM_RETRY_S = 10.0
 _END_S = 5.0
-_MAX_LOGGED = 20  # steps back, from one poll to the next
+_MAX_LOGGED = 20  # regressions between two polls
 _NO_EXPORTERS = "no broker's metrics are read (clusters.NAME.metrics_urls)"
 _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between polls are not seen"
 
 
 class Status(NamedTuple):
-    """polled_ms: when the last poll ended; None: none has.  poll_s: how long it took.
-    commits: empty while every commit is seen, else why not."""
+    """The state of a cluster's monitor.
+
+    Args:
+        ok: Whether the last poll succeeded.
+        detail: Reason of a failure.
+        polled_ms: End of the last poll, in milliseconds since 1970; None before the first.
+        poll_s: Duration of that poll, in seconds.
+        commits: Reason why not every commit is seen; empty if every commit is.
+    """
 
     ok: bool
     detail: str
@@ -101,7 +113,7 @@ class Status(NamedTuple):
 
 
 class Exporters(NamedTuple):
-    """The brokers' metrics. See `RogueReaders`."""
+    """The exporters of the brokers' metrics. See `RogueReaders`."""
 
     urls: tuple[str, ...] = ()
     limit_per_s: float = 0.0
@@ -112,7 +124,17 @@ NO_EXPORTERS = Exporters()
 
 
 class ClusterMonitor:
-    """`start`, `close`. now_ms: the time since 1970."""
+    """The monitor of one cluster.
+
+    Args:
+        name: Name of the cluster.
+        options: Its options.
+        watch_options: Rules for its groups.
+        interval_s: Time between two polls, in seconds.
+        known: Probation of groups before a restart.
+        now_ms: Milliseconds since 1970.
+        exporters: Exporters of the brokers' metrics.
+    """
 
     def __init__(
         self,
@@ -135,7 +157,7 @@ class ClusterMonitor:
         self._interval_s = interval_s
         self._now_ms = now_ms
         self._reader = GroupReader(options)
-        self._logged = 0  # steps back since the last poll
+        self._logged = 0  # regressions since the last poll
         self._has_commit_stream = False
         self._sees_commits = False
         self._has_polled = asyncio.Event()
@@ -155,11 +177,11 @@ class ClusterMonitor:
             self._is_followed("one poll does not see commits")
 
     async def close(self) -> None:
-        """End both; bounded."""
+        """Stop polling and following; bounded."""
         await self._tasks.end(_END_S)
 
     async def polled(self) -> None:
-        """Wait until it was polled once."""
+        """Wait for the first poll."""
         await self._first_poll.wait()
 
     # ---- polls
@@ -190,10 +212,15 @@ class ClusterMonitor:
             await self._reader.close()
 
     async def _poll(self, commits: CommitStream | None = None) -> None:
-        """commits: one that has just begun; what it has read so far is told in its place."""
+        """Poll once.
+
+        Args:
+            commits: A commit stream that has just begun; its records so far are applied in order
+                with the poll.
+        """
         tells = (
             not self._has_commit_stream
-        )  # as it begins: one that breaks meanwhile has told newer ones
+        )  # at the start: a stream that breaks meanwhile has reported newer commits
         poll = await self._reader.poll()
         so_far = () if commits is None else await commits.so_far()
         before, after = before_and_after(so_far, poll.stored)
@@ -205,8 +232,8 @@ class ClusterMonitor:
         self._sees_commits = TOPIC in poll.topics
         now_ms = self._now_ms()
         self.watch.topics_seen(poll.topics, now_ms)
-        for place, at_ms, end in past:
-            self.watch.seeded(place, at_ms, end)
+        for partition, at_ms, end in past:
+            self.watch.seeded(partition, at_ms, end)
         self.watch.logs_seen(poll.logs, now_ms)
         self.watch.is_read(spans, readable)
         self.watch.groups_seen(poll.groups, now_ms, is_whole=poll.is_whole)
@@ -235,16 +262,16 @@ class ClusterMonitor:
     async def _past(
         self, poll: GroupPoll, new: Collection[Partition]
     ) -> list[tuple[Partition, int, int]]:
-        """When logs ended where: as of one page-cache horizon ago, and half of one."""
+        """Return the ends of logs one page-cache horizon ago and half a horizon ago."""
         now_ms, horizon_ms = self._now_ms(), self.watch.options.horizon_ms
         past = []
         for at_ms in (now_ms - horizon_ms, now_ms - horizon_ms // 2):
-            for place, found in (await self._reader.offsets(new, at_ms)).items():
-                if found.offset < 0:  # no record is younger
-                    past.append((place, at_ms, poll.logs[place][1]))
-                else:  # from then on nothing was written until this record
-                    past.append((place, at_ms, found.offset))
-                    past.append((place, min(found.at_ms, now_ms), found.offset))
+            for partition, record in (await self._reader.offsets(new, at_ms)).items():
+                if record.offset < 0:  # no record is younger
+                    past.append((partition, at_ms, poll.logs[partition][1]))
+                else:  # no record was written between that time and this record
+                    past.append((partition, at_ms, record.offset))
+                    past.append((partition, min(record.at_ms, now_ms), record.offset))
         return sorted(past)
 
     # ---- the commit stream
@@ -269,11 +296,14 @@ class ClusterMonitor:
             finally:
                 self._has_commit_stream = False
                 await commits.close()
-            self._has_polled.clear()  # what was missed meanwhile is the next poll's to tell
+            self._has_polled.clear()  # the next poll reports the missed commits
             await asyncio.sleep(_STREAM_RETRY_S)
 
     async def _begin(self, commits: CommitStream) -> bool:
-        """Not during a poll of `_poll_on`, which would report what the stream will report."""
+        """Begin the commit stream, without a poll of `_poll_on` at the same time.
+
+        Such a poll would report the commits that the stream reports.
+        """
         async with self._one_at_a_time, asyncio.timeout(_BEGIN_S):
             if not await commits.begin():
                 return False
@@ -296,7 +326,7 @@ class ClusterMonitor:
             self._report(fall)
 
     def _report(self, fall: Regression) -> None:
-        """Log it; a group that was reset, or flaps, must not fill the log."""
+        """Log a regression; a group that was reset, or flaps, must not fill the log."""
         self._logged += 1
         if self._logged > _MAX_LOGGED:
             if self._logged == _MAX_LOGGED + 1:

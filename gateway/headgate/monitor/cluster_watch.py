@@ -26,9 +26,15 @@ _MAX_COUNTS = 10_000  # names of groups may be made up for each start of a consu
 
 
 class WatchOptions(NamedTuple):
-    """See `LagRules` and `Judging`. probation_ms: how long a new group must keep its lag at or
-    below
-    `probation_lag` records until it counts as one that keeps up."""
+    """Options of a watch. See `LagRules` and `Judging`.
+
+    Args:
+        rules: Rules of lag.
+        horizon_ms: Age up to which records are in the brokers' page cache, in milliseconds.
+        probation_ms: Time for which a new group must keep its lag low to be admitted, in
+            milliseconds.
+        probation_lag: Highest lag, in records, that counts as low.
+    """
 
     rules: LagRules = LagRules()
     horizon_ms: int = 3_600_000
@@ -37,7 +43,7 @@ class WatchOptions(NamedTuple):
 
 
 class ClusterHealth(NamedTuple):
-    """Partitions of the whole cluster that are not as they should be."""
+    """Numbers of unhealthy partitions of the whole cluster."""
 
     under_replicated: int = 0
     offline: int = 0
@@ -45,10 +51,12 @@ class ClusterHealth(NamedTuple):
 
 
 class ClusterWatch:
-    """Told what is seen, and when; memory is bounded by the groups and partitions that there are.
+    """State of a cluster's groups; memory is bounded by the existing groups and partitions.
 
-    known: probation of groups as it was before a restart. A group that is there at the first poll
-    and that nobody remembers counts as admitted: nothing says when it began.
+    Args:
+        options: The options.
+        known: Probation of groups before a restart. Other groups at the first poll count as
+            admitted, because their start is unknown.
     """
 
     def __init__(self, options: WatchOptions, known: Mapping[str, Probation]) -> None:
@@ -60,14 +68,14 @@ class ClusterWatch:
         self.regressions: deque[Regression] = deque(maxlen=_REGRESSIONS_KEPT)
         self.counts: dict[tuple[str, str], int] = {}  # regressions by group and topic
         self._topics: dict[str, TopicSeen] = {}
-        self._away: dict[str, TopicSeen] = {}  # topics that are not there now, as they were last
+        self._away: dict[str, TopicSeen] = {}  # last state of topics that are missing now
         self._known = dict(known)
         self._has_polled = False
-        self._doubted: Partition | None = None  # the last one of the last turn
+        self._doubted: Partition | None = None  # the last partition of the last turn
         self._missed: dict[str, int] = {}  # polls in a row that did not find a known group
 
     def topics_seen(self, topics: Mapping[str, TopicSeen], now_ms: int) -> None:
-        """Take the cluster's metadata."""
+        """Update the cluster's metadata."""
         for name, topic in topics.items():
             before = self._topics.get(name) or self._away.pop(name, None)
             if before is not None and before.topic_id != topic.topic_id:
@@ -81,34 +89,35 @@ class ClusterWatch:
             del self._away[next(iter(self._away))]
         self._topics = dict(topics)
         self.health = _health(topics)
-        for place in [each for each in self.logs if each.topic not in topics]:
-            del self.logs[place]
+        for partition in [each for each in self.logs if each.topic not in topics]:
+            del self.logs[partition]
 
     def _recreated(self, topic: str, before: TopicSeen, now: TopicSeen, now_ms: int) -> None:
         ids = (before.topic_id.hex(), now.topic_id.hex())
         self.drifts.append(Drift("recreated", topic, *ids, now_ms))
-        for place in [each for each in self.logs if each.topic == topic]:
-            del self.logs[place]
+        for partition in [each for each in self.logs if each.topic == topic]:
+            del self.logs[partition]
         for watch in self.groups.values():
-            for place in [each for each in watch.tracks if each.topic == topic]:
-                watch.removed(place)
+            for partition in [each for each in watch.tracks if each.topic == topic]:
+                watch.removed(partition)
 
     def logs_seen(self, offsets: Mapping[Partition, tuple[int, int]], now_ms: int) -> None:
-        """Take the first offset and the end of partitions."""
-        for place, (start, end) in offsets.items():
-            topic = self._topics.get(place.topic)
+        """Update the first offset and the end of partitions."""
+        for partition, (start, end) in offsets.items():
+            topic = self._topics.get(partition.topic)
             retention_ms = -1 if topic is None else topic.retention_ms
-            log = self.logs.get(place)
+            log = self.logs.get(partition)
             if log is None:
-                log = self.logs[place] = PartitionLog(start, end, LogEnds())
-            if end < log.end:  # it was cut off: what was read there is not there
+                log = self.logs[partition] = PartitionLog(start, end, LogEnds())
+            if end < log.end:  # the log was truncated: positions in it are void
                 log.empty, log.readable = (0, 0), -1
             log.start, log.end, log.retention_ms = start, end, retention_ms
             log.ends.note(now_ms, end)
 
     def seeded(self, place: Partition, at_ms: int, end: int) -> None:
-        """Take where a log's end was before anybody polled; before its first `logs_seen`, and the
-        older before the newer. Timestamps of records need not grow: what does not fit is left out.
+        """Add a past end of a log, before its first `logs_seen` and in the order of time.
+
+        Timestamps of records need not grow; an end below the previous one is skipped.
         """
         log = self.logs.setdefault(place, PartitionLog(0, end, LogEnds()))
         if end >= log.end:
@@ -118,43 +127,50 @@ class ClusterWatch:
     def groups_seen(
         self, described: Mapping[str, Described | None], now_ms: int, *, is_whole: bool = True
     ) -> None:
-        """Take the groups that there are. None: it is there, and nothing is said of it now.
+        """Update the existing groups.
 
-        is_whole: no group is missing but those that are gone. Only after three such polls in a row
-        one is forgotten: a coordinator that has just taken over may not know all of its groups.
+        A group is forgotten only after three complete polls in a row without it: a new coordinator
+        may not know all of its groups yet.
+
+        Args:
+            described: Groups by name; None for a group without a description in this poll.
+            now_ms: Milliseconds since 1970.
+            is_whole: Whether the poll is complete, so that a missing group is gone.
         """
         missing = self.groups.keys() - described.keys()
         if is_whole:
             self._missed = {name: self._missed.get(name, 0) + 1 for name in missing}
             for name in [each for each, polls in self._missed.items() if polls >= _GONE_POLLS]:
                 del self.groups[name], self._missed[name]
-        for name, one in described.items():
+        for name, group in described.items():
             watch = self._group(name, now_ms)
-            if one is not None:
-                watch.is_described(one, now_ms)
+            if group is not None:
+                watch.is_described(group, now_ms)
         self._has_polled = True
 
     def members_seen(self, group: str, members: tuple[GroupMember, ...], now_ms: int) -> None:
-        """Take who is in a classic group after a rebalance, as the commit stream tells it."""
+        """Update the members of a classic group after a rebalance, from the commit stream."""
         watch = self._group(group, now_ms)
         watch.is_described(watch.described._replace(members=members), now_ms)
 
     def member_is(self, group: str, member: GroupMember, now_ms: int, *, is_gone: bool) -> None:
-        """Take what the commit stream tells of one member of a KIP-848 group."""
+        """Update one member of a KIP-848 group from the commit stream."""
         watch = self._group(group, now_ms)
-        others = tuple(one for one in watch.described.members if one.member_id != member.member_id)
+        others = tuple(
+            other for other in watch.described.members if other.member_id != member.member_id
+        )
         members = others if is_gone else (*others, member)
         watch.is_described(watch.described._replace(members=members), now_ms)
 
     def member(self, group: str, member_id: str) -> GroupMember:
-        """A member of a group as it is known now."""
+        """Return a member of a group in its current state."""
         watch = self.groups.get(group)
-        known = () if watch is None else watch.described.members
-        nobody = GroupMember(member_id, "", "", frozenset())
-        return next((one for one in known if one.member_id == member_id), nobody)
+        members = () if watch is None else watch.described.members
+        unknown = GroupMember(member_id, "", "", frozenset())
+        return next((each for each in members if each.member_id == member_id), unknown)
 
     def places_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Partition]:
-        """Partitions by topic id, as places; of topics that are not known yet: none."""
+        """Return the partitions of known topics, from partition numbers by topic id."""
         names = {topic.topic_id: name for name, topic in self._topics.items()}
         return frozenset(
             Partition(names[topic_id], number)
@@ -180,7 +196,15 @@ class ClusterWatch:
         at_ms: int,
         seen_ms: int,
     ) -> Regression | None:
-        """Take a commit of the commit stream; stored: None when the offset was deleted."""
+        """Apply a commit of the commit stream; return the regression, if it is one.
+
+        Args:
+            group: Name of the group.
+            place: The partition.
+            stored: The committed offset; None if it was deleted.
+            at_ms: The broker's time, in milliseconds since 1970.
+            seen_ms: Time of reading, in milliseconds since 1970.
+        """
         if stored is None:
             if group in self.groups:
                 self.groups[group].removed(place)
@@ -197,7 +221,7 @@ class ClusterWatch:
         *,
         infer_commits: bool,
     ) -> list[Regression]:
-        """Take the committed offsets of groups at one moment; see `GroupWatch.sampled`."""
+        """Apply the committed offsets of groups at one moment; see `GroupWatch.sampled`."""
         falls = []
         for name, offsets in stored.items():
             watch = self._group(name, now_ms)
@@ -211,35 +235,45 @@ class ClusterWatch:
         stored: Mapping[str, Mapping[Partition, CommittedOffset]],
         logs: Mapping[Partition, tuple[int, int]],
     ) -> dict[Partition, tuple[int, int]]:
-        """Where a small lag may be no record: the offsets between which one is to be looked for.
+        """Return spans of offsets to search for a record, because a small lag may contain none.
 
-        Markers of transactions, and what was aborted, take offsets, and who commits behind the last
-        record never commits beyond them. Told what a poll has found, before it is taken. At most
-        100 partitions at a time, in turn; what was found once is not asked again.
+        Markers of transactions and aborted records take offsets, and a group at the last record
+        never commits beyond them. The arguments are the result of a poll, before it is applied. One
+        call returns at most 100 partitions, in turn. A record that was found once is not searched
+        again.
         """
-        found: dict[Partition, tuple[int, int]] = {}
+        spans: dict[Partition, tuple[int, int]] = {}
         for name, watch in self.groups.items():
-            for place, track in watch.tracks.items():
-                log, newest = self.logs.get(place), track.window.newest
+            for partition, track in watch.tracks.items():
+                log, newest = self.logs.get(partition), track.window.newest
                 if log is None or newest is None or not track.window.is_doubtful:
                     continue
-                one, (start, end) = stored.get(name, {}).get(place), logs.get(place, (0, 0))
-                begin = log.next_record(max(newest.stored if one is None else one.offset, start))
+                committed, (start, end) = (
+                    stored.get(name, {}).get(partition),
+                    logs.get(partition, (0, 0)),
+                )
+                begin = log.next_record(
+                    max(newest.stored if committed is None else committed.offset, start)
+                )
                 if 0 < end - begin <= _MAX_DOUBTFUL and not begin <= log.readable < end:
-                    before, _ = found.get(place, (begin, 0))
-                    found[place] = (min(begin, before), end)
-        turn = [place for place in sorted(found) if self._doubted is None or place > self._doubted]
-        turn = (turn + sorted(found))[: min(len(found), _DOUBTS_AT_ONCE)]
+                    before, _ = spans.get(partition, (begin, 0))
+                    spans[partition] = (min(begin, before), end)
+        turn = [
+            partition
+            for partition in sorted(spans)
+            if self._doubted is None or partition > self._doubted
+        ]
+        turn = (turn + sorted(spans))[: min(len(spans), _DOUBTS_AT_ONCE)]
         self._doubted = turn[-1] if turn else None
-        return {place: found[place] for place in turn}
+        return {partition: spans[partition] for partition in turn}
 
     def is_read(
         self, spans: Mapping[Partition, tuple[int, int]], found: Mapping[Partition, int]
     ) -> None:
-        """Take where the first record of each span is, or the span's end: there is none."""
-        for place, record in found.items():
-            if place in self.logs:
-                self.logs[place].is_read(*spans[place], record)
+        """Apply the offset of the first record in each span, or the span's end if there is none."""
+        for partition, record in found.items():
+            if partition in self.logs:
+                self.logs[partition].is_read(*spans[partition], record)
 
     def _count(self, fall: Regression) -> None:
         self.regressions.append(fall)
@@ -249,17 +283,20 @@ class ClusterWatch:
             self.counts = {each: n for each, n in self.counts.items() if each[0] in self.groups}
 
     def judged(self, now_ms: int, *, has_commit_stream: bool) -> dict[str, GroupReport]:
-        """Judge every group, and whether it keeps up."""
+        """Judge every group, and update its probation."""
         judging = Judging(self.options.horizon_ms, has_commit_stream)
-        found = {}
+        reports = {}
         for name, watch in self.groups.items():
-            one = found[name] = report(watch, self.logs, now_ms, judging)
-            keeps_up = one.lag <= self.options.probation_lag and one.heat is not Heat.COLD
-            keeps_up = keeps_up and one.state in (LagState.OK, LagState.WARN)
+            group_report = reports[name] = report(watch, self.logs, now_ms, judging)
+            keeps_up = (
+                group_report.lag <= self.options.probation_lag
+                and group_report.heat is not Heat.COLD
+            )
+            keeps_up = keeps_up and group_report.state in (LagState.OK, LagState.WARN)
             watch.probation = watch.probation.polled(
                 now_ms, keeps_up=keeps_up, long_ms=self.options.probation_ms
             )
-        return found
+        return reports
 
 
 def _health(topics: Mapping[str, TopicSeen]) -> ClusterHealth:

@@ -27,7 +27,7 @@ from headgate.monitor.rules import (
 
 
 class SeenCommit(NamedTuple):
-    """One commit. at_ms: the broker's time, since 1970."""
+    """One commit, at the broker's time in milliseconds since 1970."""
 
     offset: int
     at_ms: int
@@ -35,7 +35,13 @@ class SeenCommit(NamedTuple):
 
 
 class Assignee(NamedTuple):
-    """Whose partition it is.  before: the client and member that had it until `since_ms`."""
+    """The owner of a partition.
+
+    Args:
+        member: The member.
+        since_ms: Time of the assignment, in milliseconds since 1970.
+        before: The client and member that owned the partition until then.
+    """
 
     member: GroupMember
     since_ms: int
@@ -44,7 +50,7 @@ class Assignee(NamedTuple):
 
 @dataclass(slots=True)
 class Regression:
-    """A commit that was lower than the one before. owner, owner_before: clients and members."""
+    """A commit below the one before. The owners are clients and members."""
 
     group: str
     topic: str
@@ -60,7 +66,7 @@ class Regression:
 
 
 class Drift(NamedTuple):
-    """A topic that is not what it was. what: recreated, or partitions (their count changed)."""
+    """A topic that has changed: it was recreated, or its number of partitions differs."""
 
     what: str
     topic: str
@@ -71,10 +77,13 @@ class Drift(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionLog:
-    """One partition's log. retention_ms: below 0 = kept for ever, or not known.
+    """One partition's log.
 
-    empty: from the first offset to the second there is no record that a group could read: markers
-    of transactions, and what was aborted.  readable: the offset of a record, -1 = none is known.
+    Attributes:
+        retention_ms: Retention in milliseconds; below 0 if it is unlimited or unknown.
+        empty: Offsets between which no group can read a record: only markers of transactions and
+            aborted records.
+        readable: Offset of a record, or -1 if none is known.
     """
 
     start: int
@@ -85,12 +94,12 @@ class PartitionLog:
     readable: int = -1
 
     def next_record(self, offset: int) -> int:
-        """Where reading from this offset really begins, as far as is known."""
+        """Return the offset at which reading from this offset really begins, as far as known."""
         first, last = self.empty
         return last if first <= offset < last else offset
 
     def is_read(self, start: int, end: int, record: int) -> None:
-        """The first record from `start` on lies at `record`, or there is none before `end`."""
+        """Note the first record from `start` on; a `record` of at least `end` means none."""
         if record < end:
             self.readable = record
         first, last = self.empty
@@ -101,12 +110,15 @@ class PartitionLog:
 Logs = Mapping[Partition, PartitionLog]
 
 
-_COMMITS_KEPT = 8  # of each partition, for its page
+_COMMITS_KEPT = 8  # per partition, for its page
 
 
 class Track:
-    """What is known of one partition of a group. furthest: the commit that was never passed by a
-    later one, and who owned the partition then."""
+    """The state of one partition of a group.
+
+    Attributes:
+        furthest: The highest commit.
+    """
 
     __slots__ = ("commits", "furthest", "never_committed", "open_falls", "window")
 
@@ -114,12 +126,12 @@ class Track:
         self.window = LagWindow(rules)
         self.commits: deque[SeenCommit] = deque(maxlen=_COMMITS_KEPT)
         self.furthest: SeenCommit | None = None
-        self.never_committed: int | None = None  # the log's end when that was first seen
-        self.open_falls: list[Regression] = []  # those that nothing has made good yet
+        self.never_committed: int | None = None  # the log's end at the first poll without a commit
+        self.open_falls: list[Regression] = []  # regressions without a recovery
 
 
 class GroupWatch:
-    """Told the time (ms since 1970) with everything that it is told."""
+    """State of one group. All times are milliseconds since 1970."""
 
     def __init__(self, name: str, rules: LagRules, probation: Probation) -> None:
         self.name = name
@@ -132,37 +144,40 @@ class GroupWatch:
         self._owned_last: dict[Partition, str] = {}
 
     def is_described(self, described: Described, now_ms: int) -> None:
-        """Take who the members are and what each of them owns.
+        """Update the members and their partitions.
 
-        What a member subscribes to stays known where this does not say it.
+        The known subscription of a member stays if the description lacks it.
         """
-        subscribed = {one.member_id: one.subscribed for one in self.described.members}
+        subscribed = {member.member_id: member.subscribed for member in self.described.members}
         members = tuple(
-            one._replace(subscribed=subscribed.get(one.member_id))
-            if one.subscribed is None
-            else one
-            for one in described.members
+            member._replace(subscribed=subscribed.get(member.member_id))
+            if member.subscribed is None
+            else member
+            for member in described.members
         )
         described = described._replace(members=members)
         owners: dict[Partition, Assignee] = {}
         for member in described.members:
-            for place in member.places:
-                owners[place] = self._owner(place, member, now_ms)
-        for place, owner in self.owners.items():
-            if place not in owners:
-                self._owned_last[place] = named(owner.member)
-        known = self.tracks.keys() | owners.keys()
-        self._owned_last = {each: who for each, who in self._owned_last.items() if each in known}
+            for partition in member.places:
+                owners[partition] = self._owner(partition, member, now_ms)
+        for partition, owner in self.owners.items():
+            if partition not in owners:
+                self._owned_last[partition] = named(owner.member)
+        seen = self.tracks.keys() | owners.keys()
+        self._owned_last = {
+            each: client for each, client in self._owned_last.items() if each in seen
+        }
         self.owners, self.described = owners, described
 
     def is_unread(self, place: Partition) -> bool:
-        """Tell whether the group has members, and none of them subscribes to the topic."""
+        """Return whether the group has members and none of them subscribes to the topic."""
         members = self.described.members
         return (
             bool(members)
             and place not in self.owners
             and all(
-                one.subscribed is not None and place.topic not in one.subscribed for one in members
+                member.subscribed is not None and place.topic not in member.subscribed
+                for member in members
             )
         )
 
@@ -178,7 +193,7 @@ class GroupWatch:
     def committed(
         self, place: Partition, stored: CommittedOffset, at_ms: int, seen_ms: int
     ) -> Regression | None:
-        """Take one commit of the commit stream, in its order. at_ms: the broker's time."""
+        """Apply one commit of the commit stream, in order; `at_ms` is the broker's time."""
         track = self._track(place)
         note = read_note(stored.metadata)
         seen = SeenCommit(stored.offset, at_ms, None if note is None else note.committer)
@@ -214,7 +229,7 @@ class GroupWatch:
         )
 
     def removed(self, place: Partition) -> None:
-        """The committed offset was deleted: what comes next is no step back."""
+        """Forget a partition whose committed offset was deleted: no regression follows from it."""
         self.tracks.pop(place, None)
 
     def sampled(
@@ -225,23 +240,28 @@ class GroupWatch:
         *,
         infer_commits: bool,
     ) -> list[Regression]:
-        """Take all committed offsets of the group at one moment.
+        """Apply all committed offsets of the group at one moment.
 
-        infer_commits: no commit stream tells of them, so an offset that differs from the last one
-        is a commit."""
+        Args:
+            stored: The committed offsets.
+            logs: The logs.
+            now_ms: Milliseconds since 1970.
+            infer_commits: Whether a changed offset counts as a commit, because no commit stream
+                reports it.
+        """
         falls = []
         gone = self.tracks.keys() - stored.keys() - self.owners.keys()
-        for place in gone:
-            del self.tracks[place]
-        for place, one in stored.items():
-            if infer_commits and self._is_news(place, one.offset):
-                fall = self.committed(place, one, now_ms, now_ms)
+        for partition in gone:
+            del self.tracks[partition]
+        for partition, committed_offset in stored.items():
+            if infer_commits and self._is_news(partition, committed_offset.offset):
+                fall = self.committed(partition, committed_offset, now_ms, now_ms)
                 if fall is not None:
                     falls.append(fall)
-            self._sample(place, one.offset, logs, now_ms)
-        for place in self.owners:
-            if place not in stored:
-                self._sample_silent(place, logs, now_ms)
+            self._sample(partition, committed_offset.offset, logs, now_ms)
+        for partition in self.owners:
+            if partition not in stored:
+                self._sample_silent(partition, logs, now_ms)
         return falls
 
     def _is_news(self, place: Partition, offset: int) -> bool:
@@ -258,7 +278,10 @@ class GroupWatch:
         track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
 
     def _sample_silent(self, place: Partition, logs: Logs, now_ms: int) -> None:
-        """A member owns it and never committed: what has come since that was seen is its work."""
+        """Sample a partition with an owner and no commit.
+
+        Only records since the first such poll count as lag.
+        """
         log = logs.get(place)
         if log is None:
             return
@@ -278,11 +301,11 @@ class GroupWatch:
 
 # ---- Reports: state, lag, heat and oddities of a group at one moment
 
-_OWNER_CHANGED_MS = 600_000  # before a commit that went back: longer ago has nothing to do with it
+_OWNER_CHANGED_MS = 600_000  # longest time from a change of owner to a regression that it caused
 
 
 class Heat(StrEnum):
-    """Where what a group reads next is: in the page cache, soon not any more, or on disk."""
+    """The location of the records that a group reads next: page cache, soon evicted, or disk."""
 
     HOT = "hot"
     COOLING = "cooling"
@@ -291,9 +314,11 @@ class Heat(StrEnum):
 
 
 class Judging(NamedTuple):
-    """horizon_ms: how old a record may be and still be in the brokers' page cache.
+    """Parameters of a judgement.
 
-    has_commit_stream: every commit is seen, not only samples.
+    Args:
+        horizon_ms: Age up to which records are in the brokers' page cache, in milliseconds.
+        has_commit_stream: Whether every commit is seen, not only samples.
     """
 
     horizon_ms: int
@@ -303,15 +328,21 @@ class Judging(NamedTuple):
 class PartitionReport(NamedTuple):
     """One partition of a group.
 
-    pace: the state without regard to commits that went back.  committed: as the group has it, also
-    below the log's start or beyond its end; None when nothing was ever committed.  beyond_end:
-    records by which it is.  lag: external, end - committed, clamped to the log's start.
-    internal_lag: the same from the furthest offset that the partition's owner itself has reported
-    done; None where it reports nothing.  is_stuck: a stuck commit.  lost: records that retention
-    took before they were committed.  age_ms: of the record that is read next.
-    clear_ms, loss_ms: until the lag is gone, until retention takes what was not read; None: never.
-    is_unread: the group has members, and none of them subscribes to the topic: its offsets are left
-    over, and what has come since is no work of theirs.
+    Args:
+        pace: The state without regard to regressions.
+        committed: The group's offset, also below the log's start or beyond its end; None if there
+            was no commit yet.
+        beyond_end: Number of records by which the offset is beyond the log's end.
+        lag: External lag: end - committed, clamped to the log's start.
+        internal_lag: The same from the highest offset that the partition's owner has reported as
+            done; None without reports.
+        is_stuck: Whether the commit is stuck.
+        lost: Records that retention deleted before they were committed.
+        age_ms: Age of the next record, in milliseconds.
+        clear_ms: Time until the lag is gone, in milliseconds; None if never.
+        loss_ms: Time until retention deletes unread records, in milliseconds; None if never.
+        is_unread: Whether the group has members and none subscribes to the topic: then the offsets
+            are leftovers, and the lag counts for no member.
     """
 
     place: Partition
@@ -335,9 +366,11 @@ class PartitionReport(NamedTuple):
 
 
 class GroupReport(NamedTuple):
-    """A group: as bad as its worst partition, as cold as its coldest. lag: of all partitions.
+    """A group, with the state of its worst and the heat of its coldest partition.
 
-    unread_topics: those that no member subscribes to any more; they count for nothing else here.
+    Args:
+        lag: Lag of all partitions.
+        unread_topics: Topics that no member subscribes to any more; all else here ignores them.
     """
 
     state: LagState
@@ -352,35 +385,39 @@ class GroupReport(NamedTuple):
 
 
 def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> GroupReport:
-    """Judge a group by all that is known of it."""
+    """Judge a group by its current state."""
     every = tuple(sorted(_partitions(watch, logs, now_ms, judging)))
-    found = [one for one in every if not one.is_unread]
+    counted = [partition for partition in every if not partition.is_unread]
     heats = [Heat.UNKNOWN, Heat.HOT, Heat.COOLING, Heat.COLD]
-    losses = [one.loss_ms for one in found if one.loss_ms is not None]
+    losses = [partition.loss_ms for partition in counted if partition.loss_ms is not None]
     return GroupReport(
-        max((one.state for one in found), key=SEVERITY.__getitem__, default=LagState.OK),
-        sum(one.lag for one in found),
-        max((one.heat for one in found), key=heats.index, default=Heat.HOT),
-        max((one.age_ms for one in found), default=0),
+        max(
+            (partition.state for partition in counted),
+            key=SEVERITY.__getitem__,
+            default=LagState.OK,
+        ),
+        sum(partition.lag for partition in counted),
+        max((partition.heat for partition in counted), key=heats.index, default=Heat.HOT),
+        max((partition.age_ms for partition in counted), default=0),
         min(losses, default=None),
-        any(one.is_stuck for one in found),
+        any(partition.is_stuck for partition in counted),
         sum(not member.places for member in watch.described.members),
         every,
-        tuple(sorted({one.place.topic for one in every if one.is_unread})),
+        tuple(sorted({partition.place.topic for partition in every if partition.is_unread})),
     )
 
 
 def _partitions(
     watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging
 ) -> Iterator[PartitionReport]:
-    for place, track in watch.tracks.items():
-        log = logs.get(place)
+    for partition, track in watch.tracks.items():
+        log = logs.get(partition)
         newest = track.window.newest
         if log is None or newest is None:
             continue
-        owner = watch.owners.get(place)
+        owner = watch.owners.get(partition)
         lives = owner is not None and not judging.has_commit_stream
-        # As of what was seen last: silence of a coordinator is not the group's.
+        # Judged at the last sample: a silent coordinator is not a silent group.
         state = track.window.state(newest.at_ms, watch.rules, lives=lives)
         pace = track.window.pace(newest.at_ms, watch.rules, lives=lives)
         committed = None if track.never_committed is not None else newest.stored
@@ -388,11 +425,11 @@ def _partitions(
         age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)
         clear_ms = track.window.clear_ms()
         loss_ms = _loss_ms(log, newest.lag, age_ms, clear_ms)
-        is_unread = watch.is_unread(place)
+        is_unread = watch.is_unread(partition)
         if is_unread:
             state, pace, heat, age_ms, loss_ms = LagState.OK, LagState.OK, Heat.HOT, 0, None
         yield PartitionReport(
-            place,
+            partition,
             state,
             pace,
             committed,
@@ -414,7 +451,7 @@ def _partitions(
 
 
 def _internal_lag(track: Track, owner: Assignee | None, log: PartitionLog, end: int) -> int | None:
-    """What the owner says of itself, by the furthest commit that it has signed."""
+    """Return the lag from the highest commit that the owner has signed."""
     furthest = track.furthest
     if owner is None or furthest is None or furthest.committer is None:
         return None
@@ -424,9 +461,9 @@ def _internal_lag(track: Track, owner: Assignee | None, log: PartitionLog, end: 
 
 
 def is_stuck(track: Track, log: PartitionLog, end: int, allowed_lag: int) -> bool:
-    """Whether a commit went back behind work that is all done, after the partition changed hands.
+    """Return whether a commit fell below finished work after the partition changed hands.
 
-    So nobody commits again until something new arrives: the group lags, and knows nothing of it.
+    Then no member commits until a new record arrives: the group lags without knowing it.
     """
     fell_from = track.window.fell_from
     if fell_from is None or end - log.next_record(fell_from) > allowed_lag:
@@ -448,7 +485,7 @@ def _lost(track: Track, log: PartitionLog) -> int:
 def _age(
     log: PartitionLog, committed: int, lag: int, now_ms: int, horizon_ms: int
 ) -> tuple[int, Heat]:
-    """How old the record is that is read next, at least, and whether that is hot."""
+    """Return the minimum age of the next record, in milliseconds, and its heat."""
     if lag == 0:
         return 0, Heat.HOT
     written_ms = log.ends.written_ms(committed)
@@ -463,8 +500,8 @@ def _age(
 
 
 def _loss_ms(log: PartitionLog, lag: int, age_ms: int, clear_ms: int | None) -> int | None:
-    """Until retention takes the record that is read next, unless the group clears before that."""
+    """Return the time until retention deletes the next record; None if the group clears before."""
     if lag == 0 or log.retention_ms < 0:
         return None
-    left_ms = max(0, log.retention_ms - age_ms)
-    return None if clear_ms is not None and clear_ms <= left_ms else left_ms
+    remaining_ms = max(0, log.retention_ms - age_ms)
+    return None if clear_ms is not None and clear_ms <= remaining_ms else remaining_ms

@@ -1,4 +1,4 @@
-"""All clusters' monitors together: the source of `/v1/groups`, /metrics and the table."""
+"""The monitors of all clusters: the source of `/v1/groups`, /metrics and the table."""
 
 import asyncio
 import json
@@ -24,7 +24,7 @@ from headgate.monitor.group_watch import GroupReport, GroupWatch, Heat
 from headgate.monitor.rules import LagState, Probation
 from headgate.monitor.views import Json
 
-# ---- Probation of groups over a restart of the monitor: one small JSON file
+# ---- Probation of groups over a restart, in a small JSON file
 
 probation_log = logging.getLogger("headgate.monitor.monitor")
 
@@ -32,7 +32,7 @@ Known = dict[str, dict[str, Probation]]
 
 
 def read_probation(path: Path | None) -> Known:
-    """By cluster and group; empty where there is no file yet. One that is broken is set aside."""
+    """Read probation by cluster and group; empty without a file. A broken file is renamed."""
     if path is None or not path.exists():
         return {}
     try:
@@ -51,11 +51,11 @@ def read_probation(path: Path | None) -> Known:
 
 
 def write_probation(path: Path | None, clusters: Iterable[tuple[str, ClusterWatch]]) -> None:
-    """Write it aside, then rename. A file that cannot be written is logged."""
+    """Write a new file, then rename it. A failure is logged."""
     if path is None:
         return
     said: Mapping[str, Mapping[str, Probation]] = {
-        name: {group: one.probation for group, one in watch.groups.items()}
+        name: {group: group_watch.probation for group, group_watch in watch.groups.items()}
         for name, watch in clusters
     }
     fresh = path.with_suffix(path.suffix + ".new")
@@ -68,7 +68,7 @@ def write_probation(path: Path | None, clusters: Iterable[tuple[str, ClusterWatc
 
 # ---- Metrics. Group names are unbounded in Kafka, so their number is bounded here
 
-_MAX_PARTITIONS = 20_000  # series of the lag; the lag of what is beyond is summed as `other`
+_MAX_PARTITIONS = 20_000  # series of the lag; further partitions are summed as `other`
 _MAX_GROUPS = 2_000
 
 Table = dict[Labels, float]
@@ -77,7 +77,7 @@ Table = dict[Labels, float]
 def snapshot(
     clusters: Iterable[ClusterMonitor], now_ms: int, max_partitions: int = _MAX_PARTITIONS
 ) -> Snapshot:
-    """Everything that /metrics of the monitor says. max_partitions: series of one metric."""
+    """Return all metrics of the monitor, with at most `max_partitions` series each."""
     every = list(clusters)
     gauges: dict[str, Table] = defaultdict(dict)
     counters: dict[str, Table] = defaultdict(dict)
@@ -106,8 +106,8 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
 
 def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions: int) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
-    for name, found in cluster.judged.items():
-        for partition in found.partitions:
+    for name, group_report in cluster.judged.items():
+        for partition in group_report.partitions:
             if partition.is_unread:
                 continue
             labels: Labels = (name, partition.place.topic, str(partition.place.partition))
@@ -118,20 +118,20 @@ def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions
             continue
         watch = cluster.watch.groups.get(name)
         for state in LagState:
-            _raise(states, (name, state), found.state is state)
-        _raise(gauges["headgate_group_stuck_commits"], (name,), found.is_stuck)
-        _raise(gauges["headgate_group_idle_members"], (name,), found.idle_members)
-        _raise(gauges["headgate_group_position_age_seconds"], (name,), found.age_ms / 1000)
+            _raise(states, (name, state), group_report.state is state)
+        _raise(gauges["headgate_group_stuck_commits"], (name,), group_report.is_stuck)
+        _raise(gauges["headgate_group_idle_members"], (name,), group_report.idle_members)
+        _raise(gauges["headgate_group_position_age_seconds"], (name,), group_report.age_ms / 1000)
         for heat in (Heat.HOT, Heat.COOLING, Heat.COLD):
-            _raise(gauges["headgate_group_heat"], (name, heat), found.heat is heat)
-        if found.loss_ms is not None:
-            gauges["headgate_group_loss_seconds"][name,] = found.loss_ms / 1000
+            _raise(gauges["headgate_group_heat"], (name, heat), group_report.heat is heat)
+        if group_report.loss_ms is not None:
+            gauges["headgate_group_loss_seconds"][name,] = group_report.loss_ms / 1000
         on_probation = watch is not None and watch.probation.admitted_ms is None
         _raise(gauges["headgate_group_probation"], (name,), on_probation)
 
 
 def _raise(table: Table, labels: Labels, value: float) -> None:
-    """Of two groups of one name on two clusters the larger value counts."""
+    """Set the larger value: two clusters may have a group of the same name."""
     table[labels] = max(table.get(labels, 0.0), float(value))
 
 
@@ -145,7 +145,13 @@ ReadPauses = Callable[[str], Awaitable[Iterable[Kept]]]
 
 
 class MonitorOptions(NamedTuple):
-    """interval_s: between two polls.  state_file: where probation is kept."""
+    """Options of the monitor.
+
+    Args:
+        watch: Options of each cluster's watch.
+        interval_s: Time between two polls, in seconds.
+        state_file: File of the probation, if any.
+    """
 
     watch: WatchOptions
     interval_s: float
@@ -153,8 +159,15 @@ class MonitorOptions(NamedTuple):
 
 
 class Monitor:
-    """`start`, `close`. pauses: reads why a group is paused, raising OSError; None: no Redis.
-    now_ms: the time since 1970."""
+    """The monitor of all clusters.
+
+    Args:
+        clusters: Options of the clusters, by name.
+        options: Options of the monitor.
+        pauses: Reads the pauses of a group, and raises OSError on a failure; None without Redis.
+        now_ms: Milliseconds since 1970.
+        exporters: Exporters of the brokers' metrics, by cluster.
+    """
 
     def __init__(
         self,
@@ -164,7 +177,7 @@ class Monitor:
         now_ms: Callable[[], int],
         exporters: Mapping[str, Exporters] = MappingProxyType({}),
     ) -> None:
-        known = read_probation(options.state_file)
+        probations = read_probation(options.state_file)
         self._options = options
         self._pauses = pauses
         self._redis = Outage(time.monotonic)
@@ -172,25 +185,25 @@ class Monitor:
         self.clusters = [
             ClusterMonitor(
                 name,
-                one,
+                cluster_options,
                 options.watch,
                 options.interval_s,
-                known.get(name, {}),
+                probations.get(name, {}),
                 now_ms,
                 exporters.get(name, NO_EXPORTERS),
             )
-            for name, one in clusters.items()
+            for name, cluster_options in clusters.items()
         ]
         self._tasks = OwnedTasks()
 
     def start(self, *, follows: bool = True) -> None:
-        """Begin to poll all clusters. follows: every commit, too."""
+        """Begin to poll all clusters, and with `follows` to follow every commit."""
         for cluster in self.clusters:
             cluster.start(follows=follows)
         self._tasks.keep(self._keep_probation, "probation of groups")
 
     async def close(self) -> None:
-        """End; bounded."""
+        """Stop; bounded."""
         await self._tasks.end(_END_S)
         for cluster in self.clusters:
             await cluster.close()
@@ -203,26 +216,29 @@ class Monitor:
 
     def _write(self) -> None:
         polled = [cluster for cluster in self.clusters if cluster.status.polled_ms is not None]
-        if len(polled) == len(self.clusters):  # else what is not known yet would be forgotten
-            write_probation(self._options.state_file, [(one.name, one.watch) for one in polled])
+        if len(polled) == len(self.clusters):  # otherwise the file would lose unpolled clusters
+            write_probation(
+                self._options.state_file,
+                [(cluster_monitor.name, cluster_monitor.watch) for cluster_monitor in polled],
+            )
 
     async def polled(self) -> None:
-        """Wait until every cluster was polled once."""
+        """Wait for the first poll of every cluster."""
         for cluster in self.clusters:
             await cluster.polled()
 
     def figures(self) -> Snapshot:
-        """What /metrics says."""
+        """Return the metrics."""
         return snapshot(self.clusters, self._now_ms())
 
     def groups(self, topic: str | None = None, number: int | None = None) -> Json:
-        """All groups, worst first: of a topic, or of the partition of it that has this number."""
+        """Return all groups, worst first, optionally only those of a topic or partition."""
         rows = [
             row
             for cluster in self.clusters
-            for name, found in cluster.judged.items()
+            for name, group_report in cluster.judged.items()
             if (watch := cluster.watch.groups.get(name)) is not None
-            and (row := self._row(cluster.name, watch, found, topic, number)) is not None
+            and (row := self._row(cluster.name, watch, group_report, topic, number)) is not None
         ]
         rows.sort(key=views.row_place)
         falls = [
@@ -244,32 +260,32 @@ class Monitor:
         topic: str | None,
         number: int | None,
     ) -> Json | None:
-        """None: the group is not asked for."""
+        """Return the row of a group; None if it does not match."""
         row = views.group_row(cluster, watch, found, self._options.watch)
         if topic is None:
             return row
         here = [
-            one
-            for one in found.partitions
-            if one.place.topic == topic and number in (None, one.place.partition)
+            each
+            for each in found.partitions
+            if each.place.topic == topic and number in (None, each.place.partition)
         ]
         if not here:
             return None
         return row if number is None else {**row, "partition": views.partition_row(here[0])}
 
     async def group(self, name: str) -> Json | None:
-        """One group on every cluster that has it; None: no cluster has."""
+        """Return one group on every cluster that has it; None if no cluster has."""
         kept = await self._kept(name)
-        found = [
+        pages = [
             views.group_page(cluster, watch, judged, kept)
             for cluster in self.clusters
             if (watch := cluster.watch.groups.get(name)) is not None
             and (judged := cluster.judged.get(name)) is not None
         ]
-        return {"group": name, "on": found} if found else None
+        return {"group": name, "on": pages} if pages else None
 
     async def _kept(self, name: str) -> Iterable[Kept] | None:
-        """Why a group is paused; None: nobody knows."""
+        """Return the pauses of a group; None if they are unknown."""
         if self._pauses is None:
             return None
         try:

@@ -1,12 +1,13 @@
-"""Who reads without a group: bytes that leave the brokers and that no group's progress explains.
+"""Detection of readers without a group, by bytes out that no group's progress explains.
 
-A consumer that assigns partitions and never commits is in no list that Kafka has. Its reads are in
-the brokers' own figures: bytes out by topic, without replication. What the groups have moved in the
-same time, at the topic's bytes a record, explains some of them; the rest has another reader.
+Kafka lists no group for a consumer that assigns partitions and never commits. The brokers' own
+metrics count its reads: bytes out by topic, without replication. The groups' progress in the same
+time, multiplied by the topic's bytes per record, explains a part of them. Another reader causes the
+rest.
 
-A member that owns a partition and has not committed there yet may read any amount of it: one of a
-new group that catches up, say. As long as there is one, nothing is said of its topic: it has a
-group, and the group's page says that its work cannot be seen.
+A member that owns a partition without a commit may read any amount of it, for example in a new
+group that catches up. While such a member exists, its topic gets no verdict: the group's page shows
+that its work cannot be seen.
 """
 
 import re
@@ -21,12 +22,12 @@ _LINE = re.compile(
     r"\{(?:[^}]*,)?\s*topic=\"([^\"]+)\"[^}]*\}\s+([0-9.eE+]+)",
     re.MULTILINE,
 )
-_SLACK = 1.5  # of what groups explain: fetched again after a rebalance, read before it is committed
-_POLLS = 6  # a window; shorter ones would take what is not committed yet for somebody else's
+_SLACK = 1.5  # factor for fetches repeated after a rebalance, and reads not yet committed
+_POLLS = 6  # length of a window; a shorter one would count reads not yet committed as rogue
 
 
 class TopicTotals(NamedTuple):
-    """A topic on one broker since the broker's start."""
+    """Counters of a topic on one broker since the broker's start."""
 
     bytes_in: float = 0
     bytes_out: float = 0
@@ -37,17 +38,17 @@ Totals = Mapping[str, TopicTotals]
 
 
 def read_totals(text: str) -> dict[str, TopicTotals]:
-    """Read an exporter's page, in the names that the JMX exporter's example for Kafka gives."""
+    """Read an exporter's page, with the names of the JMX exporter's example for Kafka."""
     fields = {"bytesin": "bytes_in", "bytesout": "bytes_out", "messagesin": "records_in"}
-    found: dict[str, TopicTotals] = {}
+    totals: dict[str, TopicTotals] = {}
     for name, topic, value in _LINE.findall(text):
-        known = found.get(topic, TopicTotals())
-        found[topic] = known._replace(**{fields[name]: float(value)})
-    return found
+        total = totals.get(topic, TopicTotals())
+        totals[topic] = total._replace(**{fields[name]: float(value)})
+    return totals
 
 
 class Rogue(NamedTuple):
-    """Reads of a topic that nobody who is known has made. Bytes a second, over the window."""
+    """Reads of a topic by an unknown reader, in bytes per second over the window."""
 
     topic: str
     bytes_per_s: float
@@ -62,9 +63,11 @@ class _Span(NamedTuple):
 
 
 class RogueReaders:
-    """One cluster's. limit_per_s: bytes a second of a topic that may go unexplained.
+    """Detection of unknown readers on one cluster.
 
-    is_mirrored: a mirror reads every record once and has no group either.
+    Args:
+        limit_per_s: Unexplained bytes per second that a topic may have.
+        is_mirrored: Whether a mirror, which has no group, reads every record once.
     """
 
     def __init__(self, limit_per_s: float, *, is_mirrored: bool) -> None:
@@ -76,7 +79,7 @@ class RogueReaders:
         self._at_ms: int | None = None
         self._spans: dict[str, deque[_Span]] = {}
         self._since_ms: dict[str, int] = {}
-        self.unexplained: dict[str, float] = {}  # bytes a second by topic, over whole windows
+        self.unexplained: dict[str, float] = {}  # bytes per second by topic, over complete windows
 
     def polled(
         self,
@@ -85,11 +88,11 @@ class RogueReaders:
         offsets: Mapping[str, Offsets],
         groups: Mapping[str, Described | None],
     ) -> None:
-        """Take what every broker has counted, what every group has committed, and who is in it."""
+        """Apply the counters of every broker, and the commits and members of every group."""
         before_ms, self._at_ms = self._at_ms, now_ms
         moved, self._offsets = _moved(self._offsets, offsets), offsets
         before, self._silent = self._silent, _silent(groups, offsets)
-        silent = before | self._silent  # the first commit does not say where reading began
+        silent = before | self._silent  # the first commit does not show where reading began
         grown = _grown(self._brokers, brokers)
         self._brokers = dict(brokers)
         if before_ms is None or now_ms <= before_ms:
@@ -108,8 +111,8 @@ class RogueReaders:
     def _explained(self, grown: Totals, total: TopicTotals, moved: int, topic: str) -> float:
         now = grown.get(topic, TopicTotals())
         mirrored = now.bytes_in if self._is_mirrored else 0.0
-        if not total.records_in:  # nothing written since the broker's start: a record's size is
-            return now.bytes_out if moved else mirrored  # not known
+        if not total.records_in:  # no writes since the broker's start: record size unknown
+            return now.bytes_out if moved else mirrored
         return moved * total.bytes_in / total.records_in + mirrored
 
     def _judge(self, now_ms: int) -> None:
@@ -124,44 +127,44 @@ class RogueReaders:
         self._since_ms = {topic: self._since_ms.get(topic, now_ms) for topic in rogue}
 
     def rogues(self) -> list[Rogue]:
-        """Topics with a reader that is not known, the most read one first."""
-        found = []
+        """Return the topics with unknown readers, the largest rate first."""
+        readers = []
         for topic, since_ms in self._since_ms.items():
             spans = self._spans[topic]
             rate = sum(span.out for span in spans) / sum(span.seconds for span in spans)
-            found.append(Rogue(topic, rate, self.unexplained[topic], since_ms))
-        return sorted(found, key=lambda one: -one.unexplained_per_s)
+            readers.append(Rogue(topic, rate, self.unexplained[topic], since_ms))
+        return sorted(readers, key=lambda one: -one.unexplained_per_s)
 
 
 def _silent(
     groups: Mapping[str, Described | None], offsets: Mapping[str, Offsets]
 ) -> frozenset[str]:
-    """Topics of which a member of a group owns a partition that the group never committed."""
+    """Return the topics in which a member owns a partition without a commit."""
     return frozenset(
-        place.topic
+        partition.topic
         for name, group in groups.items()
         for member in (() if group is None else group.members)
-        for place in member.places
-        if place not in offsets.get(name, {})
+        for partition in member.places
+        if partition not in offsets.get(name, {})
     )
 
 
 def _moved(before: Mapping[str, Offsets], now: Mapping[str, Offsets]) -> dict[str, int]:
-    """Records that the groups have moved past, by topic."""
+    """Return the number of records that the groups have passed, by topic."""
     moved: dict[str, int] = {}
     for group, offsets in now.items():
         had = before.get(group)
         if had is None:
             continue
-        for place, stored in offsets.items():
-            old = had.get(place)
+        for partition, stored in offsets.items():
+            old = had.get(partition)
             if old is not None and stored.offset > old.offset:
-                moved[place.topic] = moved.get(place.topic, 0) + stored.offset - old.offset
+                moved[partition.topic] = moved.get(partition.topic, 0) + stored.offset - old.offset
     return moved
 
 
 def _grown(before: Mapping[str, Totals], now: Mapping[str, Totals]) -> dict[str, TopicTotals]:
-    """By how much the brokers' counters grew; one that was reset counts from its start."""
+    """Return the increase of the brokers' counters; a reset one counts from its start."""
     grown: dict[str, TopicTotals] = {}
     for broker, totals in now.items():
         if broker not in before:
@@ -176,12 +179,12 @@ def _grown(before: Mapping[str, Totals], now: Mapping[str, Totals]) -> dict[str,
 
 
 def _sum(every: Iterable[Totals]) -> dict[str, TopicTotals]:
-    found: dict[str, TopicTotals] = {}
+    sums: dict[str, TopicTotals] = {}
     for totals in every:
         for topic, total in totals.items():
-            found[topic] = _plus(found.get(topic, TopicTotals()), total)
-    return found
+            sums[topic] = _plus(sums.get(topic, TopicTotals()), total)
+    return sums
 
 
 def _plus(one: TopicTotals, other: TopicTotals) -> TopicTotals:
-    return TopicTotals(*(left + right for left, right in zip(one, other, strict=True)))
+    return TopicTotals(*(own + added for own, added in zip(one, other, strict=True)))

@@ -1,8 +1,8 @@
 """Rules: the state of a group at one partition, probation, and the age of a position.
 
-The states are those of `LagState`. Two sources feed them: samples (committed and end offset at one
+The states are those of `LagState`. They have two sources: samples (committed and end offset at one
 moment) and, if `__consumer_offsets` may be read, the stream of all commits. The commit stream
-decides about commits that go back; a sample decides how much work is left.
+decides about regressions, and a sample about the remaining work.
 """
 
 from collections import deque
@@ -10,17 +10,18 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-_MAX_PATIENCE = 10  # times the configured one, however rarely a group commits
+_MAX_PATIENCE = 10  # maximum, as a multiple of the configured patience
 _USUAL_FADES = 0.8
 _BEHIND_DOUBTFUL = 2
 
 
 class LagState(StrEnum):
-    """From best to worst; a group is in the worst state of its partitions.
+    """The states from best to worst; a group is in the worst state of its partitions.
 
-    OK: no lag, or it falls at times.  WARN: in a whole window of commits the lag never fell.
-    STALL: it lives and commits nothing new while there is work.  STOP: it commits nothing while
-    there is work.  REWIND: a commit was lower than one before and has not been made good.
+    OK: no lag, or the lag falls at times.  WARN: the lag never fell in a whole window of commits.
+    STALL: the group is alive and commits nothing new despite work.  STOP: it commits nothing
+    despite work.
+    REWIND: a commit fell below an earlier one and has not recovered.
     """
 
     OK = "OK"
@@ -34,14 +35,19 @@ SEVERITY = {state: number for number, state in enumerate(LagState)}
 
 
 def worst(states: "list[LagState]") -> LagState:
-    """The worst of them; OK where there are none."""
+    """Return the worst state; OK without any."""
     return max(states, key=SEVERITY.__getitem__, default=LagState.OK)
 
 
 class LagRules(NamedTuple):
-    """allowed_lag: records that may wait without being called lag.  patience_ms: how long there may
-    be work without a commit that moves, at least; groups that usually take longer get twice what
-    they took, up to ten times this.  samples: of a window."""
+    """Rules of lag.
+
+    Args:
+        allowed_lag: Records that may wait without being lag.
+        patience_ms: Minimum time with work and no new commit, in milliseconds, before a group is
+            late. Groups that usually take longer get twice their usual time, up to ten times this.
+        samples: Samples in a window.
+    """
 
     allowed_lag: int = 0
     patience_ms: int = 60_000
@@ -49,8 +55,15 @@ class LagRules(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One poll. committed: clamped to the log's start, and past what is no record.  stored: as the
-    group has it; what retention takes raises the one and not the other."""
+    """One poll of a partition.
+
+    Args:
+        at_ms: Time of the poll, in milliseconds since 1970.
+        committed: The committed offset, clamped to the log's start and past markers. Retention
+            raises it.
+        end: The log's end.
+        stored: The committed offset itself. Retention does not change it.
+    """
 
     at_ms: int
     committed: int
@@ -59,13 +72,17 @@ class Sample(NamedTuple):
 
     @property
     def lag(self) -> int:
-        """Records between the committed offset and the log's end."""
+        """Return the number of records between the committed offset and the log's end."""
         return max(0, self.end - self.committed)
 
 
 class CommitChange(NamedTuple):
-    """What a commit did. fell_from: the offset committed before, when this one is lower.
-    recovered: it made all earlier falls good."""
+    """The effect of a commit.
+
+    Args:
+        fell_from: The previous committed offset, if this one is lower.
+        recovered: Whether the commit recovered all earlier falls.
+    """
 
     fell_from: int | None = None
     recovered: bool = False
@@ -82,30 +99,30 @@ class LagWindow:
 
     def __init__(self, rules: LagRules) -> None:
         self._samples: deque[Sample] = deque(maxlen=rules.samples)
-        self._last: int | None = None  # the newest commit, of whichever source tells of commits
+        self._last: int | None = None  # the newest commit of either source
         self._moved_ms = 0
-        self._work_ms: int | None = None  # since when there is more than the allowed lag
-        self._unmoved_ms = 0  # the newest commit that said the same as the one before
-        self._behind = 0  # polls in a row that found a new commit, and no less lag than before
-        self._lag = 0  # at the last of them
-        self._usual_ms = 0.0  # how long it usually takes from work to a commit
-        self.fell_from: int | None = None  # the highest offset from which it fell for good so far
+        self._work_ms: int | None = None  # beginning of a lag above the allowed one
+        self._unmoved_ms = 0  # the newest commit that repeated the one before
+        self._behind = 0  # polls in a row with a new commit and no lower lag
+        self._lag = 0  # at the last such poll
+        self._usual_ms = 0.0  # usual time from work to a commit
+        self.fell_from: int | None = None  # the highest offset of an unrecovered fall
 
     @property
     def newest(self) -> Sample | None:
-        """The last poll."""
+        """Return the last poll."""
         return self._samples[-1] if self._samples else None
 
     @property
     def is_doubtful(self) -> bool:
-        """There is a lag, and it neither goes nor grows less: it may be no record at all."""
+        """Return whether there is a lag that does not shrink: it may contain no record at all."""
         newest = self.newest
         if newest is None or newest.lag == 0:
             return False
         return self._moved_ms < newest.at_ms or self._behind > _BEHIND_DOUBTFUL
 
     def committed(self, offset: int, at_ms: int) -> CommitChange:
-        """Take one commit, in the order in which the broker took it. at_ms: when it was seen."""
+        """Apply one commit, in the broker's order, seen at `at_ms`."""
         before, self._last = self._last, offset
         if before is None:
             return _NOTHING
@@ -121,7 +138,7 @@ class LagWindow:
         return CommitChange(recovered=True)
 
     def sampled(self, sample: Sample, rules: LagRules) -> None:
-        """Take one poll at the committed offset and at the end."""
+        """Apply one poll of the committed offset and the end."""
         before = self.newest
         if before is None or sample.stored != before.stored:
             self._moved(sample.at_ms)
@@ -140,8 +157,14 @@ class LagWindow:
         self._moved_ms = at_ms
 
     def state(self, now_ms: int, rules: LagRules, *, lives: bool) -> LagState:
-        """The state now. lives: the partition has an owner; it tells STALL from STOP where single
-        commits are not seen."""
+        """Return the current state.
+
+        Args:
+            now_ms: Milliseconds since 1970.
+            rules: The rules.
+            lives: Whether the partition has an owner, which separates STALL from STOP if single
+                commits are not seen.
+        """
         newest, pace = self.newest, self.pace(now_ms, rules, lives=lives)
         if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
             return pace
@@ -149,8 +172,11 @@ class LagWindow:
         return LagState.REWIND if is_rewound else pace
 
     def pace(self, now_ms: int, rules: LagRules, *, lives: bool) -> LagState:
-        """The state, were no commit ever lower than one before: a group that was set back and then
-        stands still is in REWIND, and nothing else would tell that it stands still."""
+        """Return the state without regard to regressions.
+
+        A group that was set back and then stops is in REWIND; only this value shows that it
+        stopped.
+        """
         newest = self.newest
         if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
             return LagState.OK
@@ -166,11 +192,11 @@ class LagWindow:
         return min(limit, max(rules.patience_ms, 2 * self._usual_ms))
 
     def clear_ms(self) -> int | None:
-        """When the lag will be gone at the pace of this window; None: never, or not known."""
+        """Return the time until the lag is gone at this window's pace; None if never or unknown."""
         if len(self._samples) < 2:
             return None
         first, last = self._samples[0], self._samples[-1]
-        # Neither what retention has taken nor a leap over that is a pace.
+        # Neither records that retention deleted nor a leap over them count as pace.
         read = min(last.stored - first.stored, last.committed - first.committed)
         gained = read - (last.end - first.end)
         if last.lag == 0:
@@ -182,15 +208,26 @@ class LagWindow:
 
 
 class Probation(NamedTuple):
-    """kept_ms: since when its lag is under the bound; None: it is not.  admitted_ms: since when it
-    counts as one that keeps up; None: it is on probation. Times are ms since 1970."""
+    """Probation of a group. Times are milliseconds since 1970.
+
+    Args:
+        first_seen_ms: First poll with the group.
+        kept_ms: Beginning of a lag below the bound; None if it is above.
+        admitted_ms: End of the probation; None if it lasts.
+    """
 
     first_seen_ms: int
     kept_ms: int | None = None
     admitted_ms: int | None = None
 
     def polled(self, now_ms: int, *, keeps_up: bool, long_ms: int) -> "Probation":
-        """After one more poll. long_ms: how long it must have kept up without a break."""
+        """Return the probation after one more poll.
+
+        Args:
+            now_ms: Milliseconds since 1970.
+            keeps_up: Whether the group keeps up now.
+            long_ms: Time for which it must keep up without a break, in milliseconds.
+        """
         if self.admitted_ms is not None:
             return self
         if not keeps_up:
@@ -207,7 +244,7 @@ _FRACTION = 3  # the error of an age is at most a third of it
 
 
 class Point(NamedTuple):
-    """The end offset that a log had at a time."""
+    """The end offset of a log at one time."""
 
     at_ms: int
     end: int
@@ -216,11 +253,11 @@ class Point(NamedTuple):
 class LogEnds:
     """The end of one partition's log over time, ever more coarsely into the past.
 
-    A point may go when the two beside it are no further apart than a third of their age. So the
-    error of an age is at most a third of that age, or the time between two polls if that is more,
-    also where nothing was written for long: the end of such a time is a point like any other. At
-    most 96 points; if none of them may go, the oldest does, and with it the knowledge of what
-    was before. At a poll every 10 s that is after months.
+    A point may go if its two neighbours are no further apart than a third of their age. So the
+    error of an age is at most a third of that age, or the time between two polls if that is more.
+    This holds also after a long time without writes: the end of such a time is a point, too. At
+    most 96 points are kept. If none of them may go, the oldest does, and everything before it is
+    unknown. With a poll every 10 s that takes months.
     """
 
     __slots__ = ("_points",)
@@ -229,12 +266,12 @@ class LogEnds:
         self._points: list[Point] = []
 
     def note(self, at_ms: int, end: int) -> None:
-        """Take what the end is now. Times only grow; an end that went back is another log's."""
+        """Add the current end. Times only grow; an end that went back belongs to another log."""
         points = self._points
         if points and end < points[-1].end:
             points.clear()
         if len(points) > 1 and points[-2].end == end:
-            points.pop()  # of a time without records the first and the last point will do
+            points.pop()  # a time without records needs only its first and last point
         points.append(Point(at_ms, end))
         if len(points) > _MAX_POINTS:
             self._thin(at_ms)
@@ -249,14 +286,11 @@ class LogEnds:
         self._points = kept[-_MAX_POINTS:]
 
     def first_ms(self) -> int | None:
-        """Since when the end is known."""
+        """Return the time of the first known end."""
         return self._points[0].at_ms if self._points else None
 
     def written_ms(self, offset: int) -> int | None:
-        """About when the record at `offset` was written.
-
-        None: before anything is known here, or not yet.
-        """
+        """Return about when the record at `offset` was written; None if it is not known (yet)."""
         points = self._points
         if not points or offset < points[0].end or offset >= points[-1].end:
             return None

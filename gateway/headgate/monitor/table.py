@@ -1,4 +1,4 @@
-"""The groups as lines for a terminal."""
+"""Lines about the groups for a terminal."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,25 +25,25 @@ _HEATS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
 
 
 def lines(page: dict[str, Any], at: str, style: Style = PLAIN) -> Iterator[str]:
-    """A table of `Monitor.groups()`, and what cannot be seen of clusters. at: the time in words."""
+    """Yield a table of `Monitor.groups()` and notes on the clusters; `at` is the time as text."""
     yield f"{at}  {counted(len(page['groups']), 'group')}"
     yield from table(COLUMNS, map(row, page["groups"]), style)
     yield from map(shown, notes(page))
 
 
 def notes(page: Mapping[str, Any]) -> Iterator[str]:
-    """The newest commits that went back, and what is wrong with clusters or not seen of them."""
-    for one in page["regressions"][:5]:
-        by = one["committer"]["client"] if one["committer"] else "committer unknown"
-        end = f"recovered {one['recovered_at']}" if one["recovered_at"] else "not recovered"
-        place = f"{one['group']} {one['topic']}-{one['partition']}"
-        yield f"went back: {one['at']} {place} {one['from']} -> {one['to']} ({by}; {end})"
+    """Yield the newest regressions, and problems and blind spots of clusters."""
+    for fall in page["regressions"][:5]:
+        by = fall["committer"]["client"] if fall["committer"] else "committer unknown"
+        end = f"recovered {fall['recovered_at']}" if fall["recovered_at"] else "not recovered"
+        partition = f"{fall['group']} {fall['topic']}-{fall['partition']}"
+        yield f"went back: {fall['at']} {partition} {fall['from']} -> {fall['to']} ({by}; {end})"
     for cluster in page["clusters"]:
         yield from _of_cluster(cluster)
 
 
 def row(group: dict[str, Any]) -> list[Cell]:
-    """One group, in the order of `COLUMNS`."""
+    """Return one group, in the order of `COLUMNS`."""
     return [
         Cell(group["state"], _STATES.get(group["state"], Ink.PLAIN)),
         Cell(group["group"]),
@@ -76,9 +76,9 @@ def _of_cluster(cluster: dict[str, Any]) -> Iterator[str]:
         yield f"cluster {name}: {cluster['detail']}"
     elif not cluster["every_commit_is_seen"]:
         yield f"cluster {name}: {cluster['why_not']}"
-    for one in cluster["rogue_readers"]:
-        rate = one["unexplained_per_s"]
-        yield f"cluster {name}: {one['topic']} is read by somebody unknown, {rate} bytes a second"
+    for rogue in cluster["rogue_readers"]:
+        rate = rogue["unexplained_per_s"]
+        yield f"cluster {name}: {rogue['topic']} is read by somebody unknown, {rate} bytes a second"
     bad = {state: count for state, count in cluster["partitions"].items() if count}
     if bad:
         yield f"cluster {name}: " + ", ".join(f"{n} {state}" for state, n in bad.items())

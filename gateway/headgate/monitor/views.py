@@ -1,4 +1,4 @@
-"""What `/v1/groups` says: plain JSON from what is known of groups and clusters."""
+"""Pages of `/v1/groups`: JSON documents of groups and clusters."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ from headgate.monitor.rules import SEVERITY, LagState
 
 Json = dict[str, Any]
 
-# What no poll at Kafka can show; said with every list, so that silence is not taken for health.
+# Blind spots of all polls; every list names them, so that silence does not look like health.
 CANNOT_BE_SEEN = (
     "Consumers that assign() partitions and never commit: Kafka lists no group for them. Only the "
     "brokers' bytes out beside what the groups here explain give them away.",
@@ -32,11 +32,11 @@ _PAUSE_LOST = (
     "it reads although it is paused: a rebalance takes a plain client's pause away, and members "
     "that do not ask for intent know of none (headgate.consumer keeps it)"
 )
-_DRAIN_MS = 10_000  # what was handed out before a pause is still committed
+_DRAIN_MS = 10_000  # records delivered before a pause are still committed
 
 
 def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: WatchOptions) -> Json:
-    """One line of the list."""
+    """Return one row of the list."""
     return {
         "group": watch.name,
         "cluster": cluster,
@@ -50,7 +50,7 @@ def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: Watc
         "status": watch.described.status,
         "members": len(watch.described.members),
         "idle_members": found.idle_members,
-        "topics": sorted({place.topic for place in watch.tracks}),
+        "topics": sorted({partition_key.topic for partition_key in watch.tracks}),
         "unread_topics": list(found.unread_topics),
         "regressions": watch.regressions,
         "probation": probation(watch, options),
@@ -61,11 +61,18 @@ def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: Watc
 def group_page(
     cluster: ClusterMonitor, watch: GroupWatch, found: GroupReport, kept: Iterable[Kept] | None
 ) -> Json:
-    """One group on one cluster. kept: why it is paused; None where that is not known."""
+    """Return the page of one group on one cluster.
+
+    Args:
+        cluster: The cluster's monitor.
+        watch: State of the group.
+        found: Report on the group.
+        kept: Pauses of the group; None if they are unknown.
+    """
     intents = None if kept is None else list(kept)
-    falls = [one for one in cluster.watch.regressions if one.group == watch.name]
+    falls = [each for each in cluster.watch.regressions if each.group == watch.name]
     row = group_row(cluster.name, watch, found, cluster.watch.options)
-    if any(_moved_while_paused(one, intents or ()) for one in found.partitions):
+    if any(_moved_while_paused(each, intents or ()) for each in found.partitions):
         row["hints"].append(_PAUSE_LOST)
     return {
         **row,
@@ -75,13 +82,13 @@ def group_page(
                 "client": member.client_id,
                 "host": member.host,
                 "partitions": [
-                    {"topic": place.topic, "partition": place.partition}
-                    for place in sorted(member.places)
+                    {"topic": assigned.topic, "partition": assigned.partition}
+                    for assigned in sorted(member.places)
                 ],
             }
             for member in watch.described.members
         ],
-        "partitions": [partition(one, intents or ()) for one in found.partitions],
+        "partitions": [partition(each, intents or ()) for each in found.partitions],
         "recent_regressions": [regression(fall) for fall in reversed(falls)],
         "pauses": None
         if intents is None
@@ -94,7 +101,7 @@ def group_page(
 
 
 def partition_row(found: PartitionReport) -> Json:
-    """One partition of a group, without its commits and pauses."""
+    """Return one partition of a group, without its commits and pauses."""
     owner = found.owner
     return {
         "topic": found.place.topic,
@@ -121,12 +128,12 @@ def partition_row(found: PartitionReport) -> Json:
 
 
 def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
-    """One partition of a group."""
+    """Return one partition of a group."""
     return {
         **partition_row(found),
         "paused": any(intent.intent.scope.covers(*found.place) for intent in intents),
         "read_while_paused": _moved_while_paused(found, intents),
-        "commits": [commit(one) for one in reversed(found.commits)],
+        "commits": [commit(seen) for seen in reversed(found.commits)],
     }
 
 
@@ -142,7 +149,7 @@ def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool
 
 
 def commit(seen: SeenCommit) -> Json:
-    """One commit of the commit stream."""
+    """Return one commit of the commit stream."""
     return {"offset": seen.offset, "at": shown_time(seen.at_ms), "by": _by(seen)}
 
 
@@ -151,7 +158,7 @@ def _by(seen: SeenCommit | Regression) -> Json | None:
 
 
 def regression(one: Regression) -> Json:
-    """A commit that went back."""
+    """Return a commit that went back."""
     return {
         "group": one.group,
         "topic": one.topic,
@@ -167,7 +174,7 @@ def regression(one: Regression) -> Json:
 
 
 def cluster_row(cluster: ClusterMonitor) -> Json:
-    """A cluster: how fresh what is said here is, what is not seen, and its partitions' health."""
+    """Return a cluster: the age of its data, its blind spots and its partitions' health."""
     status, watch = cluster.status, cluster.watch
     return {
         "cluster": cluster.name,
@@ -188,12 +195,12 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
             for rogue in cluster.readers.rogues()
         ],
         "rogue_readers_unknown": cluster.rogue_detail or None,
-        "drift": [drift(one) for one in reversed(watch.drifts)],
+        "drift": [drift(each) for each in reversed(watch.drifts)],
     }
 
 
 def drift(one: Drift) -> Json:
-    """A topic that is not what it was."""
+    """Return a change of a topic."""
     return {
         "what": one.what,
         "topic": one.topic,
@@ -204,7 +211,7 @@ def drift(one: Drift) -> Json:
 
 
 def probation(watch: GroupWatch, options: WatchOptions) -> Json:
-    """Whether the group has shown that it keeps up, and what is missing."""
+    """Return the group's probation, and its remaining conditions."""
     state = watch.probation
     is_admitted = state.admitted_ms is not None
     ends_ms = None if state.kept_ms is None else state.kept_ms + options.probation_ms
@@ -217,7 +224,7 @@ def probation(watch: GroupWatch, options: WatchOptions) -> Json:
 
 
 def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
-    """What an operator should know or do first."""
+    """Return hints for an operator, the first steps first."""
     said = []
     name = watch.name
     if found.is_stuck:
@@ -227,13 +234,13 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
             "offset (runbook HeadgateStuckCommit)"
         )
     if found.state is LagState.REWIND:
-        still = {one.pace for one in found.partitions if one.state is LagState.REWIND}
+        still = {each.pace for each in found.partitions if each.state is LagState.REWIND}
         if still & {LagState.STOP, LagState.STALL}:
             said.append(
                 "it was set back, and commits nothing new since: look at its members, not only at "
                 "who set it back"
             )
-    if any(one.beyond_end for one in found.partitions):
+    if any(each.beyond_end for each in found.partitions):
         said.append(
             "a commit lies beyond the log's end: the log was cut off or recreated, or the offset "
             "was set by hand. The consumer begins where its auto.offset.reset says, or skips what "
@@ -247,9 +254,9 @@ def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
         f"BROKER --group {name} --topic {topic} --delete-offsets"
         for topic in found.unread_topics
     ]
-    if any(one.committed is None for one in found.partitions):
+    if any(each.committed is None for each in found.partitions):
         said.append("some partitions have an owner and no commit: what it does cannot be seen")
-    if any(one.lost and not one.is_unread for one in found.partitions):
+    if any(each.lost and not each.is_unread for each in found.partitions):
         said.append("retention has taken records before they were committed")
     if found.idle_members:
         said.append(f"{found.idle_members} members own nothing: more members than partitions")
@@ -269,7 +276,7 @@ def seconds(ms: int | None) -> float | None:
 
 
 class RowPlace(NamedTuple):
-    """Where a group's row is in the list: the worst first."""
+    """The sort key of a group's row in the list: the worst first."""
 
     mildness: int
     slack: int
@@ -277,16 +284,16 @@ class RowPlace(NamedTuple):
     cluster: str
 
     def text(self) -> str:
-        """As `next` of a page has it."""
+        """Return the key as a page's `next` value."""
         return f"{-self.mildness}.{-self.slack}.{self.cluster}/{self.group}"
 
     @classmethod
     def read(cls, text: str) -> "RowPlace | None":
-        """None: it is no place."""
-        found = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,20})\.([^/]*)/(.*)", text, re.DOTALL)
-        return found and cls(-int(found[1]), -int(found[2]), found[4], found[3])
+        """Return the key of a `next` value; None if it is malformed."""
+        match = re.fullmatch(r"([0-9]{1,2})\.([0-9]{1,20})\.([^/]*)/(.*)", text, re.DOTALL)
+        return match and cls(-int(match[1]), -int(match[2]), match[4], match[3])
 
 
 def row_place(row: Json) -> RowPlace:
-    """The place of a row of `group_row`."""
+    """Return the sort key of a row of `group_row`."""
     return RowPlace(-SEVERITY[row["state"]], -row["lag"], row["group"], row["cluster"])

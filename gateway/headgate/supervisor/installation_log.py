@@ -152,9 +152,7 @@ class LogFile:
         self._trouble = ""
 
     def read(self) -> list[LogEntry]:
-        """Return the newest entries, oldest first, without lines that are no entry, such as torn
-        ones.
-        """
+        """Return the newest entries, oldest first; lines that are no entry are skipped."""
         entries: list[LogEntry] = []
         for path in (self._before, self._path):
             try:

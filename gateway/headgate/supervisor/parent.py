@@ -268,7 +268,7 @@ class Parent:
         return True
 
     def _spooled(self) -> str:
-        """Return a description of the spooled events that a start with another spool would abandon."""
+        """Return a text about the spooled events that a start with another spool would abandon."""
         path = self._overview.settings.spool.path
         events = 0 if path is None else events_in(Path(path))
         if path is None or events == 0:

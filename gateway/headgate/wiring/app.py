@@ -60,15 +60,18 @@ from headgate.wiring.spool import spool_of, spooling_to
 from headgate.wiring.suppression import suppressor_of
 from headgate.wiring.tracing import tracing_of
 
-_KAFKA_START_S = 1.0  # how long a start waits for Kafka
-_END_S = 1.0  # how long cancelled tasks have to end
+_KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
+_END_S = 1.0  # time for cancelled tasks to end
 
 
 class Worker:
     """One process of the gateway. Built inside a running event loop; `start` opens the port.
 
-    workers: how many share the instance's budgets.  others: who answers the paths that the data
-    plane does not know, when both ports are one.  clock_ms: milliseconds since 1970.
+    Args:
+        settings: The configuration.
+        workers: Number of workers that share the instance's budgets.
+        others: Handler of paths that the data plane does not know, if both ports are one.
+        clock_ms: Milliseconds since 1970.
     """
 
     def __init__(
@@ -85,9 +88,11 @@ class Worker:
         self._helper = HelperProcess()
         self._exit = AsyncExitStack()
         self._tasks = OwnedTasks()
-        ingest_tier = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
-        options = {name: cluster_options(one) for name, one in ingest_tier.items()}
-        refresh_ms = min(one.metadata_refresh_ms for one in ingest_tier.values())
+        ingest_tier = {
+            name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
+        }
+        options = {name: cluster_options(cluster) for name, cluster in ingest_tier.items()}
+        refresh_ms = min(cluster.metadata_refresh_ms for cluster in ingest_tier.values())
         self.topics = KafkaTopics(options, refresh_ms)
         self.policies = PolicyTable(settings.topics)
         self.meter = Meter(self._labels(), time.time)
@@ -108,8 +113,8 @@ class Worker:
             facts=self.facts_log.facts,
             spans=self._tracing.later,
         )
-        known = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
-        self.spool = spool_of(settings, *known)
+        shared = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
+        self.spool = spool_of(settings, *shared)
         is_spooled = None if self.spool is None else self.spool.backlogs.is_behind
         similar = SimilarTopics(self._served_topics, time.monotonic)
         self.gate = Gate(self.routes, self.held.refusal, is_spooled, similar)
@@ -177,8 +182,8 @@ class Worker:
     async def start(self) -> None:
         """Connect and listen.
 
-        Kafka and Redis may be down. A start waits for them for a bounded time: a client that is
-        refused a connection gets no reason, and a spool can take events meanwhile.
+        Kafka and Redis may be down. A start waits for them only for a bounded time: a client whose
+        connection is refused gets no reason, and a spool can take events meanwhile.
         """
         self._tracing.start(self._exit)
         self._exit.push_async_callback(self._preparing.close)
@@ -186,7 +191,7 @@ class Worker:
         await self.topics.start(self._cluster_of, _KAFKA_START_S)
         self._exit.push_async_callback(self.topics.close)
         await self._preparing.finish()
-        if self.spool is not None:  # before the first event, and until the lanes have ended theirs
+        if self.spool is not None:  # open from before the first event until after the lanes' last
             await self.spool.start(lambda cluster: self.lanes.health(cluster)[0])
             self._exit.push_async_callback(self.spool.close)
             self.meter.watch_spool(self.spool.by_topic)
@@ -201,7 +206,7 @@ class Worker:
             starts.append(self.service.start())
         self._exit.callback(self._helper.close)
         self.facts_log.start()
-        # after the last ends of held events
+        # closed after the last held events have ended
         self._exit.push_async_callback(self.facts_log.close)
         self._exit.push_async_callback(self.held.close)
         await asyncio.gather(*starts)  # each waits for Redis
@@ -236,19 +241,19 @@ class Worker:
 
     async def _listen(self) -> None:
         http, ids = self.settings.http, self._request_ids
-        known = (self.topics, self.readiness, ids, http, self._others)
-        plane = data_plane(self._front, self._bursts(), *known)
+        shared = (self.topics, self.readiness, ids, http, self._others)
+        plane = data_plane(self._front, self._bursts(), *shared)
         self.server, self.port = await listen(
             plane, self._front, ids, http, self._tracing, self._exit
         )
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
-        known = (self.gate, self.topics, lambda: self.policies)
-        return Bursts(*known, self.lanes, self._limits.quotas, now_ms, timeout_s)
+        shared = (self.gate, self.topics, lambda: self.policies)
+        return Bursts(*shared, self.lanes, self._limits.quotas, now_ms, timeout_s)
 
     async def drain(self) -> None:
-        """Take nothing more, wait for what is under way (bounded), then stop."""
+        """Refuse new requests, wait for those in flight (bounded), then stop."""
         self.server.refuse_bodies()
         loop = asyncio.get_running_loop()
         end = loop.time() + self.settings.http.drain_timeout_ms / 1000
@@ -261,10 +266,11 @@ class Worker:
     # ---- while it runs
 
     async def reload(self, reload: Reload) -> None:
-        """Put another configuration's topics and producers in force, all at once.
+        """Activate another configuration's topics and producers, all at once.
 
-        The rest of the settings must be equal (`config.load.reloadable`). Returns when the topics
-        that no event has come for meanwhile are prepared, too."""
+        The other settings must be equal (`config.load.reloadable`). Returns once all topics are
+        prepared, including those that no event has prepared meanwhile.
+        """
         old = Reload(self.settings, self.policies, self._callers).parts()
         self.settings, self.policies, self._callers = reload
         self._front.callers = self._callers
@@ -280,25 +286,25 @@ class Worker:
         await free_in_turns(old)
 
     def readiness(self) -> Readiness:
-        """What /ready answers."""
-        found = [] if self.spool is None else [self.spool.dependency()]
-        spools = bool(found) and found[0].ok  # then Kafka may be away
+        """Return the readiness that /ready shows."""
+        dependencies = [] if self.spool is None else [self.spool.dependency()]
+        spools = bool(dependencies) and dependencies[0].ok  # then Kafka may be down
         for name, cluster in self.settings.clusters.items():
             if cluster.tier == "ingest":
                 ok, detail = self.lanes.health(name)
                 needed = not (spools and spooling_to(name, self.policies))
-                found.append(Dependency(f"kafka {name}", ok, needed, detail))
+                dependencies.append(Dependency(f"kafka {name}", ok, needed, detail))
         if self.suppressor is not None:
-            found += redis_dependencies(self.suppressor, self.suppression(), self.policies)
+            dependencies += redis_dependencies(self.suppressor, self.suppression(), self.policies)
         if self.service is not None:
-            found += [Dependency(*one) for one in self.service.dependencies()]
+            dependencies += [Dependency(*row) for row in self.service.dependencies()]
         if self.blobs is not None:
             ok, detail = self.blobs.health()
-            found.append(Dependency("blobs", ok, False, detail))
-        return Readiness(self.server.is_leaving, (*found, *self._clock.dependencies()))
+            dependencies.append(Dependency("blobs", ok, False, detail))
+        return Readiness(self.server.is_leaving, (*dependencies, *self._clock.dependencies()))
 
     def suppression(self) -> States:
-        """Of each topic that is compared in this process, whether it is suppressed now."""
+        """Return the suppression state of each topic that this process compares."""
         own = {} if self.suppressor is None else self.suppressor.states()
         return states_now((own, self.held.suppression()), self.policies, self.topics)
 
@@ -312,7 +318,7 @@ class Worker:
             if self.topics.get(of) is not None:
                 self.routes.prepare((of,))
         elif after is not None and before is not None:
-            self.routes.prepare((after.name,))  # in this turn: its lanes go by the new state
+            self.routes.prepare((after.name,))  # in this turn: its lanes use the new state
         elif after is not None:
             self._preparing.ask(after.name)
 

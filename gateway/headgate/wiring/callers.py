@@ -1,4 +1,4 @@
-"""Make an authenticator of each configuration; keys and counts of guesses outlive it."""
+"""Authenticators, one for each configuration; keys and failed attempts outlive them."""
 
 import asyncio
 import time
@@ -19,7 +19,13 @@ _FIRST_KEYS_S = 3.0
 
 
 class Callers:
-    """origins: for which web pages browsers may ask.  report: told of each fetch of keys."""
+    """A factory of authenticators.
+
+    Args:
+        auth: The settings of authentication.
+        origins: Returns the web origins that browsers may use.
+        report: Called with the result of each fetch of keys.
+    """
 
     def __init__(
         self,
@@ -35,15 +41,14 @@ class Callers:
             self._keys, self._signed = _signed_tokens(auth, report)
 
     def of(self, settings: Settings) -> Authenticator:
-        """For these producers. May be called in a thread."""
+        """Return an authenticator for these settings. May be called in a thread."""
         origins = self._origins(settings.http)
         return Authenticator(
             settings.auth, settings.producers, origins, self._attempts, self._signed
         )
 
     async def start(self, tasks: OwnedTasks) -> None:
-        """Begin to fetch keys, and wait a moment for the first: without them signed tokens are
-        answered 503."""
+        """Begin to fetch keys, and wait briefly for the first: without keys tokens get 503."""
         if self._keys is not None:
             tasks.keep(self._keys.run, "the issuer's keys")
             with suppress(TimeoutError):
@@ -54,7 +59,7 @@ class Callers:
 def _signed_tokens(
     auth: AuthSettings, report: Callable[[str], None]
 ) -> "tuple[FetchedKeys, SignedTokens]":
-    # An extra of the package, which only those need who have signed tokens.
+    # An extra of the package, needed only for signed tokens.
     from headgate.edge.jwt import CheckedTokens, FetchedKeys
 
     keys = FetchedKeys(auth, report, time.time)

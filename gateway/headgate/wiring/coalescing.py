@@ -1,4 +1,4 @@
-"""Wires the coalescer of a process: its own routes, its own connection to Redis, its owners."""
+"""Wiring of a process' coalescer, with its own routes and its own connection to Redis."""
 
 import logging
 import time
@@ -38,13 +38,23 @@ _END_S = 5.0
 
 
 class CoalescerMeter(Count, SuppressionMeter, Protocol):
-    """Who counts what the coalescer does."""
+    """The coalescer's metrics."""
 
     def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
 
 
 class Coalescing:
-    """`start`, `close`, and `replace` at a reload. spans: where requests are traced."""
+    """The coalescer of one process.
+
+    Args:
+        settings: The configuration.
+        clusters: Options of the ingest clusters, by name.
+        topics: The topics of these clusters.
+        meter: The metrics.
+        helper: The helper process.
+        facts: Log of facts for the skew audit, if any.
+        spans: Spans of later steps, if requests are traced.
+    """
 
     def __init__(
         self,
@@ -83,38 +93,38 @@ class Coalescing:
         )
 
     async def start(self) -> None:
-        """Begin to own partitions. Waits for Redis for a bounded time, and for nobody else."""
+        """Begin to own partitions. The wait for Redis is bounded."""
         if self._suppressor is not None:
             await self._suppressor.start()
         self._topics.on_change(self._topic_changed)
         await self._coalescer.start()
 
     async def close(self) -> None:
-        """Finish transactions, leave the groups, send the last settlements; bounded."""
+        """Finish transactions, leave the groups and send the last settlements; bounded."""
         await self._coalescer.close()
         if self._suppressor is not None:
             await self._suppressor.close()
 
     def replace(self, policies: PolicyTable) -> None:
-        """Put a reloaded configuration in force."""
+        """Activate a reloaded configuration."""
         self._policies = policies
         self._coalescer.replace(policies)
 
     def figures(self) -> dict[str, Figures]:
-        """What is held in this process' partitions, by topic."""
+        """Return the figures of held events in this process' partitions, by topic."""
         return self._coalescer.figures()
 
     def suppression(self) -> States:
-        """Of each topic that is compared here, whether it is suppressed now."""
+        """Return the suppression state of each topic that this process compares."""
         return {} if self._suppressor is None else self._suppressor.states()
 
     def dependencies(self) -> list[Dependency]:
-        """Redis, without which all is published, and how much is owned here."""
+        """Return the coalescer, with its number of partitions, and Redis."""
         owned = self._coalescer.partitions
-        found = [Dependency("coalescer", True, False, f"owns {counted(owned, 'partition')}")]
+        rows = [Dependency("coalescer", True, False, f"owns {counted(owned, 'partition')}")]
         if self._suppressor is not None:
-            found += redis_dependencies(self._suppressor, self.suppression(), self._policies)
-        return found
+            rows += redis_dependencies(self._suppressor, self.suppression(), self._policies)
+        return rows
 
     def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
         # A transaction ends with the next owner's InitProducerId, or by its timeout.
@@ -133,8 +143,10 @@ class Coalescing:
 
 
 class HeldTopics:
-    """The held topics as a process sees them: their lag and its limit, and (unless that runs
-    apart: coalesces = False) the coalescer."""
+    """The held topics of a process: their lag, its limit and the coalescer.
+
+    With `coalesces=False` the coalescer runs in another process.
+    """
 
     def __init__(
         self,
@@ -151,7 +163,7 @@ class HeldTopics:
     ) -> None:
         self._policies = PolicyTable(settings.topics)
         self._topics = topics
-        # what was logged of held topics that no policy names
+        # oddities that the log already has, by held topic
         self._reported: dict[str, Oddity] = {}
         self._now_ms = now_ms
         self._watches = {
@@ -164,7 +176,7 @@ class HeldTopics:
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:
-        """Begin to poll, and to coalesce."""
+        """Begin to poll and to coalesce."""
         for name, watch in self._watches.items():
             self._tasks.keep(watch.run, f"lag of held topics of cluster {name}")
         self._topics.on_change(self._topic_changed)
@@ -173,38 +185,38 @@ class HeldTopics:
             await self._coalescing.start()
 
     async def close(self) -> None:
-        """Stop polling, and leave the groups; bounded."""
+        """Stop polling and leave the groups; bounded."""
         if self._coalescing is not None:
             await self._coalescing.close()
         await self._tasks.end(_END_S)
 
     def replace(self, policies: PolicyTable) -> None:
-        """Put a reloaded configuration in force."""
+        """Activate a reloaded configuration."""
         self._policies = policies
         self._tell_leftovers()
         if self._coalescing is not None:
             self._coalescing.replace(policies)
 
     def refusal(self, held: str) -> Failure | None:
-        """Why nothing more may be held in this topic now, else None."""
-        found = (watch.refusal(held) for watch in self._watches.values())
-        return next((failure for failure in found if failure is not None), None)
+        """Return the reason why a held topic accepts no more events now, if any."""
+        refusals = (watch.refusal(held) for watch in self._watches.values())
+        return next((failure for failure in refusals if failure is not None), None)
 
     def dependencies(self) -> list[Dependency]:
-        """What the coalescer here needs, beside Kafka."""
+        """Return the dependencies of this process' coalescer, except Kafka."""
         return [] if self._coalescing is None else self._coalescing.dependencies()
 
     def suppression(self) -> States:
-        """Of each topic that the coalescer here compares, whether it is suppressed now."""
+        """Return the suppression state of each topic that this process' coalescer compares."""
         return {} if self._coalescing is None else self._coalescing.suppression()
 
     def held_bytes(self) -> int:
-        """Of all events that are held here."""
+        """Return the size of all events that this process holds."""
         figures = self._coalescing.figures() if self._coalescing is not None else {}
         return sum(each.bytes for each in figures.values())
 
     def rows(self) -> dict[str, HeldFigures]:
-        """What to show of each topic."""
+        """Return the figures of each held topic, by topic."""
         figures = self._coalescing.figures() if self._coalescing is not None else {}
         lags = {
             topic_of(name) or "": lag.records
@@ -225,17 +237,17 @@ class HeldTopics:
             self._tell_leftovers()
 
     def _tell_leftovers(self) -> None:
-        """Once for each held topic that the configuration does not ask for, as it begins."""
-        found = [leftover(state, self._policies) for state in self._topics.states()]
-        known = self._reported
-        self._reported = {one.topic: one.oddity for one in found if one is not None}
-        for one in found:
-            if one is not None and known.get(one.topic) is not one.oddity:
-                log.warning("%s. %s", one.text, one.fix)
+        """Log each held topic that the configuration does not ask for, once as it appears."""
+        oddities = [leftover(state, self._policies) for state in self._topics.states()]
+        reported = self._reported
+        self._reported = {oddity.topic: oddity.oddity for oddity in oddities if oddity is not None}
+        for oddity in oddities:
+            if oddity is not None and reported.get(oddity.topic) is not oddity.oddity:
+                log.warning("%s. %s", oddity.text, oddity.fix)
 
 
 def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> HeldFigures:
-    """What metrics and pages say of a topic's held events."""
+    """Return a topic's figures of held events for metrics and pages."""
     if figures is None:
         return HeldFigures(None, None, None, lag)
     oldest_ms = now_ms if figures.oldest_ms is None else figures.oldest_ms
@@ -243,7 +255,7 @@ def held_row(figures: Figures | None, lag: int | None, now_ms: int) -> HeldFigur
 
 
 def cluster_of(name: str, policies: PolicyTable) -> str | None:
-    """The cluster that a topic belongs to by policy, also a held one; None: not one of ours."""
+    """Return the cluster of a topic, also a held one, by its policy; None if no policy matches."""
     policy = policies.match(topic_of(name) or name)
     return None if policy is None else policy.cluster
 
@@ -253,4 +265,4 @@ class _NothingToTrust:
         return True
 
     def drop(self, scope: Scope) -> None:
-        """Nothing is known of any topic."""
+        """No-op: there is no state of any topic."""

@@ -6,11 +6,13 @@ from contextlib import contextmanager
 
 
 def spare_the_collector() -> None:
-    """Let the cyclic garbage collector look seldom: events make many objects and no cycles. What
-    else does is collected when it is worth it (`wiring.leftovers`).
+    """Let the cyclic garbage collector run rarely: events make many objects and no cycles.
 
-    Measured with batches of 50: 10 % of the CPU (loadtest/README.md); with 100,000 events held a
-    full look takes 50 ms. What was made so far stays for good, so it is not looked at again.
+    Other cycles are collected when it pays (`wiring.leftovers`).
+
+    Measured with batches of 50, this saves 10 % of the CPU (loadtest/README.md). With 100,000 held
+    events a full collection takes 50 ms. All existing objects are frozen, so that the collector
+    skips them.
     """
     gc.collect()
     gc.freeze()
@@ -19,11 +21,11 @@ def spare_the_collector() -> None:
 
 @contextmanager
 def without_the_collector() -> Iterator[None]:
-    """Make what stays, and much that does not, without the collector looking at it meanwhile.
+    """Disable the collector while long-lived objects are made.
 
-    10,000 sections of a configuration make the collector look several times, 10 to 30 ms each,
-    and whoever waits for the interpreter's lock waits as long. Counting references still frees
-    what is dropped. Cycles that others drop in these one or two seconds are never freed.
+    10,000 sections of a configuration trigger several collections of 10 to 30 ms each, and every
+    thread that needs the interpreter's lock waits as long. Reference counting still frees dropped
+    objects. Cycles that other threads drop in these one or two seconds are never freed.
     """
     gc.disable()
     try:

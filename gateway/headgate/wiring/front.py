@@ -1,4 +1,4 @@
-"""Wires the HTTP side of a worker from what it is given: who answers which path, and the port."""
+"""Wiring of a worker's HTTP side: the handler of each path, and the port."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ from headgate.pipeline.gate import Gate
 from headgate.pipeline.pipeline import Pipeline
 from headgate.wiring.tracing import Tracing
 
-_LINGER_S = 2.0  # for connections that are still open once everything is answered
+_LINGER_S = 2.0  # time for connections still open after the last response
 
 
 def starting(
@@ -44,14 +44,23 @@ def starting(
     deadlines: Deadlines,
     in_turn: InTurn,
 ) -> Starting:
-    """Who starts requests. service: where Idempotency-Keys are kept."""
+    """Return the starter of requests.
+
+    Args:
+        pipeline: The pipeline.
+        service: Store of Idempotency-Keys, if there is a Redis.
+        redis: The settings of Redis.
+        meter: The metrics.
+        deadlines: The deadlines of requests.
+        in_turn: The queue of waiting requests.
+    """
     keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
     once = Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
     return Starting(pipeline, once, deadlines, in_turn)
 
 
 def streams(settings: Settings, gate: Gate, blobs: Blobs | None) -> Streams:
-    """Who takes bodies that are over the cap."""
+    """Return the handler of bodies over the size limit."""
     http, limit = settings.http, settings.blobs.max_bytes
     window = (http.body_max_bytes, http.body_timeout_ms / 1000)
     limits = StreamLimits(limit, *window, http.json_max_depth)
@@ -67,7 +76,7 @@ def data_plane(
     http: HttpSettings,
     others: Page | None,
 ) -> DataPlane:
-    """Who answers which path. others: see `DataPlane`."""
+    """Return the data plane, which has a handler for each path. For `others` see `DataPlane`."""
     return DataPlane(
         front,
         BurstsFront(front, bursts),
@@ -81,14 +90,14 @@ def data_plane(
 
 
 def _document(http: HttpSettings) -> bytes:
-    # What describes both ports takes a MiB, and most workers are never asked.
+    # The document of both ports takes a MiB, and most workers never serve it.
     from headgate.edge.openapi.document import document
 
     return document(http)
 
 
 def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) -> RequestReports:
-    """What the log says of requests. closing: takes what ends it."""
+    """Return the request log; `closing` takes the callback that ends it."""
     log = RequestLog(logs_every_request=logs.access, trace_id=tracing.trace_id)
     closing.callback(log.close)
     return tracing.reports(log)
@@ -108,7 +117,7 @@ async def listen(
     tracing: Tracing,
     closing: AsyncExitStack,
 ) -> tuple[HttpServer, Listener]:
-    """Open the data port. closing: takes what closes it again."""
+    """Open the data port; `closing` takes the callbacks that close it."""
     server = HttpServer(
         tracing.answer(plane.answer, front),
         http.header_max_bytes,

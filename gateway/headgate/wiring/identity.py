@@ -1,4 +1,4 @@
-"""The connections to Redis that know Idempotency-Keys and event ids."""
+"""Connections to the Redis servers of Idempotency-Keys and event ids."""
 
 import os
 import time
@@ -10,7 +10,7 @@ from headgate.metrics.meter import Meter
 
 
 def identity_of(redis: RedisSettings, meter: Meter) -> IdentityClient | ShardedIdentity | None:
-    """None where there is no Redis."""
+    """Return a client of the identity state; None without Redis."""
     options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
     clients = {
         name: IdentityClient(

@@ -1,4 +1,4 @@
-"""What `headgate init` does: creates the internal topics that are missing, checks the others."""
+"""The work of `headgate init`: create missing internal topics, check the others."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ _ANSWER_S = 30.0
 
 
 class ReportLine(NamedTuple):
-    """One line of the report. word: created, missing, ok or error."""
+    """One line of the report. The word is created, missing, ok or error."""
 
     word: str
     subject: str
@@ -69,28 +69,28 @@ async def _one_cluster(
 
     try:
         states = await reader.read(is_ours, {})
-        topics = {name: one for name, one in states.items() if policies.match(name) is not None}
+        topics = {name: topic for name, topic in states.items() if policies.match(name) is not None}
         planned, unplanned = held_topics(policies, topics)
-        mine = on_cluster(planned, cluster)
+        own = on_cluster(planned, cluster)
         facts = facts_topic(policies, topics, cluster)
         if facts is not None and cluster == cluster_of_facts(settings):
-            mine.append(facts)
-        missing = [one for one in mine if one.name not in states]
+            own.append(facts)
+        missing = [topic for topic in own if topic.name not in states]
         if may_create and missing:
             await create_on(options, missing)
     finally:
         await reader.close()
     lines = [
-        ReportLine("error", one.topic, one.why)
-        for one in unplanned
-        if (policy := policies.match(one.topic)) is not None and policy.cluster == cluster
+        ReportLine("error", topic.topic, topic.why)
+        for topic in unplanned
+        if (policy := policies.match(topic.topic)) is not None and policy.cluster == cluster
     ]
     refresh_ms = settings.clusters[cluster].metadata_refresh_ms
-    for one in missing:
-        line = _missing(one, may_create)
-        is_held = may_create and topic_of(one.name) is not None
+    for topic in missing:
+        line = _missing(topic, may_create)
+        is_held = may_create and topic_of(topic.name) is not None
         lines.append(line._replace(text=line.text + _seen_by(refresh_ms)) if is_held else line)
-    lines += [_existing(one, states) for one in mine if one.name in states]
+    lines += [_existing(topic, states) for topic in own if topic.name in states]
     return lines
 
 
@@ -101,16 +101,18 @@ async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[
         states = await reader.read(lambda _: True, {})
         replicas = replicas_on(reader.brokers())
         wanted = [registry_topic(cluster, replicas), map_topic(cluster, replicas)]
-        missing = [one for one in wanted if one.name not in states]
+        missing = [topic for topic in wanted if topic.name not in states]
         if may_create and missing:
             await create_on(options, missing)
     finally:
         await reader.close()
-    lines = [_missing(one, may_create) for one in missing]
-    for one, judge in zip(wanted, (registry_faults, _map_faults), strict=True):
-        if (found := states.get(one.name)) is not None:
-            wrong = "; ".join(judge(found))
-            lines.append(ReportLine("error" if wrong else "ok", one.name, wrong or "as it must be"))
+    lines = [_missing(topic, may_create) for topic in missing]
+    for topic, judge in zip(wanted, (registry_faults, _map_faults), strict=True):
+        if (state := states.get(topic.name)) is not None:
+            wrong = "; ".join(judge(state))
+            lines.append(
+                ReportLine("error" if wrong else "ok", topic.name, wrong or "as it must be")
+            )
     return lines
 
 
@@ -125,7 +127,7 @@ def _missing(topic: InternalTopic, may_create: bool) -> ReportLine:
 
 
 def _seen_by(refresh_ms: int) -> str:
-    """From the first gateway that sees it to the last one they do not agree."""
+    """Return a note: between the first and the last gateway that sees a topic they do not agree."""
     return (
         f"; every gateway sees it within {refresh_ms} ms and holds from then on: one that has no "
         "coalesce_quiet_ms in force publishes until then, perhaps past what another holds"
@@ -133,14 +135,14 @@ def _seen_by(refresh_ms: int) -> str:
 
 
 def _existing(topic: InternalTopic, states: Mapping[str, TopicState]) -> ReportLine:
-    found, of = states[topic.name], topic_of(topic.name)
+    state, of = states[topic.name], topic_of(topic.name)
     if of is None:
-        wrong = facts_faults(found)
+        wrong = facts_faults(state)
     else:
-        wrong = faults(topic, found, states[of].max_message_bytes)
+        wrong = faults(topic, state, states[of].max_message_bytes)
     if wrong:
         return ReportLine("error", topic.name, "; ".join(wrong))
-    text = f"{found.partitions} partitions, as they are"
-    if of is not None and found.partitions != topic.partitions:
+    text = f"{state.partitions} partitions, as they are"
+    if of is not None and state.partitions != topic.partitions:
         text += f" (coalesce_partitions = {topic.partitions} is for new topics: they never change)"
     return ReportLine("ok", topic.name, text)

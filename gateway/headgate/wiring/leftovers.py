@@ -1,12 +1,12 @@
-"""Gives back what a process needed for a backlog or left in cycles, once that is gone.
+"""Return of memory to the system after a backlog, and collection of cycles.
 
-While Kafka does not answer, 100,000 events of 650 bytes (`admission.in_flight_max_events`) take
-250 MiB. glibc keeps most of it when they have ended: 321 MiB stayed resident, 161 after asking for
-them back, which took 14 ms of a thread.
+While Kafka does not answer, 100,000 events of 650 bytes (`admission.in_flight_max_events`) take 250
+MiB. glibc keeps most of it after they have ended: 321 MiB stayed resident, and 161 MiB after
+malloc_trim, which took 14 ms of a thread.
 
-The collector looks seldom (`wiring.collector`), so cycles are collected here first. Events leave
-none, but each connection that a broker refuses does (aiokafka's exceptions know their frames):
-122 of them, and what they read into, held 10 MiB after three minutes with brokers away.
+The collector runs rarely (`wiring.collector`), so cycles are collected here first. Events leave
+none, but each connection that a broker refuses does (aiokafka's exceptions refer to their frames):
+122 of them, with their read buffers, held 10 MiB after three minutes with brokers down.
 """
 
 import asyncio
@@ -17,19 +17,28 @@ from headgate.backends.heap import give_back
 from headgate.metrics.meter import memory_bytes
 
 _LOOK_S = 1.0
-_WORTH_BYTES = 16 * 2**20  # less comes and goes with the load, and would be asked for again
-_QUIET_LOOKS = 5  # a load with pauses of a second keeps its memory
+_WORTH_BYTES = 16 * 2**20  # less varies with the load, and would be allocated again
+_QUIET_LOOKS = 5  # longer than the pauses of a bursty load
 
 
 class Leftovers:
-    """Decides when to give back. resident: bytes in memory at the start."""
+    """A decision when to return memory.
+
+    Args:
+        resident: Bytes in memory at the start.
+    """
 
     def __init__(self, resident: float) -> None:
         self._usual = resident
         self._quiet = 0
 
     def are_worth_it(self, resident: float, in_flight: int) -> bool:
-        """Look once. in_flight: bytes of events under way."""
+        """Take a look, and return whether memory should be returned now.
+
+        Args:
+            resident: Bytes in memory.
+            in_flight: Bytes of events in flight.
+        """
         self._usual = min(self._usual, resident)
         grown = resident - self._usual
         is_quiet = grown > _WORTH_BYTES and in_flight < grown / 8
@@ -37,15 +46,18 @@ class Leftovers:
         return self._quiet >= _QUIET_LOOKS
 
     def given_back(self, resident: float) -> None:
-        """What is left in memory now cannot be given back: only further growth counts."""
+        """Restart from the memory that could not be returned: only further growth counts."""
         self._usual = resident
         self._quiet = 0
 
 
 async def give_back_leftovers(in_flight: Callable[[], int]) -> None:
-    """Look every second, until cancelled. in_flight: bytes of events under way.
+    """Look every second until cancelled, and return memory when it pays.
 
-    The collector takes milliseconds: little is under way when it is called.
+    The collector takes milliseconds, and runs only when little is in flight.
+
+    Args:
+        in_flight: Returns the bytes of events in flight.
     """
     leftovers = Leftovers(memory_bytes())
     while True:

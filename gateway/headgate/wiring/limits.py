@@ -1,4 +1,4 @@
-"""What bounds producers: the in-flight budget, their quotas, their turns."""
+"""Limits of producers: the in-flight budget, their quotas, their turns."""
 
 import time
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from headgate.pipeline.gate import ProducerQuotas, in_flight_limits
 
 
 class Limits:
-    """Of one worker; what is set for an instance is split evenly over its workers."""
+    """The limits of one worker: its even share of the instance's limits."""
 
     def __init__(self, settings: Settings, workers: int, meter: Meter) -> None:
         self._workers = workers
@@ -25,6 +25,6 @@ class Limits:
         self.replace(settings.producers)
 
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
-        """Put other producers in force; what they have in flight and spent stays counted."""
+        """Activate other producers; their events in flight and used quotas stay counted."""
         self.quotas.replace(producers)
         self.admission.limits = in_flight_limits(producers, self._workers)

@@ -1,22 +1,21 @@
-"""The way of an event, put together: which stage leads to which.
+"""Assembly of the pipeline: the path of an event from stage to stage.
 
     gate      does the topic take an event now, and by which rules?      every front asks
     decode    bodies become events                                       in C or in Python
     admit     in-flight budget, quotas
     records   key, partition, timestamp, size, lane
-    identify  event ids that were seen before                            only where asked
-    validate  schema, canonical form                                     only where asked
-    turn      what arrived in one turn of the loop goes on together, by topic
-    reserve   is it unchanged? Redis knows                               only where asked
+    identify  event ids that were seen before                            only if configured
+    validate  schema, canonical form                                     only if configured
+    turn      events of one turn of the loop go on together, by topic
+    reserve   is the event unchanged? Redis knows                        only if configured
     produce   too large: the topic's oversize policy; into its lane, and to Kafka
-    complete  outcomes become answers, figures, facts
+    complete  outcomes become responses, metrics, facts
 
-Each stage gets what it needs, and what it leads to, when it is built: so they are built from the
-last to the first. Two edges lead back. What lanes report goes to stages that need the lanes
-(`Reports`), and the records of an event that was too large enter again where any event is reserved
-and produced (`Produce.use`).
+Each stage gets its dependencies and its next stage when it is built, so the last stage is built
+first. Two edges lead back. Lane reports go to stages that need the lanes (`Reports`). The records
+of an oversize event enter again at the stages that reserve and produce (`Produce.use`).
 
-Where topics spool, `spool.spool` stands between stages and lanes, and is both to the other.
+If topics spool, `spool.spool` stands between stages and lanes, and acts as each to the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,14 +40,19 @@ from headgate.spool.service import SpoolService
 
 
 class RequestLimits(NamedTuple):
-    """batch_max_events: events of one request.  request_timeout_ms: until the deadline's answer."""
+    """Limits of one request.
+
+    Args:
+        batch_max_events: Maximum number of events.
+        request_timeout_ms: Time until the deadline's response, in milliseconds.
+    """
 
     batch_max_events: int
     request_timeout_ms: int
 
 
 class EventMeter(Protocol):
-    """Who counts what becomes of events (`metrics.meter`)."""
+    """The metrics of events (`metrics.meter`)."""
 
     def account(
         self,
@@ -65,12 +69,17 @@ class EventMeter(Protocol):
 
 
 class PipelineParts(NamedTuple):
-    """What a pipeline is put together from.
+    """The parts of a pipeline.
 
-    schedule: calls what it is given at the end of this turn of the event loop.
-    lanes, suppression: made for who listens to them.  identities: None without Redis.
-    tools: for what is too large.  clock_ms: milliseconds since 1970.  facts: where topics tell any.
-    spool: where any topic spools.
+    Args:
+        schedule: Calls its argument at the end of this turn of the event loop.
+        lanes: Returns the lanes for their listener.
+        suppression: Returns the suppression for its listener.
+        identities: State of event ids; None without Redis.
+        tools: Tools for oversize events.
+        clock_ms: Milliseconds since 1970.
+        facts: Log of facts, if any topic has them.
+        spool: The spool, if any topic spools.
     """
 
     schedule: Callable[[Callable[[], None]], object]
@@ -92,14 +101,14 @@ class PipelineParts(NamedTuple):
 
 
 class Built(NamedTuple):
-    """oversize: to be closed at the end."""
+    """A pipeline, and its oversize stage, to be closed at the end."""
 
     pipeline: Pipeline
     oversize: OversizeStage
 
 
 def build_pipeline(parts: PipelineParts) -> Built:
-    """See the module."""
+    """Assemble the stages; see the module."""
     meter, limits = parts.meter, parts.limits
     complete = Complete(parts.admission, meter, parts.identities, parts.facts)
     reports = Reports(parts.clock, complete)

@@ -1,4 +1,4 @@
-"""Rereads the configuration beside a running event loop, so that no request waits for it."""
+"""Reloads of the configuration in a thread, so that no request waits."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 
 
 class RestartNeededError(Exception):
-    """The new file changes options that only a restart can change; `options` names them."""
+    """A new file that changes options which need a restart; `options` names them."""
 
     def __init__(self, options: list[str]) -> None:
         super().__init__(f"these options need a restart: {', '.join(options)}")
@@ -31,22 +31,22 @@ class RestartNeededError(Exception):
 
 
 class Reload(NamedTuple):
-    """What a configuration in force consists of, as far as making it takes time."""
+    """The parts of an active configuration that take time to make."""
 
     settings: Settings
     policies: PolicyTable
     callers: Authenticator
 
     def parts(self) -> list[object]:
-        """All that it has many of."""
+        """Return all parts of which there are many."""
         identities = self.callers.identities()
         return [*self.settings.producers.values(), *self.policies.policies, *identities]
 
 
 async def free_in_turns(parts: list[object]) -> None:
-    """Let go of what is in no container any more, with turns of the event loop for others.
+    """Free parts that no container holds any more, with turns of the event loop in between.
 
-    Whoever drops the last reference to a dict of 10,000 producers frees them all: 5 to 20 ms.
+    Dropping the last reference to a dict of 10,000 producers frees them all: 5 to 20 ms.
     """
     while parts:
         del parts[-_AT_ONCE:]
@@ -59,10 +59,16 @@ def prepared(
     callers: Callable[[Settings], Authenticator],
     topics: Iterable[str] = (),
 ) -> Reload:
-    """Make what follows from new settings; for a thread. Raises RestartNeededError.
+    """Return the reload of new settings; for a thread.
 
-    callers: knows those of new settings.  topics: those that are there. Their policies are looked
-    up, for that compiles the globs.
+    Args:
+        old: The active settings.
+        new: The new settings.
+        callers: Returns the authenticator of new settings.
+        topics: Names of existing topics; a look-up of their policies compiles the globs.
+
+    Raises:
+        RestartNeededError: The new settings change options that need a restart.
     """
     if fixed := reloadable(old, new):
         raise RestartNeededError(fixed)
@@ -75,10 +81,10 @@ def prepared(
 async def beside(
     work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
 ) -> Result:
-    """Do work that only computes in a thread, without holding up the event loop.
+    """Run computation in a thread without blocking the event loop.
 
-    Whenever the loop's thread makes a system call the other one takes the interpreter's lock, and
-    keeps it for a switch interval. Of the usual 5 ms a request would have to wait several.
+    Whenever the loop's thread makes a system call, the other thread takes the interpreter's lock
+    and keeps it for a switch interval. With the usual 5 ms a request would wait for several.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
@@ -90,7 +96,7 @@ async def beside(
 
 
 class Reloading:
-    """One reload at a time. What is asked for meanwhile is done once more, however often it was."""
+    """One reload at a time. Requests during a reload cause one more, however many they are."""
 
     def __init__(self, reload: Callable[[], Awaitable[None]]) -> None:
         self._reload = reload
@@ -106,7 +112,7 @@ class Reloading:
             self._tasks.spawn(self._run(), "reload")
 
     async def close(self) -> None:
-        """End what is under way; bounded."""
+        """End the current reload; bounded."""
         await self._tasks.end(_END_S)
 
     async def _run(self) -> None:
@@ -122,10 +128,10 @@ class Reloading:
 
 
 class Preparing:
-    """Prepares the routes of topics that are new, soon and in turns.
+    """A background task that prepares the routes of new topics, soon and in turns.
 
     A start, and a reload with new patterns, bring thousands at once, 50 us each. An event that
-    comes first prepares its own.
+    arrives first prepares its own.
     """
 
     def __init__(self, prepare_in_turns: Callable[[Iterable[str]], Awaitable[None]]) -> None:
@@ -134,17 +140,17 @@ class Preparing:
         self._topics: list[str] = []
 
     def ask(self, topic: str) -> None:
-        """Prepare this one, too."""
+        """Prepare this topic soon."""
         self._topics.append(topic)
         if len(self._topics) == 1:
             self._tasks.keep(self._run, "routes")
 
     async def finish(self) -> None:
-        """Wait until all that was asked for is done."""
+        """Wait until all requested topics are prepared."""
         await self._tasks.finish(_END_S)
 
     async def close(self) -> None:
-        """Leave undone what is not done yet."""
+        """Stop; topics that are not prepared yet stay so."""
         await self._tasks.end(_END_S)
 
     async def _run(self) -> None:
@@ -152,5 +158,5 @@ class Preparing:
             topics = tuple(self._topics)
             try:
                 await self._prepare_in_turns(topics)
-            finally:  # what cannot be prepared must not keep later topics from it
+            finally:  # a topic that cannot be prepared must not block later ones
                 del self._topics[: len(topics)]

@@ -1,4 +1,4 @@
-"""The spool of a process, where its configuration has one."""
+"""The spool of a process, if its configuration has one."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -19,14 +19,22 @@ def spool_of(
     meter: SpoolMeter,
     spans: LaterSpans | None = None,
 ) -> SpoolService | None:
-    """policies: those in force.  clock_ms: milliseconds since 1970.  spans: where requests are
-    traced."""
+    """Return the spool of a process; None if the configuration has none.
+
+    Args:
+        settings: The configuration.
+        topics: The topics of the clusters.
+        policies: Returns the active policies.
+        clock_ms: Milliseconds since 1970.
+        meter: The metrics.
+        spans: Spans of later steps, if requests are traced.
+    """
     spool = settings.spool
     if spool.path is None:
         return None
 
     def after_s(topic: str) -> float | None:
-        if topic.startswith(HELD_PREFIX):  # a pattern may match it, but what coalesces cannot spool
+        if topic.startswith(HELD_PREFIX):  # a pattern may match it, but held topics cannot spool
             return None
         policy = policies().match(topic)
         return policy.spool_after_ms / 1000 if policy is not None and policy.spool else None
@@ -38,5 +46,5 @@ def spool_of(
 
 
 def spooling_to(cluster: str, policies: PolicyTable) -> bool:
-    """Whether any topic of the cluster spools."""
-    return any(one.spool and one.cluster == cluster for one in policies.policies)
+    """Return whether any topic of the cluster spools."""
+    return any(policy.spool and policy.cluster == cluster for policy in policies.policies)

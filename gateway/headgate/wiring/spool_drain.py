@@ -1,4 +1,4 @@
-"""Publishes the spool of a gateway that will not come back, without a gateway."""
+"""The drain of a spool without its gateway, for one that will not come back."""
 
 import asyncio
 import time
@@ -36,7 +36,7 @@ _TELL_S = 5.0
 
 
 class _Nobody:
-    """Whoever drains asks Redis for no verdict: what is spooled passes, by an announcement."""
+    """A listener for verdicts, which a drain never requests: spooled events only get announced."""
 
     def publish(self, publish: Publish) -> None:
         raise AssertionError(publish)
@@ -51,14 +51,23 @@ class _Nobody:
 async def drain(
     settings: Settings, folder: Path, timeout_s: float, say: Callable[[str], None]
 ) -> int:
-    """Publish all that lies in the folder; returns how many events are left.
+    """Publish all events in the folder; return the number of remaining events.
 
-    say: told how it goes. Raises JournalError: the folder cannot be used.
+    Args:
+        settings: The configuration.
+        folder: The spool's directory.
+        timeout_s: Time limit, in seconds.
+        say: Takes lines about the progress.
+
+    Raises:
+        JournalError: The folder cannot be used.
     """
     settings = replace(settings, spool=replace(settings.spool, path=str(folder)))
-    ingest = {name: one for name, one in settings.clusters.items() if one.tier == "ingest"}
-    options = {name: cluster_options(one) for name, one in ingest.items()}
-    topics = KafkaTopics(options, min(one.metadata_refresh_ms for one in ingest.values()))
+    ingest = {
+        name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
+    }
+    options = {name: cluster_options(cluster) for name, cluster in ingest.items()}
+    topics = KafkaTopics(options, min(cluster.metadata_refresh_ms for cluster in ingest.values()))
     policies = PolicyTable(settings.topics)
     meter = Meter(Labels({}, lambda topic: topics.get(topic) is not None), time.time)
     http = settings.http

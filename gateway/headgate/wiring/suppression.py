@@ -1,4 +1,4 @@
-"""Suppression as the settings want it: on one Redis server, on several, or nowhere."""
+"""Suppression as the settings ask: on one Redis server, on several, or none."""
 
 import os
 import time
@@ -22,7 +22,7 @@ def suppressor_of(
     *,
     fences_by_writing: bool = True,
 ) -> AnySuppressor | None:
-    """Return a connection to the suppression state; None where there is no Redis."""
+    """Return a connection to the suppression state; None without Redis."""
     redis = settings.redis
     servers = redis.servers
     if not servers:

@@ -1,7 +1,7 @@
-"""Tracing in a worker: put between the parts while they are put together, or not at all.
+"""Tracing in a worker: wrappers around its parts, or none at all.
 
-Whether a worker traces is decided here, once. Where it does not, each part is what it would be
-without tracing, so that no request and no event passes a line or a branch because of it.
+This module decides once whether a worker traces. If it does not, each part stays as it is, so that
+no request and no event passes an extra line or branch.
 """
 
 import os
@@ -44,8 +44,8 @@ Part = TypeVar("Part")
 OpenLanes = Callable[[Deliveries], Lanes]
 OpenSuppression = Callable[[Verdicts], Suppression]
 
-_END_S = 1.0  # how long the sending task has to end
-_SPANS = 3  # that a request has, at most
+_END_S = 1.0  # time for the sending task to end
+_SPANS = 3  # maximum of a request
 
 
 def _as_it_is(part: Part) -> Part:
@@ -65,14 +65,18 @@ def _nothing_to_start(_closing: AsyncExitStack) -> None:
 
 
 class Tracing(NamedTuple):
-    """How the parts of a worker are traced; without it they are left as they are.
+    """The wrappers of a worker's parts; without tracing the parts stay as they are.
 
-    lanes: the way to Kafka, and what it reports.  suppression: what Redis is asked, and answers.
-    requests: who counts requests.  reports: what the log says of them.
-    front: who takes those of the short way.  answer: who answers all others.
-    trace_id: of the request that is being answered, for the log.
-    later: of what becomes of records afterwards, in the spool and the coalescer.
-    start: begins to send spans; takes what ends that.
+    Args:
+        lanes: Wraps the lanes, and their reports.
+        suppression: Wraps the queries to Redis, and its verdicts.
+        requests: Wraps the meter of requests.
+        reports: Wraps the log of requests.
+        front: Wraps the front for the fast path.
+        answer: Wraps the handler of all other requests.
+        trace_id: Returns the trace id of the current request, for the log.
+        start: Begins to send spans; takes the stack that ends it.
+        later: Spans of later steps, in the spool and the coalescer.
     """
 
     lanes: Callable[[OpenLanes], OpenLanes] = _as_it_is
@@ -87,7 +91,7 @@ class Tracing(NamedTuple):
 
 
 def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
-    """The worker's. meter: counts spans."""
+    """Return a worker's tracing; the meter counts spans."""
     if settings.endpoint is None:
         return Tracing()
     timeout_s = settings.timeout_ms / 1000
@@ -108,7 +112,7 @@ def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
 
 
 def traced_by(traces: Traces) -> Tracing:
-    """The parts measure what these sample."""
+    """Return wrappers that measure the requests that `traces` samples."""
     return Tracing(
         partial(_lanes, traces),
         partial(_suppression, traces),
@@ -135,7 +139,7 @@ def _suppression(traces: Traces, open_suppression: OpenSuppression) -> OpenSuppr
 
 
 def _resource(service_name: str) -> Mapping[str, str | int]:
-    """Who makes the spans, in OpenTelemetry's words."""
+    """Return the source of the spans as OpenTelemetry attributes."""
     return {
         "service.name": service_name,
         "service.version": __version__,
