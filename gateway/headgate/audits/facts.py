@@ -134,14 +134,14 @@ class Facts:
     ) -> None:
         """Add facts of a request's events that got no record.
 
-        An event that was answered with the record of an equal one on its way (`published`,
-        records 0) counts as unchanged.
+        An event that was answered with the record of an equal one on its way (`published`, records
+        0) counts as unchanged.
 
         Args:
             producer: The sender of the events.
             topic: Their topic.
             one_in: Add one fact of so many, by chance.
-            outcomes: Of every event of the request.
+            outcomes: The outcome of every event of the request.
             sizes: Length of each event's value, in bytes.
         """
         group = (topic, one_in)

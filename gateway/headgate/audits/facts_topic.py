@@ -16,23 +16,23 @@ from headgate.core.topics.topic import TopicState
 
 FACTS_TOPIC: Final = "headgate.facts"
 _RETENTION_MS: Final = 604_800_000
-_PARTITIONS: Final = 6  # more topics than that share them: the facts of a topic are on one
+_PARTITIONS: Final = 6  # shared by all topics: the facts of each topic are on one
 _MIN_RECORD_BYTES: Final = 65_536  # two records of a few hundred facts
 TOPIC: Final = "topic"
-# Each fact stands for so many: those of a topic that tells only some of them (`facts_one_in`).
+# Number of events that each fact stands for, if a topic has facts of a sample (`facts_one_in`).
 ONE_IN: Final = "one_in"
 
-AT_MS: Final = "at_ms"  # when the event's end was known, ms since 1970
+AT_MS: Final = "at_ms"  # time of the event's outcome, in ms since 1970
 PRODUCER: Final = "producer"
 OUTCOME: Final = "outcome"  # unchanged, superseded, duplicate or rejected
 REASON: Final = "reason"  # of rejected, else null
-PARTITION: Final = "partition"  # the place of the record that has the content, null where none is
+PARTITION: Final = "partition"  # position of the record with the content, or null
 OFFSET: Final = "offset"
-KEY: Final = "key"  # null where the event had none, or was refused before it was known
-KEY_BASE64: Final = "key_base64"  # stands instead of `key` where one of the keys is not UTF-8
-# Of the event's value as it was sent, 0 of a tombstone; the sum, where `events` is not 1.
+KEY: Final = "key"  # null if the event had none, or was refused before its key was read
+KEY_BASE64: Final = "key_base64"  # replaces `key` if any of the keys is not UTF-8
+# Size of the event's value as received, 0 for a tombstone; the sum if `events` is not 1.
 BYTES: Final = "bytes"
-EVENTS: Final = "events"  # how many events it tells of: superseded ones are summed by window
+EVENTS: Final = "events"  # number of events: superseded ones are summed by window
 
 # The columns with their types in SQL; `key` and `key_base64` exclude each other.
 COLUMNS: Final[Mapping[str, str]] = {
@@ -51,9 +51,10 @@ KEY_MAX_BYTES: Final = 1024  # a longer key is cut and made unique again by a di
 
 
 def facts_cluster(tiers: Mapping[str, str]) -> str | None:
-    """The cluster that has the topic of facts: the first one of tier ingest.
+    """Return the cluster of the topic of facts: the first one of tier ingest.
 
-    tiers: by the clusters' names, in the order of the configuration.
+    Args:
+        tiers: Tiers by the clusters' names, in the order of the configuration.
     """
     return next((name for name, tier in tiers.items() if tier == "ingest"), None)
 
@@ -61,9 +62,12 @@ def facts_cluster(tiers: Mapping[str, str]) -> str | None:
 def facts_topic(
     policies: PolicyTable, states: Mapping[str, TopicState], cluster: str
 ) -> InternalTopic | None:
-    """The topic of facts, where a topic asks for them; as safe as the safest of its cluster's.
+    """Return the topic of facts, as safe as its cluster's safest topic; None if nothing needs it.
 
-    states: the topics that exist there.  cluster: where facts are (`facts_cluster`).
+    Args:
+        policies: The policies of all topics.
+        states: The topics that exist on the cluster.
+        cluster: The cluster of the facts (`facts_cluster`).
     """
     if not any(policy.facts for policy in policies.policies):
         return None

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("headgate.audits.latest")
 
-_CONNECT_S = 3.0  # to brokers that answer it takes a tenth of it, and somebody waits for the page
+_CONNECT_S = 3.0  # live brokers need a tenth of it, and a person waits for the page
 _ANSWER_S = 10.0
-_FRESH_S = 10.0  # audits are made by the hour: a page that is reloaded need not ask Kafka again
-_AWAY_S = 3.0  # nor where it has just not answered
+_FRESH_S = 10.0  # audits are hourly: a reloaded page need not read Kafka again
+_AWAY_S = 3.0  # the same after a failure
 
 
 class LatestAudits:
-    """Reads them when asked: nothing runs and nothing is held open in between.
+    """Reads of the newest audits, on demand: no task runs and no connection stays open in between.
 
     Memory is bounded by the topics of the configuration: one document of 50 to 100 KB each.
     """
@@ -37,7 +37,7 @@ class LatestAudits:
         self._reading = asyncio.Lock()
 
     async def by_topic(self) -> Mapping[str, bytes] | Failure:
-        """The newest result of each topic, as JSON; the failure when Kafka does not answer."""
+        """Return the newest result of each topic, as JSON; a failure if Kafka does not answer."""
         async with self._reading:
             if time.monotonic() >= self._fresh_until:
                 self._found = await self._read()
@@ -60,11 +60,11 @@ class LatestAudits:
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
 
 
-Audit = tuple[int, bytes]  # when it was written, ms since 1970; the result
+Audit = tuple[int, bytes]  # time of writing, in ms since 1970; the result
 
 
 def merged(clusters: Iterable[Mapping[str, Audit]]) -> dict[str, bytes]:
-    """The newest result of each topic: one that has moved to another cluster is on both."""
+    """Return the newest result of each topic: a topic that has moved is on two clusters."""
     newest: dict[str, Audit] = {}
     for cluster in clusters:
         for topic, audit in cluster.items():
@@ -101,19 +101,19 @@ async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Audit]:
 
     if SKEW_TOPIC not in await consumer.topics():
         return {}
-    # the job makes it with one partition; aiokafka knows no others before something is assigned
+    # the job creates it with one partition; aiokafka knows no others before an assignment
     places = [TopicPartition(SKEW_TOPIC, 0)]
     consumer.assign(places)
     ends = await consumer.end_offsets(places)
-    found: dict[str, Audit] = {}
-    while any([await consumer.position(place) < ends[place] for place in places]):
+    newest: dict[str, Audit] = {}
+    while any([await consumer.position(partition) < ends[partition] for partition in places]):
         for records in (await consumer.getmany(timeout_ms=200)).values():
             for record in records:
                 if record.key is not None:
                     name = bytes(record.key).decode("utf-8", "replace")
-                    found[name] = record.timestamp, bytes(record.value or b"")
+                    newest[name] = record.timestamp, bytes(record.value or b"")
     sound = {}
-    for topic, audit in found.items():
+    for topic, audit in newest.items():
         if is_result(audit[1]):
             sound[topic] = audit
         elif audit[1]:

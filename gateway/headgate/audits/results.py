@@ -1,6 +1,6 @@
-"""Published results of skew audits: what is kept of earlier ones, changes and comparisons.
+"""Published results of skew audits: summaries of earlier ones, changes and comparisons.
 
-A kept audit is the published document with fewer names, so that both are read alike.
+A summary is stored as a published document with fewer names, so that both are read alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 Json = Mapping[str, object]
 
-SKEW_TOPIC = "headgate.skew"  # compacted: one record a topic
-MAX_EARLIER = 10  # of a topic: some 5 kB each, in the newest one's record
+SKEW_TOPIC = "headgate.skew"  # compacted: one record per topic
+MAX_EARLIER = 10  # per topic: some 5 kB each, in the newest one's record
 MAX_ROWS = 20  # keys and producers of a kept audit
 
 
 class Load(NamedTuple):
-    """Load of one key or producer. share: of the topic's bytes."""
+    """The load of one key or producer, with its share of the topic's bytes."""
 
     name: str
     records: int
@@ -26,10 +26,17 @@ class Load(NamedTuple):
 
 
 class AuditSummary(NamedTuple):
-    """An audit as it is compared. uneven_*: the fullest partition over the mean.
+    """An audit, reduced to the figures of comparisons.
 
-    generated_at, starts_at, ends_at: RFC 3339.  useful: partitions, at most; None: no limit, or
-    not known.  keys: the heaviest.
+    Args:
+        generated_at: Time of the audit, as RFC 3339.
+        starts_at: Beginning of the window, as RFC 3339.
+        ends_at: End of the window, as RFC 3339.
+        useful: Highest useful number of partitions; None if it is unlimited or unknown.
+        uneven_records: The fullest partition's records over the mean.
+        uneven_bytes: The fullest partition's bytes over the mean.
+        keys: The heaviest keys.
+        producers: The heaviest producers.
     """
 
     topic: str
@@ -63,7 +70,7 @@ class AuditSummary(NamedTuple):
 
 
 def summary_of(document: Json) -> AuditSummary | None:
-    """None: another release has written it, and in another way."""
+    """Return the summary of a document; None if another release wrote it in another format."""
     try:
         window = _object(document["window"])
         total = _count(document["bytes"])
@@ -95,7 +102,7 @@ def _object(value: object) -> Json:
 
 
 def _number(value: object) -> float:
-    # Python's own reader of JSON takes Infinity and NaN for numbers
+    # Python's own JSON parser accepts Infinity and NaN
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise TypeError(value)
     return float(value)
@@ -112,7 +119,10 @@ def _count_or_none(value: object) -> int | None:
 
 
 def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
-    """The heaviest first. A key that is not UTF-8 may be shown as another: the heavier counts."""
+    """Return the heaviest loads first.
+
+    Two keys that are not UTF-8 may have the same text: the heavier one counts.
+    """
     read = [_load(_object(row), name, total) for row in (rows if isinstance(rows, list) else ())]
     read.sort(key=lambda one: -one.bytes)
     return tuple({one.name: one for one in reversed(read[:MAX_ROWS])}.values())[::-1]
@@ -120,9 +130,9 @@ def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
 
 def _load(row: Json, name: str, total: int) -> Load:
     size = _count(row["bytes"])
-    who = row[name]
+    owner = row[name]
     share = size / total if total else 0.0
-    return Load("" if who is None else str(who), _count(row["records"]), size, share)
+    return Load("" if owner is None else str(owner), _count(row["records"]), size, share)
 
 
 def kept(one: AuditSummary) -> dict[str, object]:
@@ -149,34 +159,38 @@ def _row(of: str, name: str | None, load: Load) -> dict[str, object]:
 
 
 def with_earlier(document: Json, published: Json | None) -> dict[str, object]:
-    """The document as it is published, with what is kept of those that it comes after.
+    """Return the document for publication, with summaries of earlier audits.
 
-    published: what it takes the place of.
+    Args:
+        document: The new audit.
+        published: The published document that it replaces, if any.
     """
     earlier = [] if published is None else summaries(published)
-    return {**document, "earlier": [kept(one) for one in earlier[:MAX_EARLIER]]}
+    return {**document, "earlier": [kept(summary) for summary in earlier[:MAX_EARLIER]]}
 
 
 def summaries(document: Json) -> list[AuditSummary]:
-    """Its own, and those of the earlier ones, newest first; without what cannot be read."""
+    """Return the summaries of a document and its earlier audits, newest first.
+
+    Audits that cannot be read are skipped.
+    """
     earlier = document.get("earlier")
     every = [document, *(earlier if isinstance(earlier, list) else ())]
-    read = [summary_of(one) for one in every if isinstance(one, Mapping)]
-    return [one for one in read if one is not None]
+    read = [summary_of(audit) for audit in every if isinstance(audit, Mapping)]
+    return [audit for audit in read if audit is not None]
 
 
-# What became of topics since an earlier audit, in a word; and which two audits are compared.
+# ---- Changes since an earlier audit, and the choice of two audits to compare
 
-
-# Of the fullest partition over the mean: less than that is another hour's traffic.
+# Least notable change of the unevenness: a smaller one is normal variation of traffic.
 NOTABLE = 1.1
-MAX_TIMES = 30  # of earlier audits to choose from
+MAX_TIMES = 30  # earlier audits to choose from
 
-Audits = Sequence[AuditSummary]  # of a topic, newest first
+Audits = Sequence[AuditSummary]  # one topic's audits, newest first
 
 
 class Change(StrEnum):
-    """Change of a topic. NEW: there is no earlier audit.  GONE: it was not audited since."""
+    """The change of a topic. NEW: there is no earlier audit.  GONE: it was not audited since."""
 
     WORSE = "worse"
     NEW = "new"
@@ -186,7 +200,7 @@ class Change(StrEnum):
 
 
 def change(before: AuditSummary, after: AuditSummary) -> Change:
-    """Diagnoses count; how uneven the partitions are, where those say nothing."""
+    """Return the change by diagnoses or, if those are equal, by the unevenness of partitions."""
     came = set(after.diagnoses) - set(before.diagnoses)
     went = set(before.diagnoses) - set(after.diagnoses)
     if came and not went:
@@ -199,9 +213,18 @@ def change(before: AuditSummary, after: AuditSummary) -> Change:
 
 
 def changes(audits: Mapping[str, Audits], since: str | None = None) -> dict[str, Change]:
-    """Return the change of each topic. since: when the earlier audit was made, or a time after it;
-    None: each topic's one before the newest."""
-    return {topic: _change_of(found, since) for topic, found in audits.items() if found}
+    """Return the change of each topic.
+
+    Args:
+        audits: Audits by topic.
+        since: Time of the earlier audit, or a time after it; None for the last but one of each
+            topic.
+    """
+    return {
+        topic: _change_of(topic_audits, since)
+        for topic, topic_audits in audits.items()
+        if topic_audits
+    }
 
 
 def _change_of(audits: Audits, since: str | None) -> Change:
@@ -209,37 +232,37 @@ def _change_of(audits: Audits, since: str | None) -> Change:
     if since is not None:
         if newest.generated_at <= since:
             return Change.GONE
-        earlier = [one for one in earlier if one.generated_at <= since]
+        earlier = [audit for audit in earlier if audit.generated_at <= since]
     return change(earlier[0], newest) if earlier else Change.NEW
 
 
 def times(audits: Iterable[Audits]) -> list[str]:
     """Return the times of earlier audits, newest first: the values of `since`."""
-    made = {one.generated_at for found in audits for one in found}
+    made = {audit.generated_at for topic_audits in audits for audit in topic_audits}
     return sorted(made, reverse=True)[1 : MAX_TIMES + 1]
 
 
 def chosen(
     audits: Audits, before: str | None, after: str | None
 ) -> tuple[AuditSummary, AuditSummary] | None:
-    """The two that were made then; without times the newest and the one before it.
+    """Return the audits of these times, or without times the newest two.
 
-    None: there is no such audit, or only one.
+    None means that there is no such audit, or only one.
     """
-    made = {one.generated_at: one for one in reversed(audits)}
+    made = {audit.generated_at: audit for audit in reversed(audits)}
     later = audits[0] if after is None and audits else made.get(after or "")
     if before is not None or later is None:
         earlier = made.get(before or "")
     else:
-        earlier = next((one for one in audits if one.generated_at < later.generated_at), None)
+        earlier = next((audit for audit in audits if audit.generated_at < later.generated_at), None)
     return None if earlier is None or later is None else (earlier, later)
 
 
-# What differs between two skew audits: of one topic at two times, or of two topics.
+# ---- Comparison of two audits: of one topic at two times, or of two topics
 
 
 class Figure(NamedTuple):
-    """One figure of both. None: not known, or without a limit."""
+    """One figure of both audits; None if it is unknown or unlimited."""
 
     name: str
     before: float | None
@@ -247,7 +270,7 @@ class Figure(NamedTuple):
 
     @property
     def difference(self) -> float | None:
-        """None where one of them is not known."""
+        """Return the difference; None if a figure is unknown."""
         if self.before is None or self.after is None:
             return None
         return self.after - self.before
@@ -261,7 +284,7 @@ class Figure(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A key's or producer's share of the bytes. None: it is not among the heaviest there."""
+    """A key's or producer's share of the bytes; None if it is not among the heaviest."""
 
     name: str
     before: float | None
@@ -274,7 +297,7 @@ class Row(NamedTuple):
 
     @property
     def change(self) -> str:
-        """new, gone, more, less or same."""
+        """Return new, gone, more, less or same."""
         if self.before is None:
             return "new"
         if self.after is None:
@@ -285,7 +308,15 @@ class Row(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """came, went, stayed: diagnoses.  keys, producers: the largest change first."""
+    """The differences of two audits.
+
+    Args:
+        came: New diagnoses.
+        went: Former diagnoses.
+        stayed: Diagnoses of both.
+        keys: Keys, the largest change first.
+        producers: Producers, the largest change first.
+    """
 
     figures: tuple[Figure, ...]
     came: tuple[str, ...]
@@ -298,10 +329,10 @@ class Comparison(NamedTuple):
     def is_same(self) -> bool:
         """Return whether nothing differs."""
         return (
-            all(one.before == one.after for one in self.figures)
+            all(each.before == each.after for each in self.figures)
             and not self.came
             and not self.went
-            and all(one.change == "same" for one in (*self.keys, *self.producers))
+            and all(each.change == "same" for each in (*self.keys, *self.producers))
         )
 
 
@@ -309,17 +340,17 @@ def compare(before: AuditSummary, after: AuditSummary) -> Comparison:
     """Compare two audits: `after` against `before`."""
     pairs = zip(_figures(before), _figures(after), strict=True)
     return Comparison(
-        tuple(Figure(name, one, other) for (name, one), (_, other) in pairs),
+        tuple(Figure(name, first, second) for (name, first), (_, second) in pairs),
         _without(after.diagnoses, before.diagnoses),
         _without(before.diagnoses, after.diagnoses),
-        tuple(one for one in after.diagnoses if one in before.diagnoses),
+        tuple(first for first in after.diagnoses if first in before.diagnoses),
         _rows(before.keys, after.keys),
         _rows(before.producers, after.producers),
     )
 
 
 def _figures(one: AuditSummary) -> list[tuple[str, float | None]]:
-    """Rates as well: windows may differ in length."""
+    """Return the figures; also rates, because windows may differ in length."""
     seconds = one.seconds
     return [
         ("records", one.records),
@@ -335,10 +366,10 @@ def _figures(one: AuditSummary) -> list[tuple[str, float | None]]:
 
 
 def _without(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
-    return tuple(one for one in some if one not in others)
+    return tuple(each for each in some if each not in others)
 
 
 def _rows(before: Sequence[Load], after: Sequence[Load]) -> tuple[Row, ...]:
-    was, is_now = ({one.name: one.share for one in side} for side in (before, after))
+    was, is_now = ({load.name: load.share for load in side} for side in (before, after))
     rows = [Row(name, was.get(name), is_now.get(name)) for name in sorted({*was, *is_now})]
     return tuple(sorted(rows, key=lambda row: (-abs(row.difference), row.name)))

@@ -14,8 +14,8 @@ from headgate.native.chosen import CODE
 
 def _hot_path() -> str:
     """Return how the hot path was built; any of its modules shows it (`setup.py`)."""
-    found = find_spec("headgate.core.event")
-    origin = (found and found.origin) or ""
+    spec = find_spec("headgate.core.event")
+    origin = (spec and spec.origin) or ""
     return "python" if origin.endswith(".py") else "mypyc"
 
 

@@ -1,7 +1,7 @@
-"""Every metric once, with its labels: what /metrics may say and how workers' figures merge.
+"""The catalogue of all metrics, with their labels and their merge rules.
 
-Labels are bounded. A key, an event id or any other text that a client chooses is never a label; a
-producer or topic that is not in the configuration is labelled `other` (see `metrics.meter.Labels`).
+Labels are bounded. A key, an event id or any other text that a client chooses is never a label. A
+producer or topic outside the configuration has the label `other` (see `metrics.meter.Labels`).
 docs/reference/metrics.md shows this table to operators.
 """
 
@@ -13,7 +13,7 @@ OTHER = "other"  # the label of every producer and topic that the configuration 
 
 
 class MetricKind(StrEnum):
-    """What Prometheus calls it, and for gauges how the figures of several workers become one."""
+    """The kind of a metric in Prometheus, and the merge rule of several workers' gauges."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -22,7 +22,7 @@ class MetricKind(StrEnum):
 
 
 class Metric(NamedTuple):
-    """One metric. buckets: upper bounds, ascending, without +Inf; empty unless a histogram."""
+    """One metric. Buckets are upper bounds, ascending, without +Inf; only histograms have any."""
 
     name: str
     kind: MetricKind

@@ -1,4 +1,4 @@
-"""A snapshot as Prometheus text, plain or OpenMetrics: the latter has exemplars."""
+"""Rendering of a snapshot as Prometheus text, or as OpenMetrics with exemplars."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -22,12 +22,12 @@ OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset
 
 
 def render(snapshot: Snapshot, now: float) -> bytes:
-    """The text of /metrics, every declared metric once. now: seconds since 1970."""
+    """Return the text of /metrics, with every declared metric; `now` is in seconds since 1970."""
     return generate_latest(_registry(families(snapshot, now)))
 
 
 def render_openmetrics(snapshot: Snapshot, now: float) -> bytes:
-    """The same in OpenMetrics 1.0, with exemplars."""
+    """Return the text of /metrics in OpenMetrics 1.0, with exemplars."""
     registry = _registry(families(snapshot, now, is_openmetrics=True))
     text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
     return text
@@ -40,7 +40,7 @@ def _registry(collected: Iterable[Family]) -> CollectorRegistry:
 
 
 class _Once(Collector):
-    """prometheus_client asks a collector for families; ours are made for one answer."""
+    """A collector of families that were made for one response."""
 
     def __init__(self, collected: Iterable[Family]) -> None:
         self._collected = list(collected)
@@ -50,7 +50,7 @@ class _Once(Collector):
 
 
 def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
-    """All metrics in the order of their declaration, also those without a figure yet."""
+    """Yield all metrics in the order of their declaration, also those without a value yet."""
     gauges = dict(snapshot.gauges) | _from_details(snapshot, now)
     for metric in METRICS.values():
         if metric.kind is MetricKind.HISTOGRAM:
@@ -106,21 +106,21 @@ def _histogram(
         cumulative: list[tuple[str, float] | tuple[str, float, Exemplar]] = []
         for index, count in enumerate(buckets.counts):
             reached += count
-            found = buckets.exemplars.get(index)
-            if found is None:
+            exemplar = buckets.exemplars.get(index)
+            if exemplar is None:
                 cumulative.append((bounds[index], float(reached)))
             else:
-                example = Exemplar({"trace_id": found.trace_id}, found.value, found.at)
+                example = Exemplar({"trace_id": exemplar.trace_id}, exemplar.value, exemplar.at)
                 cumulative.append((bounds[index], float(reached), example))
         family.add_metric(_shown(labels), buckets=cumulative, sum_value=buckets.sum)
     return family
 
 
 def _shown(labels: tuple[str, ...]) -> list[str]:
-    """Names of groups, for example, come from any client of Kafka."""
+    """Escape labels: any client of Kafka can choose the name of a group, for example."""
     return [escaped(label) for label in labels]
 
 
 def _plain_bound(bound: float) -> str:
-    """As it always was here. OpenMetrics asks for another form of whole numbers ("1.0")."""
+    """Return a bound in the plain format. OpenMetrics has another form of whole numbers ("1.0")."""
     return f"{bound:g}" if bound < 1 else f"{bound:.0f}"

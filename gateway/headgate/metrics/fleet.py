@@ -1,4 +1,4 @@
-"""All workers' figures together, also those of workers that have died; rates of the last minute.
+"""Metrics of all workers together, also of ended ones; rates of the last minute.
 
 Pure: the parent passes its readings and their times.
 """
@@ -24,9 +24,9 @@ _NOTHING = Volume(0.0, 0.0)
 
 
 class Fleet:
-    """Counters never go backwards: a worker's last figures stay when it dies.
+    """The merged metrics of all workers. Counters never fall: an ended worker's last values stay.
 
-    What a worker counted after its last reading dies with it (a second's worth).
+    The counts after its last reading are lost with it (a second's worth).
     """
 
     def __init__(self) -> None:
@@ -35,9 +35,12 @@ class Fleet:
         self._own = Snapshot()
 
     def update(self, worker: int, figures: Snapshot, has_details: bool = True) -> None:
-        """Replace a worker's figures. worker: its process id or another name never used again.
+        """Replace a worker's metrics.
 
-        has_details: False when the reading left out the details; the last ones stay.
+        Args:
+            worker: Process id of the worker, or another name that is never used again.
+            figures: The metrics.
+            has_details: Whether the reading has details; otherwise the last details stay.
         """
         before = self._live.get(worker)
         if not has_details and before is not None:
@@ -45,7 +48,7 @@ class Fleet:
         self._live[worker] = figures
 
     def retire(self, worker: int) -> None:
-        """The worker has ended: keep what it counted."""
+        """Keep the counters of a worker that has ended."""
         figures = self._live.pop(worker, None)
         if figures is not None:
             self._gone = merge(self._gone, without_gauges(figures))
@@ -60,14 +63,14 @@ class Fleet:
         self._own.gauges.setdefault(name, {})[labels] = value
 
     def own(self, name: str, labels: Labels) -> float | None:
-        """Return the gauge that `set` wrote; None: none yet."""
+        """Return the gauge that `set` wrote; None if there is none yet."""
         return self._own.gauges.get(name, {}).get(labels)
 
     def total(self, wanted: Callable[[Pair], bool] | None = None) -> Snapshot:
-        """Merge all figures.
+        """Merge all metrics.
 
         Args:
-            wanted: Selects the pairs with details; None: all. Merging sketches takes long.
+            wanted: Selects the pairs with details; None for all. Merging sketches takes long.
         """
         parts = [_chosen(figures, wanted) for figures in self.parts()]
         return reduce(merge, parts)
@@ -127,10 +130,10 @@ class Rates:
         self._readings: deque[tuple[float, dict[Pair, Volume]]] = deque()
 
     def note(self, now: float, volumes: dict[Pair, Volume]) -> None:
-        """Take a reading of the totals; now in seconds, of any monotonic clock."""
+        """Add a reading of the totals; `now` is in seconds of any monotonic clock."""
         readings = self._readings
         readings.append((now, volumes))
-        # One reading as old as the span stays: the rate is over the whole span, not less.
+        # One reading as old as the span stays, so that the rate covers the whole span.
         while len(readings) > 2 and readings[1][0] <= now - RATE_SPAN_S:
             readings.popleft()
 

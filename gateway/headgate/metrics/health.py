@@ -6,11 +6,15 @@ from headgate.core.reply import JSON, Reply, json_text
 
 
 class Dependency(NamedTuple):
-    """ok: reachable.  required: without it no event of some topic can be taken.
+    """The state of one dependency.
 
-    limited_s: it is reachable, but some topics do without it for so many seconds more.
-    vital: without it no event of any topic can be taken.  server: which process answers where it
-    may be another one tomorrow (for the installation log; /ready does not show it).
+    Args:
+        ok: Whether it is reachable.
+        required: Whether some topic accepts no event without it.
+        limited_s: Seconds for which some topics still do without it, although it is reachable.
+        vital: Whether no topic accepts an event without it.
+        server: The process that answers, if that may change (for the installation log; /ready does
+            not show it).
     """
 
     name: str
@@ -30,7 +34,10 @@ class Readiness(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """One reachable ingest cluster is enough: the others' topics answer 503 themselves."""
+        """Return whether the worker is ready.
+
+        One reachable ingest cluster is enough: topics of the other clusters answer 503 themselves.
+        """
         required = [each for each in self.dependencies if each.required]
         if self.draining or any(each.vital and not each.ok for each in self.dependencies):
             return False

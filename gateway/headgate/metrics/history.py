@@ -1,8 +1,8 @@
-"""Figures over time, in memory: rings of equal steps, bounded in bytes.
+"""Metrics over time, in memory: rings of equal steps, bounded in bytes.
 
-Pure: whoever owns a history tells it the time and what the counters say. A series is made when it
-first moves. When the bound is reached, those that have been still for the longest go; while all
-move, no new one is kept.
+Pure: the owner passes the time and the values. A series is created when its value first changes. At
+the limit, the series without a change for the longest time are dropped. While all series change, no
+new one is added.
 """
 
 from array import array
@@ -12,28 +12,39 @@ from typing import NamedTuple
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.snapshot import Labels
 
-# A ring's own 4 bytes a step come on top: array, key with its texts, and places in two tables.
+# Size of a series besides 4 bytes per step: array, key with its texts, and entries in two tables.
 _OVERHEAD_BYTES = 600
-_DROPPED_PART = 16  # of the series, when there is no room
+_DROPPED_PART = 16  # divisor of the number of series to drop at the limit
 
 Table = Mapping[Labels, float]
 
 
 class Points(NamedTuple):
-    """start: when the first step began, s since 1970.  rows: one value a step, oldest first; of
-    counters the increase a second, of gauges the value at the step's end."""
+    """Values over time.
+
+    Args:
+        start: Beginning of the first step, in seconds since 1970.
+        step_s: Length of a step, in seconds.
+        rows: One value per step, oldest first: of counters the increase per second, of gauges the
+            value at the step's end.
+    """
 
     start: float
     step_s: float
     rows: dict[Labels, list[float]]
 
     def total(self) -> list[float]:
-        """All rows added."""
+        """Return the sum of all rows."""
         return [sum(values) for values in zip(*self.rows.values(), strict=True)]
 
 
 class _Series:
-    """A ring. counted: what the counter said last.  moved: the step in which it last did."""
+    """A ring of values.
+
+    Attributes:
+        counted: Last value of the counter.
+        moved: Step of its last change.
+    """
 
     __slots__ = ("counted", "moved", "values")
 
@@ -44,7 +55,13 @@ class _Series:
 
 
 class History:
-    """step_s, steps: how fine, and how many of them are kept.  max_bytes: of all series."""
+    """Series of equal steps.
+
+    Args:
+        step_s: Length of a step, in seconds.
+        steps: Number of steps that are kept.
+        max_bytes: Limit of all series together.
+    """
 
     def __init__(self, step_s: float, steps: int, max_bytes: int) -> None:
         self.step_s = step_s
@@ -53,19 +70,19 @@ class History:
         self._series: dict[str, dict[Labels, _Series]] = {}
         self._size = 0
         self._has_dropped = False
-        self._full_in = -1  # the step in which room was made last
+        self._full_in = -1  # the last step in which series were dropped
         self._first = 0  # the first step that was noted
         self._last = -1
 
     def is_due(self, now: float) -> bool:
-        """Whether a step has ended since the last note. now: seconds since 1970."""
+        """Return whether a step has ended since the last note; `now` is in seconds since 1970."""
         return int(now // self.step_s) > self._last
 
     def note(self, now: float, counters: Mapping[str, Table], gauges: Mapping[str, Table]) -> None:
-        """Close the step that ends now. Counters that are left out have not moved."""
+        """Close the step that ends now. Omitted counters have not changed."""
         step = int(now // self.step_s)
         if step <= self._last:
-            return  # a clock that was set back: what was noted stays
+            return  # the clock was set back: noted steps stay
         if self._last < 0:
             self._first = step
         places = self._open(step)
@@ -82,9 +99,13 @@ class History:
         where: Mapping[int, Collection[str]] | None = None,
         span_s: float | None = None,
     ) -> Points:
-        """Series of one name, added up by the labels at the places `by`.
+        """Return the series of one name, summed by some of their labels.
 
-        where: at a label's place, the values that count.  span_s: how far back; None: all.
+        Args:
+            name: Name of the metric.
+            by: Positions of the labels to keep.
+            where: Accepted values of labels, by position.
+            span_s: Length of the time span, in seconds; None for all.
         """
         steps = self._steps_of(span_s)
         start = (self._last - steps + 1) * self.step_s
@@ -92,22 +113,22 @@ class History:
         for labels, series in self._chosen(name, where or {}):
             if series.moved <= self._last - steps:
                 continue
-            group = tuple(labels[place] for place in by)
+            group = tuple(labels[position] for position in by)
             values = self._window(series, steps)
             before = rows.get(group)
             if before is None:
                 rows[group] = values
             else:
-                rows[group] = [one + other for one, other in zip(before, values, strict=True)]
+                rows[group] = [value + other for value, other in zip(before, values, strict=True)]
         return Points(start, self.step_s, rows)
 
-    # ---- inside
+    # ---- Internals
 
     def _chosen(
         self, name: str, where: Mapping[int, Collection[str]]
     ) -> Iterator[tuple[Labels, _Series]]:
         for labels, series in self._series.get(name, {}).items():
-            if all(labels[place] in wanted for place, wanted in where.items()):
+            if all(labels[position] in wanted for position, wanted in where.items()):
                 yield labels, series
 
     def _steps_of(self, span_s: float | None) -> int:
@@ -124,13 +145,13 @@ class History:
         return (values[end - steps :] + values[:end]).tolist()
 
     def _open(self, step: int) -> list[int]:
-        """The places of the steps since the last note, which begin with nothing."""
+        """Clear the steps since the last note; return their positions."""
         missed = min(self.steps, step - self._last) if self._last >= 0 else 1
         places = [(step - back) % self.steps for back in range(missed)]
         for table in self._series.values():
             for series in table.values():
-                for place in places:
-                    series.values[place] = 0.0
+                for position in places:
+                    series.values[position] = 0.0
         return places
 
     def _count_up(self, name: str, table: Table, step: int, places: Collection[int]) -> None:
@@ -138,11 +159,11 @@ class History:
             series = self._find(name, labels, value, step)
             if series is None or value <= series.counted:
                 continue
-            # What was counted while nobody looked is spread evenly.
+            # The increase is spread evenly over the missed steps.
             rate = (value - series.counted) / (self.step_s * len(places))
             series.counted, series.moved = value, step
-            for place in places:
-                series.values[place] = rate
+            for position in places:
+                series.values[position] = rate
 
     def _set(self, name: str, table: Table, step: int) -> None:
         for labels, value in table.items():
@@ -152,11 +173,11 @@ class History:
                 series.values[step % self.steps] = value
 
     def _find(self, name: str, labels: Labels, value: float, step: int) -> _Series | None:
-        known = self._series.setdefault(name, {})
-        series = known.get(labels)
+        table = self._series.setdefault(name, {})
+        series = table.get(labels)
         if series is None and value and self._has_room(step):
-            series = known[labels] = _Series(self.steps, step)
-            # Where some were dropped, this may be one of them, which has counted before.
+            series = table[labels] = _Series(self.steps, step)
+            # After a drop, this may be a dropped series, whose counter did not begin at 0.
             series.counted = value if self._has_dropped else 0.0
             self._size += 1
         return series
@@ -170,7 +191,7 @@ class History:
         return self._size < self.max_series
 
     def _drop_stillest(self, step: int) -> None:
-        """Some at a time: a search for each one would take long."""
+        """Drop several series at once, because a search for each one would take long."""
         still = sorted(
             (series.moved, name, labels)
             for name, table in self._series.items()
@@ -183,7 +204,7 @@ class History:
             self._has_dropped = True
 
 
-# ---- The figures that the parent keeps for the plots of the console
+# ---- Metrics for the plots of the console
 
 _MIB = 1_048_576
 EVENTS = "headgate_events_total"
@@ -220,7 +241,7 @@ class Recorder:
         self.partitions = History(60, 180, 8 * _MIB)  # 3 h, of some 3,000 partitions
 
     def note(self, now: float, fleet: Fleet) -> None:
-        """Take what is due. now: seconds since 1970."""
+        """Note the metrics that are due; `now` is in seconds since 1970."""
         if self.whole.is_due(now):
             tables = {name: _without_pairs(table) for name, table in _pairs(fleet).items()}
             gauges = {name: _sum(fleet.gauge(name).values()) for name in _GAUGES}
@@ -235,7 +256,7 @@ class Recorder:
 
 def _pairs(fleet: Fleet) -> dict[str, Table]:
     volumes: Table = {
-        (pair.producer, pair.topic): one.bytes for pair, one in fleet.volumes().items()
+        (pair.producer, pair.topic): volume.bytes for pair, volume in fleet.volumes().items()
     }
     return {**{name: fleet.counter(name) for name in _OF_PAIRS}, BYTES: volumes}
 

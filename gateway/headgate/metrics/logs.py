@@ -1,9 +1,9 @@
-"""The log: one line an event of interest on standard error, JSON or text.
+"""The log: one line per event of interest on standard error, as JSON or text.
 
 Each module names its logger by a fixed word, not by `__name__`: people filter by the field
-`logger`, so it must survive a move of the module. What identifies the event (topic, request_id,
-...) goes into `extra`. Bodies, tokens and secrets are never logged. Nothing is configured at
-import: the process's entry calls `configure` once.
+`logger`, so it must survive a move of the module. Identifying facts (topic, request_id, ...) go
+into `extra`. Bodies, tokens and secrets are never logged. Importing configures nothing: the
+process's entry calls `configure` once.
 """
 
 import copy
@@ -22,18 +22,18 @@ import orjson
 from headgate.config.settings import LogSettings
 from headgate.core.terminal import counted, escaped
 
-# Loggers of requests: those that failed (`edge.request_log` bounds their lines), and all.
+# Loggers of failed requests (`edge.request_log` bounds their lines), and of all requests.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"
 
 REPEAT_S = 10.0  # an identical warning is written once, then counted for so long at a time
 _REMEMBERED = 256  # different warnings at a time
 
-# What every record carries anyway; everything else was given as `extra`.
+# Attributes of every record; all others come from `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _HIDDEN = frozenset({"authorization", "token", "body", "password", "value"})
 
 
-# Calls something after so many seconds. Returns the function that cancels it.
+# Schedules a call after a number of seconds, and returns the function that cancels it.
 Later = Callable[[float, Callable[[], None]], Callable[[], None]]
 
 
@@ -43,21 +43,21 @@ def configure(
     monotonic: Callable[[], float] = time.monotonic,
     later: Later | None = None,
 ) -> None:
-    """Replace the root logger's handlers by ours. stream: standard error when not given."""
+    """Replace the root logger's handlers. The default stream is standard error."""
     handler = Lines(stream or sys.stderr, monotonic, later or _later)
     handler.setFormatter(JsonLine() if logs.format == "json" else TextLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level)
-    # aiokafka tells every retry as an error of its own; our lanes and topics say what follows.
+    # aiokafka logs every retry as an error; our lanes and topics log the consequences.
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
 
 
 class Lines(logging.StreamHandler[TextIO]):
-    """Writes records. Counts warnings that repeat, and writes the count when its time is up.
+    """A handler that writes records, and counts repeated warnings instead of writing them.
 
-    A thread of its own writes the counts, because no other line may follow. The handler's lock
-    covers all of it.
+    A thread of its own writes the counts when they are due, because no other line may follow. The
+    handler's lock covers all of it.
     """
 
     def __init__(self, stream: TextIO, monotonic: Callable[[], float], later: Later) -> None:
@@ -83,7 +83,7 @@ class Lines(logging.StreamHandler[TextIO]):
                 repeats.newest = record
                 self._set_timer(now)
                 return
-        # The count of an outage stands before the line of its end.
+        # The count of an outage comes before the line of its end.
         for (name, _, _), repeats in self._held.items():
             if name == record.name:
                 self._write_count(repeats)
@@ -148,8 +148,13 @@ def _later(seconds: float, call: Callable[[], None]) -> Callable[[], None]:
 
 
 class _Repeats:
-    """The repetitions of one line. count, newest: of those that are not written yet.  since: when
-    their counting began."""
+    """The repetitions of one line.
+
+    Attributes:
+        count: Number of repetitions that are not written yet.
+        newest: The newest of them.
+        since: Beginning of the count.
+    """
 
     __slots__ = ("count", "newest", "since")
 
@@ -179,7 +184,7 @@ class JsonLine(logging.Formatter):
             line["error"] = "".join(traceback.format_exception(record.exc_info[1]))
         try:
             return escaped(orjson.dumps(line, default=str).decode())
-        except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but never lost
+        except orjson.JSONEncodeError:  # lone surrogates, huge integers: rare, but not lost
             text = json.dumps(line, default=str, ensure_ascii=False)
             return escaped(text.encode("utf-8", "replace").decode())
 
@@ -194,23 +199,27 @@ class TextLine(logging.Formatter):
         line = f"{_time(record)} {record.levelname:7} {text}{fields}"
         if record.exc_info and record.exc_info[1] is not None:
             error = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
-            line += "".join(f"\n    {_visible(one)}" for one in error.split("\n"))
+            line += "".join(f"\n    {_visible(row)}" for row in error.split("\n"))
         return line
 
 
 def _visible(text: str) -> str:
-    """Without signs that begin another line, or that a terminal carries out: what a client chose
-    must look like what it is."""
+    """Escape characters that begin another line or control a terminal.
+
+    A text from a client must look like what it is.
+    """
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
-        for one in text
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
     )
 
 
 def _shown(value: object) -> str:
-    """A field's value. One that could be taken for more fields is in quotes."""
+    """Return a field's value, in quotes if it could be taken for more fields."""
     text = _visible(str(value))
     return json.dumps(text, ensure_ascii=False) if "  " in text or text[:1] == '"' else text
 
@@ -225,7 +234,7 @@ def _time(record: logging.LogRecord) -> str:
 
 
 class LogField(NamedTuple):
-    """kind: JSON's name of its type.  text: what it says, with the unit of a number."""
+    """The type of a field, as JSON names it, and its meaning, with the unit of a number."""
 
     kind: str
     text: str

@@ -1,6 +1,6 @@
-"""The worker's figures. Plain Python numbers on the hot path; `collect` makes them a snapshot.
+"""The worker's metrics: plain Python numbers on the hot path; `collect` makes them a snapshot.
 
-Not safe for use from several threads: the event loop's thread feeds and reads it.
+The meter is not thread-safe: the event loop's thread feeds and reads it.
 """
 
 import asyncio
@@ -17,34 +17,37 @@ from headgate.metrics.catalogue import OTHER, SECONDS
 from headgate.metrics.series import Series, Strangers, StrangersSeries
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
 
-# The last line of defence: a pattern such as `orders.*` may match more topics than /metrics can
-# bear. Each pair costs some 20 KiB of sketches at most, so this is at most 20 MB a worker.
+# The last line of defence: a pattern such as `orders.*` may match too many topics for /metrics.
+# Each pair costs at most some 20 KiB of sketches, so this is at most 20 MB per worker.
 MAX_PAIRS = 1000
 
 
 class Labels:
-    """The names that the configuration knows. Swapped as a whole at a reload."""
+    """The names in the configuration. A reload replaces all of them at once."""
 
     __slots__ = ("_knows_topic", "_producers")
 
     def __init__(self, producers: Container[str], knows_topic: Callable[[str], bool]) -> None:
-        """producers: the configured ones. knows_topic: is it configured, and does Kafka have it?
+        """Set the names.
 
-        A topic that only matches a pattern must not be known: clients choose such names freely.
+        Args:
+            producers: The configured producers.
+            knows_topic: Returns whether a topic is configured and exists in Kafka. A match of a
+                pattern alone is not enough: clients choose such names freely.
         """
         self._producers = producers
         self._knows_topic = knows_topic
 
     def producer(self, name: str) -> str:
-        """The producer's label."""
+        """Return the producer's label."""
         return name if name in self._producers else OTHER
 
     def topic(self, name: str) -> str:
-        """The topic's label."""
+        """Return the topic's label."""
         return name if self._knows_topic(name) else OTHER
 
 
-# ---- Figures of topics that others keep, for a snapshot
+# ---- Gauges of other parts of the worker, for a snapshot
 
 Gauges = dict[str, dict[tuple[str, ...], float]]
 
@@ -52,7 +55,7 @@ Gauges = dict[str, dict[tuple[str, ...], float]]
 class HeldFigures(NamedTuple):
     """A topic's events that this worker holds; None if it owns no partition of it.
 
-    lag: records that the group has not covered; None: not known yet.
+    The lag is the number of records that the group has not processed; None if it is not known yet.
     """
 
     keys: int | None
@@ -115,7 +118,7 @@ def _gauges(names: tuple[str, ...], rows: Mapping[str, tuple[float | None, ...]]
     return gauges
 
 
-# ---- Figures of the process
+# ---- Metrics of the process
 
 _TASKS_EVERY_S = 15.0  # counting 10,000 of them holds the event loop for some milliseconds
 _STATM = Path("/proc/self/statm")
@@ -185,13 +188,13 @@ class Peaks:
             self._by_second[second] = value
 
     def largest(self, now: float) -> float:
-        """The largest value of the last minute; 0 when there was none."""
+        """Return the largest value of the last minute; 0 if there was none."""
         oldest = now - _SECONDS_KEPT
         return max((peak for at, peak in self._by_second.items() if at > oldest), default=0.0)
 
 
 async def watch_loop(note: Callable[[float], None], interval_s: float = _INTERVAL_S) -> None:
-    """Measure until cancelled. note: called with the seconds by which a wake-up came late."""
+    """Measure until cancelled; `note` takes the delay of each wake-up in seconds."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + interval_s
@@ -205,7 +208,7 @@ Label = TypeVar("Label")
 
 
 class Times:
-    """`Buckets` while they are filled."""
+    """The mutable form of `Buckets`."""
 
     __slots__ = ("counts", "exemplars", "sum")
 
@@ -220,7 +223,7 @@ class Times:
 
 
 def observe(table: dict[Label, Times], label: Label, seconds: float) -> None:
-    """Count one more under a label."""
+    """Count one duration under a label."""
     row = table.get(label)
     if row is None:
         row = table[label] = Times()
@@ -234,7 +237,7 @@ Clock = Callable[[], float]  # seconds since 1970
 
 
 class Depth(NamedTuple):
-    """One lane: events and bytes that wait in it or are with the producer."""
+    """The events and bytes that wait in one lane or its producer."""
 
     topic: str
     partition: int
@@ -243,14 +246,14 @@ class Depth(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """Events and bytes that are admitted and not answered yet."""
+    """The events and bytes that are admitted and not answered yet."""
 
     events: int
     bytes: int
 
 
 class Meter:
-    """Counts for one worker. Label texts given here must be bounded, except where said."""
+    """The metrics of one worker. Texts of labels must be bounded, unless a method accepts any."""
 
     def __init__(self, labels: Labels, clock: Clock) -> None:
         self._labels = labels
@@ -271,7 +274,7 @@ class Meter:
         self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
 
     def relabel(self, labels: Labels) -> None:
-        """Use a new configuration's names; what was counted before keeps its labels."""
+        """Use a new configuration's names; earlier counts keep their labels."""
         self._labels = labels
         self._known = {}
 
@@ -280,21 +283,25 @@ class Meter:
         depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]],
         in_flight: Callable[[], InFlight | tuple[int, int]],
     ) -> None:
-        """Read these whenever a snapshot is taken: (topic, partition, events, bytes) a lane, and
-        (events, bytes) in flight."""
+        """Read these callbacks at every snapshot.
+
+        Args:
+            depths: Returns (topic, partition, events, bytes) for each lane.
+            in_flight: Returns (events, bytes) in flight.
+        """
         self._depths = depths
         self._in_flight = in_flight
 
     def watch_held(self, rows: Callable[[], Mapping[str, HeldFigures]]) -> None:
-        """Read what is held, by topic, whenever a snapshot is taken."""
+        """Read the held events, by topic, at every snapshot."""
         self._held_rows = rows
 
     def watch_spool(self, rows: Callable[[], Mapping[str, tuple[int, int, float]]]) -> None:
-        """Read what is spooled (see `gauges.of_spool`), whenever a snapshot is taken."""
+        """Read the spooled events (see `of_spool`) at every snapshot."""
         self._spool_rows = rows
 
     def watch_suppression(self, rows: Callable[[], Iterable[tuple[str, str, bool]]]) -> None:
-        """Read the states of suppressing topics whenever a snapshot is taken.
+        """Read the states of suppressing topics at every snapshot.
 
         Args:
             rows: Returns (topic, state, whether the topic is in this state now), for every state.
@@ -309,10 +316,16 @@ class Meter:
         sizes: Sequence[int],
         request_id: str = "",
     ) -> None:
-        """Count a request once all its outcomes are known; any producer and topic text will do.
+        """Count a request after its last outcome; any producer and topic text is accepted.
 
-        sizes: bytes of each event's value as sent, in the order of outcomes. The lists are kept
-        for up to a second and must not be changed afterwards.  request_id: as its client has it.
+        The lists are kept for up to a second and must not be changed afterwards.
+
+        Args:
+            producer: The sender.
+            topic: The topic.
+            outcomes: Outcome of each event.
+            sizes: Bytes of each event's value as sent, in the same order.
+            request_id: The request's id for its client.
         """
         series = self._known.get((producer, topic))
         if series is None:
@@ -320,29 +333,29 @@ class Meter:
         series.add(self._clock(), outcomes, sizes, request_id)
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
-        """Count an event that was too large and was published by this strategy."""
+        """Count an oversize event that this strategy published."""
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.oversized(self._clock(), action)
 
     def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
-        """Count the outcome of held events, once it is committed. size: bytes of their values."""
+        """Count the outcome of held events after their commit; `size` is their values' bytes."""
         series = self._known.get((producer, topic)) or self._find(producer, topic)
         series.coalesced(self._clock(), outcome, events, size)
 
     def facts(self, topic: str, result: str, count: int) -> None:
-        """Count facts: written, or why they were dropped. topic: whose events they are of."""
+        """Count facts of a topic's events: written, or the reason of their drop."""
         self._add("headgate_facts_total", (self._labels.topic(topic), result), count)
 
     def owner_restarted(self, topic: str, reason: str) -> None:
-        """Count an owner of a held partition that had to begin again. topic: one that is held."""
+        """Count a restart of the owner of a held topic's partition."""
         self._add("headgate_coalescer_restarts_total", (topic, reason), 1)
 
     def drained(self, topic: str, events: int) -> None:
-        """Count spooled events that were published. topic: one of the configuration."""
+        """Count spooled events of a configured topic that were published."""
         self._add("headgate_spool_drained_total", (topic,), events)
 
     def repeated(self, topic: str, events: int) -> None:
-        """Count spooled events that were handed over once more, perhaps for a second time."""
+        """Count spooled events that were sent once more, perhaps for a second time."""
         self._add("headgate_spool_repeated_total", (topic,), events)
 
     def set_aside(self, topic: str, events: int) -> None:
@@ -350,22 +363,27 @@ class Meter:
         self._add("headgate_spool_aside_total", (topic,), events)
 
     def request(self, route: str, status: int, seconds: float) -> None:
-        """Count an answered request. route: the route's template, never the path."""
+        """Count an answered request; `route` is the route's template, never the path."""
         observe(self._requests, (route, status), seconds)
 
     def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None:
-        """Keep a request that was counted before, and is traced, as its bucket's example."""
+        """Keep a traced request that was already counted as its bucket's exemplar."""
         row = self._requests.get((route, status))
         if row is not None:
-            found = Exemplar(trace_id, seconds, self._clock())
-            row.exemplars[bisect_left(SECONDS, seconds)] = found
+            example = Exemplar(trace_id, seconds, self._clock())
+            row.exemplars[bisect_left(SECONDS, seconds)] = example
 
     def acknowledged(
         self, topic: str, partition: int, seconds: float, records: int, size: int
     ) -> None:
-        """Count a lane's batch that Kafka acknowledged. topic: one that Kafka has.
+        """Count a lane's batch that Kafka acknowledged.
 
-        size: bytes of the records, as the lane counts them.
+        Args:
+            topic: A topic that Kafka has.
+            partition: Its partition.
+            seconds: Time until the acknowledgement.
+            records: Number of records.
+            size: Bytes of the records, as the lane counts them.
         """
         observe(self._acks, topic, seconds)
         written = self._written.get((topic, partition))
@@ -379,11 +397,11 @@ class Meter:
         self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
 
     def bypassed(self, reason: str, count: int) -> None:
-        """Count events of suppressing topics that were published without asking Redis."""
+        """Count events of suppressing topics that were published without a lookup in Redis."""
         self._add("headgate_suppression_bypassed_total", (reason,), count)
 
     def canonical_fallback(self, topic: str, reason: str) -> None:
-        """Count an event whose bytes were compared, not its JSON value. topic: one of Kafka's."""
+        """Count an event of one of Kafka's topics that was compared by bytes, not by JSON value."""
         labels = (self._labels.topic(topic), reason)
         self._add("headgate_canonical_fallbacks_total", labels, 1)
 
@@ -400,19 +418,19 @@ class Meter:
         self._add("headgate_issuer_keys_fetches_total", (result,), 1)
 
     def quota_rejected(self, producer: str, count: int) -> None:
-        """Count events refused by quota; any producer text will do."""
+        """Count events refused by quota; any producer text is accepted."""
         self._add("headgate_quota_rejected_total", (self._labels.producer(producer),), count)
 
     def loop_stall(self, seconds: float) -> None:
-        """Note how long the event loop was held up."""
+        """Note the length of a stall of the event loop."""
         self._stalls.note(self._clock(), seconds)
 
     def snapshot(self, with_details: bool = True) -> bytes:
-        """Return all figures counted so far, as MessagePack."""
+        """Return all metrics counted so far, as MessagePack."""
         return snapshot.encode(self.collect(with_details))
 
     def collect(self, with_details: bool = True) -> Snapshot:
-        """Return all figures counted so far.
+        """Return all metrics counted so far.
 
         Args:
             with_details: Include sketches and rejects, which are larger.
@@ -442,9 +460,9 @@ class Meter:
         if len(self._known) >= MAX_KNOWN:  # clients choose their names
             self._known.clear()
         is_stranger = self._labels.producer(producer) == OTHER
-        found = StrangersSeries(producer, series, self._strangers) if is_stranger else series
-        self._known[producer, topic] = found
-        return found
+        shared = StrangersSeries(producer, series, self._strangers) if is_stranger else series
+        self._known[producer, topic] = shared
+        return shared
 
     def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
         values = self._counters.get(name)
@@ -473,7 +491,7 @@ class Meter:
         counts: dict[tuple[str, ...], float] = {}
         for topic, state, is_current in self._suppression_rows():
             labels = (self._labels.topic(topic), state)
-            # Also those with 0, so that an alert ends when a state does.
+            # Zeros, too, so that an alert ends with its state.
             counts[labels] = counts.get(labels, 0) + is_current
         return counts
 
@@ -489,7 +507,7 @@ class Meter:
 
 
 def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
-    """Add a pair's figures under each metric that they belong to."""
+    """Add a pair's figures to the metrics that they belong to."""
     events = into.counters.setdefault("headgate_events_total", {})
     for (outcome, reason), count in series.ended.items():
         events[(*pair, str(outcome), str(reason))] = count

@@ -1,7 +1,7 @@
 """One producer and topic inside a worker: cheap to feed, folded into figures about once a second.
 
-`add` only keeps references to the request's outcomes and sizes; many requests are counted together,
-and what came with each key goes to the sketches once for many of them: those cost 1 us a key.
+`add` only keeps references to the request's outcomes and sizes. Many requests are counted together,
+and each key goes to the sketches once for many events, because a sketch costs 1 us per key.
 """
 
 from bisect import bisect_left
@@ -23,8 +23,8 @@ from headgate.metrics.snapshot import (
     Stranger,
 )
 
-FOLD_EVENTS: Final = 4000  # bounds what `add` keeps alive; counting so many takes about 1 ms
-_MAX_KEYS: Final = 2000  # that may wait for the sketches, before one more count adds its own
+FOLD_EVENTS: Final = 4000  # bounds the memory of `add`; counting so many takes about 1 ms
+_MAX_KEYS: Final = 2000  # keys that may wait for the sketches before another count
 _KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
 
@@ -64,7 +64,7 @@ class _Weight:
 
 
 class Series:
-    """The public figures are right after `fold`."""
+    """The figures of a producer and topic. The public ones are right after `fold`."""
 
     __slots__ = (
         "_detail",
@@ -116,10 +116,19 @@ class Series:
     def add(
         self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
     ) -> None:
-        """Take a request's outcomes and its events' value bytes, in the same order.
+        """Add a request.
 
-        Neither list may be changed afterwards. now: seconds since 1970. Raises ValueError when
-        the lists differ in length: here, where it is the caller's, and not in a later fold.
+        Neither list may be changed afterwards.
+
+        Args:
+            now: Seconds since 1970.
+            outcomes: Outcomes of the events.
+            sizes: Bytes of the events' values, in the same order.
+            request_id: Id of the request.
+
+        Raises:
+            ValueError: The lists differ in length: raised here, to the caller, and not in a later
+                fold.
         """
         if len(outcomes) != len(sizes):
             raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
@@ -131,7 +140,11 @@ class Series:
     def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
         """Count the outcomes of held events, which were measured on arrival.
 
-        size: bytes of their values.
+        Args:
+            now: Seconds since 1970.
+            outcome: The outcome.
+            events: Number of events.
+            size: Bytes of their values.
         """
         end = (outcome, "")
         self.ended[end] = self.ended.get(end, 0) + events
@@ -142,7 +155,7 @@ class Series:
         self._detail = None
 
     def fold(self) -> None:
-        """Count everything that was added since the last time."""
+        """Count everything that was added since the last fold."""
         self._count_all()
         self._fold_keys()
 
@@ -172,10 +185,12 @@ class Series:
         if self._keys:
             keys, self._keys = self._keys, {}
             totals: dict[str, tuple[int, int]] = {}
-            for key, one in keys.items():
+            for key, weight in keys.items():
                 text = _shown(key)
-                events, size = totals.get(text, (0, 0))  # what is no UTF-8 may look like what is
-                totals[text] = (events + one.events, size + one.bytes)
+                events, size = totals.get(
+                    text, (0, 0)
+                )  # a key that is not UTF-8 may have the text of another
+                totals[text] = (events + weight.events, size + weight.bytes)
             self._keys_hour.sketches.add_keys(totals)
 
     def detail(self) -> Detail:
@@ -196,16 +211,16 @@ class Series:
     ) -> None:
         keys = self._keys
         end: tuple[str, str] = ("", "")
-        run = 0  # most events of a request end as the one before
+        run = 0  # most events of a request have the outcome of the one before
         for outcome, size in zip(outcomes, sizes, strict=True):
             key, failure = outcome.key, outcome.failure
             if key is not None:
-                known = keys.get(key)
-                if known is None:
+                weight = keys.get(key)
+                if weight is None:
                     keys[key] = _Weight(1, size)
                 else:
-                    known.events += 1
-                    known.bytes += size
+                    weight.events += 1
+                    weight.bytes += size
             elif failure is None:
                 self.keyless += 1
             name: str = outcome.name
@@ -243,7 +258,7 @@ class Series:
 
 
 def _shown(key: bytes) -> str:
-    """The key as text: sketches and answers hold text, and a key may be any bytes of any length."""
+    """Return the key as bounded text, which sketches and responses need."""
     if len(key) > _KEY_SHOWN:
         digest = blake2b(key, digest_size=8).hexdigest()
         return f"{key[:_KEY_SHOWN].decode('utf-8', 'backslashreplace')}...{digest}"
@@ -266,8 +281,8 @@ def _reject(at: float, outcome: Outcome, size: int, request_id: str) -> Reject:
 class Strangers:
     """The busiest unconfigured producers of one worker, in bounded memory.
 
-    Space-saving (Metwally, Agrawal and El Abbadi, 2005): a new name takes the place of the one with
-    the fewest events, and its count, so that a busy name is never missing.
+    Space-saving (Metwally, Agrawal and El Abbadi, 2005): a new name replaces the one with the
+    fewest events and takes over its count, so that a busy name is never missing.
     """
 
     def __init__(self) -> None:
@@ -275,7 +290,7 @@ class Strangers:
         self._seen: dict[str, float] = {}
 
     def add(self, name: str, events: int, now: float) -> None:
-        """Count events. now: seconds since 1970."""
+        """Count events; `now` is in seconds since 1970."""
         before = self._counts.get(name)
         if before is None:
             before = self._make_room()
@@ -295,7 +310,7 @@ class Strangers:
 
 
 class StrangersSeries:
-    """A series that many unknown producers share, and the name of one of them."""
+    """A series that many unknown producers share, with the name of one of them."""
 
     __slots__ = ("_name", "_series", "_strangers")
 
@@ -307,14 +322,14 @@ class StrangersSeries:
     def add(
         self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
     ) -> None:
-        """As `Series`."""
+        """Add a request to both."""
         self._series.add(now, outcomes, sizes, request_id)
         self._strangers.add(self._name, len(outcomes), now)
 
     def oversized(self, now: float, action: str) -> None:
-        """As `Series`."""
+        """Count an event that a strategy published."""
         self._series.oversized(now, action)
 
     def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
-        """As `Series`."""
+        """Count the outcomes of held events."""
         self._series.coalesced(now, outcome, events, size)

@@ -1,8 +1,8 @@
 """Sketches of a producer's keys and sizes: live, as bytes, and their queries.
 
-Figures: different keys within 3.3 % (two standard errors), and exactly while there are few; any key
-with more than 0.4 % of the weight is found, its weight off by at most that share of the total;
-sizes off by at most 0.4 %.
+Precision: the number of distinct keys is within 3.3 % (two standard errors), and exact while there
+are few. Any key with more than 0.4 % of the weight is found; its weight is off by at most that
+share of the total. Sizes are off by at most 0.4 %.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,10 @@ import msgspec
 
 _REGISTER_BITS: Final = 12
 _REGISTERS: Final = 1 << _REGISTER_BITS
-_RANKS: Final = 64 - _REGISTER_BITS  # of a hash of 64 bits; a register holds up to one more
+_RANKS: Final = 64 - _REGISTER_BITS  # for a hash of 64 bits; a register holds up to one more
 _REST: Final = (1 << _RANKS) - 1
 _ALPHA: Final = 1 / (2 * log(2))
-_SPARSE: Final = 1024  # registers; with more of them it is shorter to write all
+_SPARSE: Final = 1024  # registers; with more of them the full form is shorter
 
 _from_bytes = int.from_bytes
 _encode = msgspec.msgpack.encode
@@ -36,7 +36,7 @@ class DistinctKeys:
     __slots__ = ("_registers",)
 
     def __init__(self, data: bytes = b"") -> None:
-        """data: what `serialise` gave."""
+        """Restore a sketch from the bytes of `serialise`."""
         self._registers = bytearray(_REGISTERS)
         if len(data) == _REGISTERS:
             self._registers[:] = data
@@ -49,19 +49,19 @@ class DistinctKeys:
         registers = self._registers
         for key in keys:
             digest = blake2b(key, digest_size=8).digest()
-            place = digest[0] << 4 | digest[1] >> 4
-            # of the other 52 bits; three keys of four have one of the first two set
+            register = digest[0] << 4 | digest[1] >> 4
+            # rank in the other 52 bits; three of four keys have one of the first two set
             if digest[1] & 8:
                 rank = 1
             elif digest[1] & 4:
                 rank = 2
             else:
                 rank = _RANKS + 1 - (_from_bytes(digest, "big") & _REST).bit_length()
-            if rank > registers[place]:
-                registers[place] = rank
+            if rank > registers[register]:
+                registers[register] = rank
 
     def merge(self, other: "DistinctKeys") -> None:
-        """Add everything that another sketch has seen."""
+        """Add everything that another sketch has counted."""
         self._registers[:] = bytes(map(max, self._registers, other._registers))
 
     def count(self) -> int:
@@ -69,52 +69,52 @@ class DistinctKeys:
         ranks = [0] * (_RANKS + 2)
         for rank in bytes(self._registers):
             ranks[rank] += 1
-        found = _REGISTERS * _tau(1 - ranks[_RANKS + 1] / _REGISTERS)
+        estimate = _REGISTERS * _tau(1 - ranks[_RANKS + 1] / _REGISTERS)
         for rank in range(_RANKS, 0, -1):
-            found = 0.5 * (found + ranks[rank])
-        found += _REGISTERS * _sigma(ranks[0] / _REGISTERS)
-        return round(_ALPHA * _REGISTERS * _REGISTERS / found)
+            estimate = 0.5 * (estimate + ranks[rank])
+        estimate += _REGISTERS * _sigma(ranks[0] / _REGISTERS)
+        return round(_ALPHA * _REGISTERS * _REGISTERS / estimate)
 
     def serialise(self) -> bytes:
         """Return the registers as bytes, or the few nonzero ones with their indexes."""
         if self._registers.count(0) < _REGISTERS - _SPARSE:
             return bytes(self._registers)
         return _encode(
-            [place << 6 | rank for place, rank in enumerate(bytes(self._registers)) if rank]
+            [register << 6 | rank for register, rank in enumerate(bytes(self._registers)) if rank]
         )
 
 
 def _sigma(part: float) -> float:
-    """x + the sum of x^(2^k) * 2^(k-1)."""
+    """Return x + the sum of x^(2^k) * 2^(k-1)."""
     if part == 1.0:
         return inf
-    weight, found, before = 1.0, part, -1.0
-    while found != before:
+    weight, total, before = 1.0, part, -1.0
+    while total != before:
         part *= part
-        before = found
-        found += part * weight
+        before = total
+        total += part * weight
         weight += weight
-    return found
+    return total
 
 
 def _tau(part: float) -> float:
-    """(1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k) / 3."""
+    """Return (1 - x - the sum of (1 - x^(2^-k))^2 * 2^-k) / 3."""
     if part in (0.0, 1.0):
         return 0.0
-    weight, found, before = 1.0, 1 - part, -1.0
-    while found != before:
+    weight, total, before = 1.0, 1 - part, -1.0
+    while total != before:
         part = sqrt(part)
-        before = found
+        before = total
         weight *= 0.5
-        found -= (1 - part) ** 2 * weight
-    return found / 3
+        total -= (1 - part) ** 2 * weight
+    return total / 3
 
 
 KEPT: Final = 256  # so the weight of a key is off by at most 0.4 % of the total
 
 
 class HeavyKey(NamedTuple):
-    """A key with its estimated weight: no less than the true one."""
+    """A key with its estimated weight, which is never below the true one."""
 
     key: str
     weight: int
@@ -133,20 +133,20 @@ class HeavyKeys:
     """The keys with the most weight: frequent items.
 
     Misra and Gries, "Finding repeated elements" (1982), merged as by Agarwal and others, "Mergeable
-    summaries" (2012): a counter for each key that was seen. If there are more than `KEPT`, the
-    largest of the surplus counters is subtracted from all, and keys without weight are removed. A
-    removed key has at most as much weight as was subtracted in all. That is at most the total
-    divided by `KEPT`, because each of the remaining keys lost as much.
+    summaries" (2012): a counter for each key. If there are more than `KEPT`, the largest of the
+    surplus counters is subtracted from all, and keys without weight are removed. A removed key has
+    at most as much weight as was subtracted in all. That is at most the total divided by `KEPT`,
+    because each of the remaining keys lost as much.
 
     Attributes:
-        total: Weight of all keys that were seen.
+        total: Weight of all keys.
         taken_off: Weight that was subtracted from each key.
     """
 
     __slots__ = ("_counters", "taken_off", "total")
 
     def __init__(self, data: bytes = b"") -> None:
-        """data: what `serialise` gave."""
+        """Restore a sketch from the bytes of `serialise`."""
         self.total = 0
         self.taken_off = 0
         self._counters: dict[str, int] = {}
@@ -156,11 +156,11 @@ class HeavyKeys:
             self._counters = written.counters
 
     def __len__(self) -> int:
-        """Return the number of kept keys: all that were seen while nothing was taken off."""
+        """Return the number of kept keys; all keys while nothing was subtracted."""
         return len(self._counters)
 
     def add(self, weights: Mapping[str, int]) -> None:
-        """Add keys with their weights, which are over 0."""
+        """Add keys with their weights, which are positive."""
         counters, total = self._counters, 0
         for key, weight in weights.items():
             counters[key] = counters.get(key, 0) + weight
@@ -169,7 +169,7 @@ class HeavyKeys:
         self._keep_heaviest()
 
     def merge(self, other: "HeavyKeys") -> None:
-        """Add everything that another sketch has seen."""
+        """Add everything that another sketch has counted."""
         counters = self._counters
         for key, weight in other._counters.items():
             counters[key] = counters.get(key, 0) + weight
@@ -180,8 +180,8 @@ class HeavyKeys:
     def top(self, count: int) -> list[HeavyKey]:
         """Return the heaviest keys, heaviest first."""
         rows: Iterable[tuple[str, int]] = self._counters.items()
-        found = sorted(rows, key=lambda row: (-row[1], row[0]))[:count]
-        return [HeavyKey(key, weight + self.taken_off) for key, weight in found]
+        heaviest = sorted(rows, key=lambda row: (-row[1], row[0]))[:count]
+        return [HeavyKey(key, weight + self.taken_off) for key, weight in heaviest]
 
     def serialise(self) -> bytes:
         """Return the sketch as bytes."""
@@ -208,21 +208,21 @@ _decode_sizes = msgspec.msgpack.Decoder(_SizesData).decode
 
 
 class Sizes:
-    """The distribution of sizes: a histogram to 8 significant bits, as HdrHistogram has it.
+    """The distribution of sizes: a histogram to 8 significant bits, like HdrHistogram.
 
     (Tene, "HdrHistogram", 2012.) A size up to 255 is exact, a larger one is off by at most 0.4 %.
     There are 128 bars for each doubling.
 
     Attributes:
-        largest: The largest size that was seen.
+        largest: The largest size.
     """
 
     __slots__ = ("_bars", "largest")
 
     def __init__(self, data: bytes = b"") -> None:
-        """data: what `serialise` gave."""
+        """Restore a sketch from the bytes of `serialise`."""
         self.largest = 0
-        self._bars: dict[int, int] = {}  # by the smallest size of each
+        self._bars: dict[int, int] = {}  # counts by the smallest size of each bar
         if data:
             written = _decode_sizes(data)
             self.largest, self._bars = written.largest, written.bars
@@ -240,24 +240,28 @@ class Sizes:
                 self.largest = size
 
     def merge(self, other: "Sizes") -> None:
-        """Add everything that another sketch has seen."""
+        """Add everything that another sketch has counted."""
         for bar, count in other._bars.items():
             self._bars[bar] = self._bars.get(bar, 0) + count
         self.largest = max(self.largest, other.largest)
 
     def quantiles(self, ranks: Sequence[float]) -> list[int]:
-        """ranks: from 0 to 1, rising. Sizes that this part of all does not exceed; none of none."""
+        """Return the sizes that these shares of all sizes do not exceed; empty without sizes.
+
+        Args:
+            ranks: Shares from 0 to 1, rising.
+        """
         bars = sorted(self._bars.items())
         total = sum(count for _, count in bars)
-        found: list[int] = []
+        sizes: list[int] = []
         seen, rows = 0, iter(bars)
         bar = 0
         for rank in ranks if bars else ():
             while seen < max(1.0, rank * total):
                 bar, count = next(rows)
                 seen += count
-            found.append(min(_middle(bar), self.largest))
-        return found
+            sizes.append(min(_middle(bar), self.largest))
+        return sizes
 
     def serialise(self) -> bytes:
         """Return the sketch as bytes; empty if no size was seen."""
@@ -272,7 +276,7 @@ _QUANTILES = (0.5, 0.9, 0.99)
 
 
 class Sketched(msgspec.Struct, frozen=True):
-    """Sketches as bytes; empty bytes stand for a sketch that has seen nothing."""
+    """Sketches as bytes; empty bytes stand for an empty sketch."""
 
     keys: bytes = b""
     top_events: bytes = b""
@@ -293,7 +297,7 @@ class EventSizes(NamedTuple):
 
 
 class Sketches:
-    """The live sketches of one window. seen: what others have seen before."""
+    """The live sketches of one window, beginning with the sketches in `seen`."""
 
     __slots__ = ("_keys", "_sizes", "_top_bytes", "_top_events")
 
@@ -304,24 +308,24 @@ class Sketches:
         self._sizes = Sizes(seen.sizes)
 
     def add_keys(self, keys: Mapping[str, tuple[int, int]]) -> None:
-        """Fold key -> (events, bytes); one call for many events costs the distinct keys only."""
+        """Add events and bytes by key; one call for many events costs only the distinct keys."""
         self._keys.add([key.encode() for key in keys])
         self._top_events.add({key: events for key, (events, _) in keys.items()})
         self._top_bytes.add({key: size for key, (_, size) in keys.items() if size})
 
     def add_sizes(self, counts: Mapping[int, int]) -> None:
-        """Fold event sizes in bytes, with how often each was there."""
+        """Add event sizes in bytes, with their counts."""
         self._sizes.add(counts)
 
     def merge(self, other: "Sketches") -> None:
-        """Add everything that other sketches have seen."""
+        """Add everything that other sketches have counted."""
         self._keys.merge(other._keys)
         self._top_events.merge(other._top_events)
         self._top_bytes.merge(other._top_bytes)
         self._sizes.merge(other._sizes)
 
     def serialise(self) -> Sketched:
-        """Return the sketch as bytes."""
+        """Return the sketches as bytes."""
         if not self._top_events.total:
             return Sketched(sizes=self._sizes.serialise())
         return Sketched(
@@ -333,7 +337,7 @@ class Sketches:
 
 
 def merge(one: Sketched, other: Sketched) -> Sketched:
-    """Both together, each sketch as precise as one that had seen everything."""
+    """Return both sketches merged, as precise as a single one of all events."""
     if EMPTY in (one, other):
         return one if other == EMPTY else other
     both = Sketches(one)
@@ -342,33 +346,33 @@ def merge(one: Sketched, other: Sketched) -> Sketched:
 
 
 def cardinality(sketched: Sketched) -> int:
-    """The number of different keys: estimated, unless all of them are kept."""
+    """Return the number of distinct keys: an estimate, unless all of them are kept."""
     heavy = HeavyKeys(sketched.top_events)
     return DistinctKeys(sketched.keys).count() if heavy.taken_off else len(heavy)
 
 
 def top_events(sketched: Sketched, count: int) -> list[HeavyKey]:
-    """The keys with the most events, heaviest first."""
+    """Return the keys with the most events, heaviest first."""
     return HeavyKeys(sketched.top_events).top(count)
 
 
 def top_bytes(sketched: Sketched, count: int) -> list[HeavyKey]:
-    """The keys with the most bytes, heaviest first."""
+    """Return the keys with the most bytes, heaviest first."""
     return HeavyKeys(sketched.top_bytes).top(count)
 
 
 def keyed_events(sketched: Sketched) -> int:
-    """How many events with a key the sketches have seen: what shares are shares of."""
+    """Return the number of events with a key: the base of shares."""
     return HeavyKeys(sketched.top_events).total
 
 
 def keyed_bytes(sketched: Sketched) -> int:
-    """How many bytes of events with a key the sketches have seen."""
+    """Return the number of bytes of events with a key."""
     return HeavyKeys(sketched.top_bytes).total
 
 
 def quantiles(sketched: Sketched) -> EventSizes | None:
-    """Sizes at the 50th, 90th and 99th percentile and the largest; None when nothing was seen."""
+    """Return the 50th, 90th and 99th percentile and the maximum of sizes; None without sizes."""
     sizes = Sizes(sketched.sizes)
     if not sketched.sizes:
         return None

@@ -1,7 +1,7 @@
-"""What a worker has counted, as plain data: serialised, merged and read by the parent.
+"""A worker's metrics as plain data: serialised, merged and read by the parent.
 
-Pure: no clock, no process. `merge` is associative and commutative up to the sketches' error, so
-the parent may fold workers in any order and keep one snapshot for all workers that have died.
+Pure: no clock, no process. `merge` is associative and commutative up to the sketches' error, so the
+parent may fold workers in any order and keep one snapshot for all ended workers.
 """
 
 from collections.abc import Mapping
@@ -13,22 +13,22 @@ from headgate.metrics import sketches
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.sketches import EMPTY, Sketched
 
-STRANGERS_KEPT = 100  # names that clients choose, of a hundred characters at most
-REJECTS_KEPT = 20  # per producer and topic: enough to see what is wrong, bounded
+STRANGERS_KEPT = 100  # names chosen by clients, each of at most a hundred characters
+REJECTS_KEPT = 20  # per producer and topic: enough for a diagnosis
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
 
 Labels = tuple[str, ...]
 
 
 class Pair(NamedTuple):
-    """A producer and a topic, as they are labelled."""
+    """A producer and a topic, by their labels."""
 
     producer: str
     topic: str
 
 
 class Exemplar(NamedTuple):
-    """One value of a bucket, of a request that is traced: which one, and when (s since 1970)."""
+    """One value of a bucket, from a traced request, with its time in seconds since 1970."""
 
     trace_id: str
     value: float
@@ -36,9 +36,10 @@ class Exemplar(NamedTuple):
 
 
 class Buckets(msgspec.Struct, omit_defaults=True):
-    """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the values' sum.
+    """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the sum of values.
 
-    exemplars: by bucket, the newest.
+    Args:
+        exemplars: The newest exemplar of each bucket.
     """
 
     counts: list[int]
@@ -47,8 +48,7 @@ class Buckets(msgspec.Struct, omit_defaults=True):
 
 
 class Reject(msgspec.Struct, frozen=True, order=True):
-    """An event that was not written: when (s since 1970), why, how big, which key (None: none),
-    and in which request."""
+    """An event that was not written. Its time is in seconds since 1970; the key may be missing."""
 
     at: float
     outcome: str
@@ -60,10 +60,14 @@ class Reject(msgspec.Struct, frozen=True, order=True):
 
 
 class ProducerHour(msgspec.Struct):
-    """What one producer sent to one topic in one hour. ends: events by (outcome, reason or "").
+    """The events of one producer on one topic in one hour.
 
-    oversize: events that a strategy of the oversize policy published, by strategy.
-    coalesced: what became of events that were held, by outcome; in `ends` they are `held`.
+    Args:
+        ends: Events by (outcome, reason or "").
+        bytes: Bytes of their values.
+        sketched: Sketches of their keys and sizes.
+        oversize: Events published by a strategy of the oversize policy, by strategy.
+        coalesced: Outcomes of held events; in `ends` these events are `held`.
     """
 
     ends: dict[tuple[str, str], int]
@@ -74,7 +78,7 @@ class ProducerHour(msgspec.Struct):
 
 
 class Detail(msgspec.Struct):
-    """One pair beyond its counters. windows: by hour (s since 1970 // WINDOW_S), two at most."""
+    """The details of one pair, with at most two windows by hour (seconds since 1970 / WINDOW_S)."""
 
     last_seen: float
     rejects: list[Reject]
@@ -82,16 +86,17 @@ class Detail(msgspec.Struct):
 
 
 class Stranger(msgspec.Struct, frozen=True):
-    """A producer that is not configured: events, an upper bound once others had to make room."""
+    """An unconfigured producer. Its events are an upper bound if names had to be dropped."""
 
     events: int
     last_seen: float
 
 
 class Snapshot(msgspec.Struct):
-    """Figures by metric name and label values, in the order of the metric's labels.
+    """Metrics by name and label values, in the order of the metric's labels.
 
-    strangers: producers without a label of their own, by name; `STRANGERS_KEPT` at most.
+    Args:
+        strangers: Producers without a label of their own, by name; at most `STRANGERS_KEPT`.
     """
 
     counters: dict[str, dict[Labels, float]] = {}
@@ -106,17 +111,21 @@ _DECODER = msgspec.msgpack.Decoder(Snapshot)
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """The snapshot as MessagePack."""
+    """Return the snapshot as MessagePack."""
     return _ENCODER.encode(snapshot)
 
 
 def decode(data: bytes) -> Snapshot:
-    """The snapshot that `encode` wrote. Raises msgspec.DecodeError on anything else."""
+    """Return the snapshot that `encode` wrote.
+
+    Raises:
+        msgspec.DecodeError: The data is anything else.
+    """
     return _DECODER.decode(data)
 
 
 def merge(one: Snapshot, other: Snapshot) -> Snapshot:
-    """Both together; neither argument is changed. Gauges merge as the metric's kind says."""
+    """Return both snapshots merged, without changing them. The metric's kind decides for gauges."""
     return Snapshot(
         counters=_merge_tables(one.counters, other.counters),
         gauges=_merge_tables(one.gauges, other.gauges),
@@ -127,7 +136,7 @@ def merge(one: Snapshot, other: Snapshot) -> Snapshot:
 
 
 def without_gauges(snapshot: Snapshot) -> Snapshot:
-    """What stays of a worker that has died: what it counted, not what it held."""
+    """Return the counters of an ended worker, without its gauges."""
     return Snapshot(
         snapshot.counters, {}, snapshot.histograms, snapshot.details, snapshot.strangers
     )
@@ -143,7 +152,7 @@ def _merge_tables(
 
 
 def add_table(name: str, into: dict[Labels, float], values: Mapping[Labels, float]) -> None:
-    """Merge the figures of one metric into others of it, as its kind says."""
+    """Merge values of one metric into others, by the rule of its kind."""
     largest = METRICS[name].kind is MetricKind.MAX
     for labels, value in values.items():
         before = into.get(labels)
@@ -166,7 +175,7 @@ def _merge_histograms(
 
 
 def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
-    counts = [left + right for left, right in zip(one.counts, other.counts, strict=True)]
+    counts = [own + added for own, added in zip(one.counts, other.counts, strict=True)]
     exemplars = dict(one.exemplars)
     for bucket, exemplar in other.exemplars.items():
         before = exemplars.get(bucket)
@@ -176,7 +185,7 @@ def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
 
 
 def _merge_strangers(one: dict[str, Stranger], other: dict[str, Stranger]) -> dict[str, Stranger]:
-    """Those with the most events."""
+    """Return the producers with the most events of both."""
     merged = dict(one)
     for name, stranger in other.items():
         before = merged.get(name, Stranger(0, 0.0))
@@ -209,7 +218,7 @@ def _merge_detail(one: Detail, other: Detail) -> Detail:
 
 
 def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
-    """Both together, also of two producers or topics."""
+    """Return both windows merged, also of two producers or topics."""
     ends, oversize, coalesced = dict(one.ends), dict(one.oversize), dict(one.coalesced)
     for end, count in other.ends.items():
         ends[end] = ends.get(end, 0) + count
@@ -222,7 +231,7 @@ def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
 
 
 def recent(detail: Detail, now: float) -> ProducerHour:
-    """The detail's windows of this hour and the one before as one; now in s since 1970."""
+    """Merge the windows of this hour and the previous one; `now` is in seconds since 1970."""
     this_hour = int(now // WINDOW_S)
     merged = ProducerHour({}, 0, EMPTY)
     for hour, window in detail.windows.items():

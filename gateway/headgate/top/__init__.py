@@ -1,1 +1,1 @@
-"""`headgate top`: producers, topics and groups of a gateway, live in a terminal."""
+"""`headgate top`: live tables of a gateway's producers, topics and groups in a terminal."""

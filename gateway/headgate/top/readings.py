@@ -1,6 +1,6 @@
 """Polls of the management port, and rates between polls. Pure.
 
-The pages hold only the fields that `headgate top` needs. An answer that lacks one is odd.
+The pages declare only the fields that `headgate top` needs. A response that lacks one is odd.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,11 +19,15 @@ Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class OddPageError(Exception):
-    """The page has not what a gateway of this version says; the text has what and where."""
+    """A page that no gateway of this version sends; the text names the fault and its position."""
 
 
 def checked(page: object, kind: type[Page]) -> Page:
-    """The page, each of its values of the type that it must have. Raises OddPageError."""
+    """Return the page with each value in its required type.
+
+    Raises:
+        OddPageError: A value is missing or has another type.
+    """
     try:
         return convert(page, kind)
     except ValidationError as error:
@@ -31,21 +35,21 @@ def checked(page: object, kind: type[Page]) -> Page:
 
 
 class Dependency(Struct):
-    """Of /ready."""
+    """A dependency of /ready."""
 
     ok: bool
     detail: str = ""
 
 
 class Workers(Struct):
-    """Of /ready: how many there are, and should be."""
+    """The number of workers in /ready: running and wanted."""
 
     up: int
     wanted: int
 
 
 class Health(Struct):
-    """/ready."""
+    """The page /ready."""
 
     status: str
     dependencies: dict[str, Dependency]
@@ -53,14 +57,14 @@ class Health(Struct):
 
 
 class Received(Struct):
-    """What has come since the gateway's start."""
+    """Events and bytes received since the gateway's start."""
 
     events: Count
     bytes: Count
 
 
 class PairPage(Struct):
-    """What a producer posts to one topic."""
+    """The figures of one producer on one topic."""
 
     topic: str
     events_total: dict[str, Count]
@@ -69,7 +73,7 @@ class PairPage(Struct):
 
 
 class ProducerPage(Struct):
-    """One of /v1/producers."""
+    """A producer of /v1/producers."""
 
     producer: str
     events_per_s: float
@@ -82,33 +86,33 @@ class ProducerPage(Struct):
 
 
 class ProducersPage(Struct):
-    """/v1/producers. next: where the next page begins; None = this is the last one."""
+    """The page /v1/producers; `next` is the position of the next page, None on the last one."""
 
     producers: list[ProducerPage]
     next: str | None = None
 
 
 class Skew(Struct):
-    """How unequal a topic's partitions are."""
+    """The skew of a topic's partitions."""
 
     judged: bool
     hottest_partition_share: float | None = None
 
 
 class Suppression(Struct):
-    """Whether a topic's events are compared now."""
+    """The suppression state of a topic."""
 
     state: str
 
 
 class Held(Struct):
-    """What is held of a coalescing topic. keys: None = by others."""
+    """The held events of a coalescing topic; `keys` is None if another process holds them."""
 
     keys: int | None
 
 
 class TopicPage(Struct):
-    """One of /v1/topics."""
+    """A topic of /v1/topics."""
 
     topic: str
     events_per_s: float
@@ -119,20 +123,20 @@ class TopicPage(Struct):
 
 
 class TopicsPage(Struct):
-    """/v1/topics."""
+    """The page /v1/topics."""
 
     topics: list[TopicPage]
     next: str | None = None
 
 
 class Probation(Struct):
-    """Whether a group may go on."""
+    """The probation of a group."""
 
     admitted: bool
 
 
 class GroupPage(Struct):
-    """One of /v1/groups; the monitor's table shows it."""
+    """A group of /v1/groups; the monitor's table shows it."""
 
     group: str
     cluster: str
@@ -149,7 +153,7 @@ class GroupPage(Struct):
 
 
 class Committer(Struct):
-    """Who committed."""
+    """The client of a commit."""
 
     client: str
 
@@ -168,14 +172,14 @@ class RegressionPage(Struct, rename={"before": "from"}):
 
 
 class RogueReader(Struct):
-    """A topic that is read by somebody unknown."""
+    """A topic with an unknown reader."""
 
     topic: str
     unexplained_per_s: float
 
 
 class ClusterPage(Struct):
-    """How well a cluster is seen."""
+    """The monitor's view of a cluster."""
 
     cluster: str
     ok: bool
@@ -187,7 +191,7 @@ class ClusterPage(Struct):
 
 
 class GroupsPage(Struct):
-    """/v1/groups."""
+    """The page /v1/groups."""
 
     groups: list[GroupPage]
     regressions: list[RegressionPage]
@@ -200,12 +204,12 @@ Listed = TypeVar("Listed", ProducersPage, TopicsPage, GroupsPage)
 
 Json = dict[str, Any]
 
-SPAN_S = 10.0  # of the rates: a gateway's figures are up to a second older than its answer
+SPAN_S = 10.0  # for rates: a gateway's figures are up to a second older than its response
 _NOT_WRITTEN = {"rejected", "unknown"}
 
 
 class View(StrEnum):
-    """What is listed."""
+    """The listed objects."""
 
     PRODUCERS = "producers"
     TOPICS = "topics"
@@ -213,9 +217,15 @@ class View(StrEnum):
 
 
 class Tally(NamedTuple):
-    """What was counted since the gateway's start. saved: bytes that were not published.
+    """Counts since the gateway's start.
 
-    ended: events by how they ended, of which some were unchanged, and some refused.
+    Args:
+        events: Events received.
+        bytes: Bytes received.
+        saved: Bytes not published.
+        ended: Events with an outcome.
+        unchanged: Those of them that were unchanged.
+        refused: Those of them that were refused.
     """
 
     events: int = 0
@@ -226,12 +236,12 @@ class Tally(NamedTuple):
     refused: int = 0
 
     def plus(self, other: "Tally") -> "Tally":
-        """Both together."""
-        return Tally(*(one + another for one, another in zip(self, other, strict=True)))
+        """Return the sum of both."""
+        return Tally(*(own + added for own, added in zip(self, other, strict=True)))
 
 
 class Flow(NamedTuple):
-    """Between two polls. unchanged: share of the events, 0 to 1. None = not known (yet)."""
+    """Rates between two polls; None if unknown. `unchanged` is a share of the events, 0 to 1."""
 
     events_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -241,7 +251,7 @@ class Flow(NamedTuple):
 
 
 class GroupRow(NamedTuple):
-    """A group: as it was checked, as the monitor's table has it, and as it came."""
+    """A group: the checked page, the cells of the monitor's table, and the raw JSON."""
 
     page: GroupPage
     cells: Sequence[Cell]
@@ -249,10 +259,17 @@ class GroupRow(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """One poll. at_s: of a steady clock.  health: of /ready.
+    """One poll.
 
-    producers, topics, groups: rows by name; those of the view.
-    tallies: what rates are made of, by name.  notes: what is said of clusters, below the groups.
+    Args:
+        at_s: Time of the poll, in monotonic seconds.
+        view: The listed objects.
+        health: The page /ready.
+        producers: Rows by name, if the view lists producers.
+        topics: Rows by name, if the view lists topics.
+        groups: Rows by name, if the view lists groups.
+        tallies: Counts by name, for rates.
+        notes: Remarks on clusters, shown below the groups.
     """
 
     at_s: float
@@ -266,12 +283,12 @@ class Reading(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Of the rows, as they came."""
+        """Return the names of the rows, in the order of the response."""
         return [*self.producers, *self.topics, *self.groups]
 
 
 def producers_read(at_s: float, health: Health, producers: Iterable[ProducerPage]) -> Reading:
-    """Of GET /v1/producers."""
+    """Return the reading of GET /v1/producers."""
     rows = {page.producer: page for page in producers}
     tallies = {name: tally(page) for name, page in rows.items()}
     return Reading(at_s, View.PRODUCERS, health, producers=rows, tallies=tallies)
@@ -280,7 +297,7 @@ def producers_read(at_s: float, health: Health, producers: Iterable[ProducerPage
 def topics_read(
     at_s: float, health: Health, topics: Iterable[TopicPage], producers: Iterable[ProducerPage]
 ) -> Reading:
-    """Of GET /v1/topics, with the tallies of what each producer posts to them."""
+    """Return the reading of GET /v1/topics, with tallies summed over the producers."""
     rows = {page.topic: page for page in topics}
     tallies = dict.fromkeys(rows, Tally())
     for producer in producers:
@@ -291,17 +308,23 @@ def topics_read(
 
 
 def groups_read(at_s: float, health: Health, pages: Iterable[tuple[GroupsPage, Json]]) -> Reading:
-    """Of GET /v1/groups: each page, and as it came. A group is named by its cluster, too."""
+    """Return the reading of GET /v1/groups.
+
+    Args:
+        at_s: Time of the poll, in monotonic seconds.
+        health: The page /ready.
+        pages: Each page, checked and as raw JSON.
+    """
     rows, notes = dict[str, GroupRow](), list[str]()
     for page, given in pages:
-        for one, raw in zip(page.groups, given["groups"], strict=True):
-            rows[f"{one.cluster}/{one.group}"] = GroupRow(one, table.row(raw), raw)
+        for group, raw in zip(page.groups, given["groups"], strict=True):
+            rows[f"{group.cluster}/{group.group}"] = GroupRow(group, table.row(raw), raw)
         notes = notes or list(table.notes(given))  # each page has them
     return Reading(at_s, View.GROUPS, health, groups=rows, notes=notes)
 
 
 def tally(page: ProducerPage | PairPage) -> Tally:
-    """Of one producer, or of what it posts to one topic."""
+    """Return the tally of one producer, or of one producer on one topic."""
     final = {name: count for name, count in page.events_total.items() if name != "held"}
     refused = sum(count for name, count in final.items() if name.partition(":")[0] in _NOT_WRITTEN)
     received = page.received_total
@@ -312,18 +335,21 @@ def tally(page: ProducerPage | PairPage) -> Tally:
 
 
 def kept(readings: Sequence[Reading], newest: Reading) -> list[Reading]:
-    """The readings that rates are made of from now on: two at least, of one view."""
-    found = [*(one for one in readings if one.view is newest.view), newest]
-    while len(found) > 2 and found[1].at_s <= newest.at_s - SPAN_S:
-        del found[0]
-    return found
+    """Return the readings that rates are computed from: at least two, of one view."""
+    window = [*(reading for reading in readings if reading.view is newest.view), newest]
+    while len(window) > 2 and window[1].at_s <= newest.at_s - SPAN_S:
+        del window[0]
+    return window
 
 
 def flows(readings: Sequence[Reading]) -> dict[str, Flow]:
-    """By name. What one gateway counts never falls: if it does, another one answers by now."""
+    """Return the rates by name.
+
+    A gateway's counters never fall. If one does, another gateway has answered.
+    """
     newest = readings[-1]
     if len(readings) < 2:
-        # The gateway's own rates, of the last minute, until there is something to compare with.
+        # The gateway's own rates, of the last minute, until there is a reading to compare with.
         rows: list[ProducerPage | TopicPage] = [*newest.producers.values(), *newest.topics.values()]
         rates = [Flow(row.events_per_s, row.bytes_per_s) for row in rows]
         return dict(zip(newest.names, rates, strict=True))
@@ -335,7 +361,7 @@ def flows(readings: Sequence[Reading]) -> dict[str, Flow]:
 
 
 def growth(readings: Sequence[Reading]) -> dict[str, float]:
-    """Records a second by which each group's lag grows, or falls (below 0)."""
+    """Return the growth of each group's lag, in records per second; negative if it falls."""
     first, newest = readings[0], readings[-1]
     span = newest.at_s - first.at_s
     return {

@@ -1,4 +1,4 @@
-"""The live table: one thread asks the gateway, the other one shows what it said and takes keys."""
+"""The live table: one thread polls the gateway, the other shows the result and reads keys."""
 
 import os
 import re
@@ -29,25 +29,28 @@ from headgate.top.views import (
     rows_in,
 )
 
-# Its second screen, where nothing scrolls away; no cursor; what is too long is cut, not wrapped.
+# The alternate screen, without scrolling; no cursor; long lines are cut, not wrapped.
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _LINE_END, _REST = "\x1b[H", "\x1b[K", "\x1b[J"
 _KEY = re.compile(r"\x1b[\[O][0-9;]*[A-Za-z~]|[^\x1b]")
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CAUGHT = (*_ENDS, signal.SIGWINCH, signal.SIGTSTP)
-_SMALLEST = Room(80, 24)  # where the terminal does not say
+_SMALLEST = Room(80, 24)  # default without a known size
 
 
 class Happened(NamedTuple):
-    """What has come while it waited. keys: characters, or sequences as xterm sends them."""
+    """Input since the last wait; keys are characters or xterm's sequences."""
 
     keys: list[str]
     is_over: bool = False
 
 
 class Screen:
-    """The terminal of standard input and output. As a context: whatever ends it, the terminal is
-    what it was; and while it is stopped (ctrl-z), too."""
+    """The terminal of standard input and output.
+
+    As a context it restores the terminal at the end, whatever ends it, and while the process is
+    stopped (ctrl-z).
+    """
 
     def __init__(self) -> None:
         self._input, self._output = sys.stdin.fileno(), sys.stdout.fileno()
@@ -61,7 +64,7 @@ class Screen:
         os.set_blocking(self._waker, False)
         os.set_blocking(self._woken, False)
         signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        self._handlers = {one: signal.signal(one, self._signalled) for one in _CAUGHT}
+        self._handlers = {number: signal.signal(number, self._signalled) for number in _CAUGHT}
         self._before = termios.tcgetattr(self._input)
         self._enter()
         return self
@@ -74,7 +77,7 @@ class Screen:
 
     @property
     def room(self) -> Room:
-        """The size now."""
+        """Return the current size."""
         with suppress(OSError):
             columns, rows = os.get_terminal_size(self._output)
             if columns and rows:
@@ -82,7 +85,7 @@ class Screen:
         return _SMALLEST
 
     def draw(self, lines: list[str]) -> None:
-        """Show these lines, from the top; no line is wider than the screen."""
+        """Draw these lines from the top; no line is wider than the screen."""
         ended = f"{_LINE_END}\r\n".join(lines)
         text = f"{_HOME}{ended}{_REST if len(lines) < self.room.rows else _LINE_END}"
         if text != self._drawn:
@@ -91,11 +94,11 @@ class Screen:
 
     def wake(self) -> None:
         """End the wait; for another thread."""
-        with suppress(OSError):  # full: it wakes up anyway
+        with suppress(OSError):  # a full pipe wakes it anyway
             os.write(self._waker, b"\0")
 
     def wait(self, seconds: float) -> Happened:
-        """Until a key, a signal, `wake`, or so long."""
+        """Wait for a key, a signal or `wake`, at most for so many seconds."""
         ready, _, _ = select.select([self._input, self._woken], [], [], seconds)
         if self._woken in ready:
             with suppress(BlockingIOError):
@@ -119,20 +122,20 @@ class Screen:
         self._drawn = ""
 
     def _leave(self) -> None:
-        with suppress(OSError, termios.error):  # the terminal has gone: nothing to give back
+        with suppress(OSError, termios.error):  # the terminal has gone: nothing to restore
             self._write(_LEAVE)
             termios.tcsetattr(self._input, termios.TCSAFLUSH, self._before)
 
     def _suspend(self) -> None:
         self._is_suspended = False
         self._leave()
-        os.kill(os.getpid(), signal.SIGSTOP)  # and behind it, once it is continued
+        os.kill(os.getpid(), signal.SIGSTOP)  # continues here after SIGCONT
         self._enter()
 
     def _signalled(self, number: int, _: FrameType | None) -> None:
         self._is_over |= number in _ENDS
         self._is_suspended |= number == signal.SIGTSTP
-        self._drawn = ""  # another size: nothing is where it was
+        self._drawn = ""  # a new size invalidates the drawing
 
     def _write(self, text: str) -> None:
         data = text.encode(sys.stdout.encoding or "utf-8", "replace")
@@ -140,7 +143,7 @@ class Screen:
             data = data[os.write(self._output, data) :]
 
 
-_TICK_S = 1.0  # how long nobody has answered is said by the second
+_TICK_S = 1.0  # the time without an answer is shown by the second
 _QUIT = "q"
 _STEPS = {"j": 1, "\x1b[B": 1, "\x1bOB": 1, "k": -1, "\x1b[A": -1, "\x1bOA": -1}
 _PAGES = {" ": 1, "\x1b[6~": 1, "\x1b[5~": -1}
@@ -148,14 +151,14 @@ _FIRST = ("\x1b[H", "\x1b[1~", "\x1bOH")
 
 
 class NoAnswerError(Exception):
-    """A poll failed; the text says why."""
+    """A poll that failed; the text has the reason."""
 
 
 Poll = Callable[[View], Reading]
 
 
 class Options(NamedTuple):
-    """What was asked for. sort: of the view; None = its first."""
+    """The options of the command; without `sort` the view's first order applies."""
 
     url: str
     view: View = View.PRODUCERS
@@ -164,14 +167,14 @@ class Options(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """found: an error of ours, too, so that it is not lost with its thread."""
+    """The result of a poll; an unexpected error, too, so that it is not lost with its thread."""
 
     view: View
     found: Reading | Exception
 
 
 class _Asking(Thread):
-    """Polls the view that is wanted; at once when another one is. Ends with the process."""
+    """A thread that polls the wanted view, and at once after a change. It ends with the process."""
 
     def __init__(self, poll: Poll, view: View, interval_s: float, wake: Callable[[], None]) -> None:
         super().__init__(daemon=True, name="asking")
@@ -189,14 +192,14 @@ class _Asking(Thread):
             view = self._view
             try:
                 self.answers.put(_Answer(view, self._poll(view)))
-            except Exception as error:  # raised again by who takes it
+            except Exception as error:  # `Session.take` raises it again
                 self.answers.put(_Answer(view, error))
             self._wake()
             self._again.wait(self._interval_s)
 
 
 class Session:
-    """What is shown, and what keys change of it."""
+    """The shown tables, and the effects of keys."""
 
     def __init__(self, options: Options) -> None:
         self._options, self.view = options, options.view
@@ -209,7 +212,7 @@ class Session:
             self._sorts[options.view] = options.sort
 
     def take(self, view: View, found: Reading | Exception) -> None:
-        """An answer has come, or a failure. Raises what is a mistake of ours."""
+        """Add the result of a poll; raise an unexpected error."""
         now = datetime.now().astimezone()
         if isinstance(found, NoAnswerError):
             since = self._trouble or Trouble("", time.monotonic(), now)
@@ -222,7 +225,7 @@ class Session:
         self._at[view] = now
 
     def press(self, key: str, rows: int) -> bool:
-        """False: it is over. rows: how many rows have room."""
+        """Apply a key; return False to quit. `rows` is the number of rows on the screen."""
         count = len(self._newest.names) if self._newest else 0
         if key in VIEW_KEYS and VIEW_KEYS[key] is not self.view:
             self.view, self._first, self._trouble = VIEW_KEYS[key], 0, None
@@ -237,9 +240,9 @@ class Session:
 
     @property
     def shown(self) -> Shown:
-        """All of it."""
+        """Return the complete content of the screen."""
         count = len(self._newest.names) if self._newest else 0
-        first = min(self._first, max(0, count - 1))  # there may be fewer by now
+        first = min(self._first, max(0, count - 1))  # the number of rows may have dropped
         return Shown(
             self._options.url, self.view, self._sorts[self.view], self._options.interval_s,
             self._readings[self.view], self._at.get(self.view), self._trouble, first,
@@ -252,7 +255,13 @@ class Session:
 
 
 def run_live(options: Options, poll: Poll, style: Style) -> None:
-    """Until q, ctrl-c, SIGTERM, or the terminal's end. poll: raises NoAnswerError."""
+    """Show the live table until q, ctrl-c, SIGTERM or the terminal's end.
+
+    Args:
+        options: The options of the command.
+        poll: Returns the reading of a view, or raises NoAnswerError.
+        style: Style of the terminal.
+    """
     session = Session(options)
     with Screen() as screen:
         asking = _Asking(poll, session.view, options.interval_s, screen.wake)

@@ -1,4 +1,4 @@
-"""The three tables of `headgate top`, their order, and one screen of them as lines. Pure."""
+"""The three tables of `headgate top`, their order, and the screen as lines. Pure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -35,7 +35,7 @@ _MANY_UNCHANGED = 0.5
 
 
 class Sort(StrEnum):
-    """By what rows are sorted; the largest first, names from A on. worst: as the monitor has it."""
+    """The order of rows: the largest first, names from A on. WORST is the monitor's order."""
 
     RATE = "rate"
     BYTES = "bytes"
@@ -50,7 +50,7 @@ SORTS: Mapping[View, Sequence[Sort]] = {
     View.TOPICS: (Sort.RATE, Sort.BYTES, Sort.REJECTS, Sort.UNCHANGED, Sort.NAME),
     View.GROUPS: (Sort.WORST, Sort.RATE, Sort.REJECTS, Sort.NAME),
 }
-# What a group has in place of events: what its lag does, and how often it was set back.
+# For groups, RATE is the growth of the lag and REJECTS the number of regressions.
 _SORTED_COLUMNS: Mapping[View, Mapping[Sort, str]] = {
     View.PRODUCERS: {
         Sort.RATE: "events/s", Sort.BYTES: "bytes/s", Sort.REJECTS: "rejects/s",
@@ -80,18 +80,19 @@ _COLUMNS: Mapping[View, Sequence[Column]] = {
 
 
 class Listing(NamedTuple):
-    """A table, sorted."""
+    """A sorted table."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[Cell]]
 
 
 def listing(readings: Sequence[Reading], sort: Sort, now: datetime) -> Listing:
-    """The table of the newest reading. now: in any zone."""
+    """Return the table of the newest reading; `now` may be in any zone."""
     newest = readings[-1]
     view, title = newest.view, _SORTED_COLUMNS[newest.view].get(sort)
     columns = [
-        one._replace(ink=Ink.CHOSEN) if one.title == title else one for one in _COLUMNS[view]
+        column._replace(ink=Ink.CHOSEN) if column.title == title else column
+        for column in _COLUMNS[view]
     ]
     names = sorted_names(readings, sort)
     if view is View.GROUPS:
@@ -105,7 +106,7 @@ def listing(readings: Sequence[Reading], sort: Sort, now: datetime) -> Listing:
 
 
 def sorted_names(readings: Sequence[Reading], sort: Sort) -> list[str]:
-    """The names of the newest reading's rows. What is not known comes last."""
+    """Return the sorted names of the newest reading's rows, unknown values last."""
     newest = readings[-1]
     if sort is Sort.WORST:
         return newest.names
@@ -117,7 +118,7 @@ def sorted_names(readings: Sequence[Reading], sort: Sort) -> list[str]:
 
 
 def json_rows(readings: Sequence[Reading], sort: Sort) -> list[Json]:
-    """The same for machines: figures as they are, by the second."""
+    """Return the rows for machines, with unrounded figures per second."""
     newest, view = readings[-1], readings[-1].view
     names = sorted_names(readings, sort)
     if view is View.GROUPS:
@@ -128,16 +129,16 @@ def json_rows(readings: Sequence[Reading], sort: Sort) -> list[Json]:
 
 
 def total(readings: Sequence[Reading]) -> Flow:
-    """Of all rows together."""
-    found = list(flows(readings).values())
-    ends = [(one.unchanged, one.events_per_s) for one in found]
+    """Return the rates of all rows together."""
+    row_flows = list(flows(readings).values())
+    ends = [(flow.unchanged, flow.events_per_s) for flow in row_flows]
     weighed = [(part, rate) for part, rate in ends if part is not None and rate]
     events = sum(rate for _, rate in weighed)
     return Flow(
-        _sum(one.events_per_s for one in found),
-        _sum(one.bytes_per_s for one in found),
-        _sum(one.saved_per_s for one in found),
-        _sum(one.refused_per_s for one in found),
+        _sum(flow.events_per_s for flow in row_flows),
+        _sum(flow.bytes_per_s for flow in row_flows),
+        _sum(flow.saved_per_s for flow in row_flows),
+        _sum(flow.refused_per_s for flow in row_flows),
         sum(part * rate for part, rate in weighed) / events if events else None,
     )
 
@@ -158,15 +159,15 @@ def _measure(readings: Sequence[Reading], sort: Sort) -> Callable[[str], float]:
     }[sort]
 
     def measured(name: str) -> float:
-        found: float | None = getattr(flowing[name], member)
-        return -1.0 if found is None else found
+        value: float | None = getattr(flowing[name], member)
+        return -1.0 if value is None else value
 
     return measured
 
 
 def _sum(rates: Any) -> float | None:
-    known = [rate for rate in rates if rate is not None]
-    return sum(known) if known else None
+    values = [rate for rate in rates if rate is not None]
+    return sum(values) if values else None
 
 
 def _producer(page: ProducerPage, flow: Flow, now: datetime) -> list[Cell]:
@@ -216,12 +217,12 @@ SORT_KEYS = {
     "r": Sort.RATE, "b": Sort.BYTES, "x": Sort.REJECTS, "u": Sort.UNCHANGED, "n": Sort.NAME,
     "w": Sort.WORST,
 }  # fmt: skip
-_AROUND = 5  # lines that are no rows: two of the head, one empty, the titles, the keys
+_AROUND = 5  # lines besides rows: two of the head, one empty, the titles, the keys
 _MAX_NOTES = 4
 
 
 class Trouble(NamedTuple):
-    """Why there is nothing new, and since when."""
+    """The reason why there is no new reading, and its beginning."""
 
     text: str
     since_s: float
@@ -229,9 +230,17 @@ class Trouble(NamedTuple):
 
 
 class Shown(NamedTuple):
-    """What is on the screen. readings: of the view, the newest last; none yet = not asked yet.
+    """The content of the screen.
 
-    first: the number of the first row that is shown.  at: of the newest reading.
+    Args:
+        url: URL of the gateway.
+        view: The listed objects.
+        sort: Their order.
+        interval_s: Time between two polls, in seconds.
+        readings: Readings of the view, the newest last; empty before the first.
+        at: Time of the newest reading.
+        trouble: The current trouble, if any.
+        first: Number of the first row on the screen.
     """
 
     url: str
@@ -245,19 +254,19 @@ class Shown(NamedTuple):
 
 
 class Room(NamedTuple):
-    """The terminal's size now."""
+    """The terminal's current size."""
 
     columns: int
     rows: int
 
 
 def rows_in(shown: Shown, room: Room) -> int:
-    """How many rows of the table have room; one at least."""
+    """Return the number of rows that fit on the screen; at least one."""
     return max(1, room.rows - _AROUND - len(_notes(shown, room)))
 
 
 def frame(shown: Shown, room: Room, style: Style, now: datetime, now_s: float) -> list[str]:
-    """The lines, no more than there are and no wider. now_s: of the clock of `Trouble`."""
+    """Return the lines of the screen, cut to its size; `now_s` is of the clock of `Trouble`."""
     lines = [*_head(shown, room, style, now_s), "", *_body(shown, room, style, now)]
     room_left = max(0, room.rows - 1)
     below = [""] * (room_left - len(lines))
@@ -287,20 +296,24 @@ def _summary(readings: Sequence[Reading]) -> tuple[str, Ink]:
     status, ink = _status(newest.health)
     parts = [status, counted(len(newest.names), newest.view.value[:-1])]
     if newest.view is not View.GROUPS:
-        found = total(readings)
+        flow = total(readings)
         parts += [
-            f"{short(found.events_per_s)} events/s",
-            f"{short(found.bytes_per_s, 'B')}/s",
-            f"{share(found.unchanged)} unchanged",
-            f"{short(found.refused_per_s)} rejects/s",
+            f"{short(flow.events_per_s)} events/s",
+            f"{short(flow.bytes_per_s, 'B')}/s",
+            f"{share(flow.unchanged)} unchanged",
+            f"{short(flow.refused_per_s)} rejects/s",
         ]
     return ", ".join(parts), ink
 
 
 def _status(health: Health) -> tuple[str, Ink]:
-    """What /ready says, and what is missing."""
+    """Return the status of /ready with its problems, and its colour."""
     status, workers = health.status, health.workers
-    wrong = [f"{name}: {one.detail}" for name, one in health.dependencies.items() if not one.ok]
+    wrong = [
+        f"{name}: {dependency.detail}"
+        for name, dependency in health.dependencies.items()
+        if not dependency.ok
+    ]
     if workers is not None and workers.up < workers.wanted:
         wrong.append(f"{workers.up} of {counted(workers.wanted, 'worker')}")
     text = f"{status} ({'; '.join(wrong)})" if wrong else status
@@ -312,31 +325,31 @@ def _status(health: Health) -> tuple[str, Ink]:
 def _body(shown: Shown, room: Room, style: Style, now: datetime) -> Iterator[str]:
     if not shown.readings:
         return
-    found = listing(shown.readings, shown.sort, now)
-    rows = found.rows[shown.first : shown.first + rows_in(shown, room)]
-    yield from table(found.columns, rows, style, room.columns)
+    content = listing(shown.readings, shown.sort, now)
+    rows = content.rows[shown.first : shown.first + rows_in(shown, room)]
+    yield from table(content.columns, rows, style, room.columns)
     for line in _notes(shown, room):
         yield style.paint(cut(line, room.columns), Ink.WARNING)
 
 
 def _notes(shown: Shown, room: Room) -> Sequence[str]:
-    """What stands below the rows: where there is too little room, no more than a third of it."""
+    """Return the notes below the rows: at most a third of the screen if space is short."""
     if not shown.readings:
         return ()
-    newest, left = shown.readings[-1], room.rows - _AROUND
+    newest, free = shown.readings[-1], room.rows - _AROUND
     said = newest.notes[:_MAX_NOTES]
-    return said if len(newest.names) + len(said) <= left else said[: max(0, left // 3)]
+    return said if len(newest.names) + len(said) <= free else said[: max(0, free // 3)]
 
 
 def _keys(shown: Shown, room: Room, style: Style) -> str:
-    """The keys that do something here, as many as there is room for."""
+    """Return the keys of this view, as many as fit."""
     sorts = {key: sort for key, sort in SORT_KEYS.items() if sort in SORTS[shown.view]}
-    found, left = list[str](), room.columns
+    texts, free = list[str](), room.columns
     for key, name in {"q": "quit", **VIEW_KEYS, **sorts}.items():
         text = f"{key} {name}"
-        left -= len(text) + bool(found)
-        if left < 0:
+        free -= len(text) + bool(texts)
+        if free < 0:
             break
         is_chosen = name in (shown.view, shown.sort)
-        found.append(style.paint(text, Ink.CHOSEN if is_chosen else Ink.FAINT))
-    return " ".join(found)
+        texts.append(style.paint(text, Ink.CHOSEN if is_chosen else Ink.FAINT))
+    return " ".join(texts)
