@@ -1,4 +1,4 @@
-"""Read what a check judges: the topics of every cluster and the settings of Redis."""
+"""Reads of the state that a check judges: the topics of every cluster and the settings of Redis."""
 
 import asyncio
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ _MIN_REDIS_S = 2.0  # a check may wait longer than a request does
 
 
 class _Cluster(NamedTuple):
-    """The topics of a cluster, None if it did not answer, and what was found about it."""
+    """The topics of a cluster, None if it did not answer, and the findings about it."""
 
     name: str
     topics: Mapping[str, TopicState] | None

@@ -1,6 +1,6 @@
-"""Judge what can be judged on this machine: the options, and the paths that they name.
+"""Local checks: the options, and the paths that they name.
 
-Neither Kafka nor Redis is asked (`connect.py` does that).
+They need neither Kafka nor Redis (`connect.py` checks those).
 """
 
 import os
@@ -30,20 +30,20 @@ class _KeyPair(NamedTuple):
 
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield everything that can be said of a valid configuration on this machine.
+    """Yield all findings that a valid configuration allows on this machine.
 
     Args:
         settings: The configuration.
-        origins: Where each value comes from, as `load_with_origins` returns it.
+        origins: The origin of each value, as `load_with_origins` returns it.
     """
     yield from judge_options(settings, origins)
     yield from judge_paths(settings)
 
 
 def judge_paths(settings: Settings) -> Iterator[Finding]:
-    """Yield errors if something cannot work, warnings if the gateway goes on without it.
+    """Yield errors for paths that make the gateway fail, and warnings for others.
 
-    One finding says which user was tried: it has to be the user that the gateway runs as.
+    One finding names the user of the check: it has to be the user that the gateway runs as.
     """
     findings = list(_findings(settings))
     yield from findings
@@ -127,10 +127,10 @@ def _file(option: str, path: str | None) -> Iterator[Finding]:
 
 
 def _why_not(folder: Path) -> str:
-    """Return the reason why nothing can be made in a folder; empty if it can.
+    """Return the reason why no file can be made in a folder; empty if it can.
 
-    Only an attempt shows it: the rights of a system folder or of a read-only file system say
-    something else.
+    Only an attempt shows it: permissions alone are misleading for a system folder or a read-only
+    file system.
     """
     if not folder.is_dir():
         return f"{folder} is not a folder"

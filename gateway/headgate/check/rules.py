@@ -22,7 +22,7 @@ _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"
 _MAX_SHOWN = 20  # patterns in one finding
 _SHOWN_TOPICS = 10
-_KAFKA_CODECS = {"none": "uncompressed"}  # what Kafka calls differently from us
+_KAFKA_CODECS = {"none": "uncompressed"}  # codecs with another name in Kafka
 _SUBJECT = "redis"
 _NEARLY_FULL = 0.9
 
@@ -64,7 +64,7 @@ def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fi
 
     Args:
         settings: The configuration.
-        origins: Where each value comes from, as `load_with_origins` returns it.
+        origins: The origin of each value, as `load_with_origins` returns it.
     """
     yield from _http(settings)
     yield from _budget(settings)

@@ -48,14 +48,14 @@ def register_blobs(subparsers: "Subparsers") -> None:
 
 def run_blobs(args: argparse.Namespace) -> int:
     """Collect, report; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.backends.blobs.blobs import open_store  # slow to import, as what follows
+    from headgate.backends.blobs.blobs import open_store  # slow imports
     from headgate.backends.blobs.gc import NotCollectedError, collect_garbage
     from headgate.config import load
 
     if not args.older_than >= MIN_HOURS:
         text = f"--older-than {args.older_than:g}: {MIN_HOURS} hours or more"
         raise CommandError(f"{text}, or events under way lose their values", USAGE)
-    # what aiokafka would write to standard error is a line of the report already
+    # the report already has aiokafka's messages
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     if settings.blobs.url is None:

@@ -11,7 +11,7 @@ from typing import NoReturn, TextIO, TypeAlias
 
 from headgate.core.spelling import SIMILAR, closest, did_you_mean
 
-# argparse has no public name for what `add_subparsers` returns.
+# argparse has no public name for the result of `add_subparsers`.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 OK, FAILED, USAGE = 0, 1, 2
@@ -31,7 +31,7 @@ _EXTRAS = {
 
 
 class CommandError(Exception):
-    """Ends a command: the text is for the user, `exit_code` FAILED or USAGE."""
+    """The end of a command with a text for the user; `exit_code` is FAILED or USAGE."""
 
     def __init__(self, text: str, exit_code: int = FAILED) -> None:
         super().__init__(text)

@@ -121,7 +121,7 @@ def run_compare(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
     from headgate.backends.kafka.logs import CutShortError
 
-    # what aiokafka would write to standard error ends the command with a sentence already
+    # the command's last sentence already has aiokafka's message
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     selection = _selection(args)
     topics = _topics(args)

@@ -135,11 +135,11 @@ def _check_findings(file: Path, *, connect: bool) -> "list[Finding]":
     findings += judge_settings(settings, origins)
     findings += _spools(file, settings.spool.path)
     if connect:
-        import asyncio  # slow to import, as what follows
+        import asyncio  # slow imports
 
         from headgate.check.connect import check_connections
 
-        # what aiokafka would write to standard error is a finding already
+        # the findings already have aiokafka's messages
         logging.getLogger("aiokafka").addHandler(logging.NullHandler())
         findings += asyncio.run(check_connections(settings))
     return findings
@@ -192,11 +192,11 @@ def register_init(subparsers: "Subparsers") -> None:
 
 def run_init(args: argparse.Namespace) -> int:
     """Create, check, report; return the exit code. Raises ConfigError."""
-    import asyncio  # slow to import, as what follows
+    import asyncio  # slow imports
 
     from headgate.wiring.initialise import initialise
 
-    # what aiokafka would write to standard error is a line of the report already
+    # the report already has aiokafka's messages
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     lines = asyncio.run(initialise(settings, may_create=not args.check))

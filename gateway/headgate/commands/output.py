@@ -23,7 +23,7 @@ from headgate.core.terminal import (
     table,
 )
 
-_COLUMNS = 80  # if the terminal does not say
+_COLUMNS = 80  # default without a known width
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

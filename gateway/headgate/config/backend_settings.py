@@ -125,7 +125,7 @@ class ClusterSettings:
             minimum=100,
             maximum=_DAY_MS,
         ),
-    ] = 15_000  # losing a leader stalls acknowledgements for 4-11 s and then goes on
+    ] = 15_000  # the loss of a leader stalls acknowledgements for 4-11 s
     metrics_urls: Annotated[
         tuple[str, ...],
         about(
@@ -303,6 +303,6 @@ class BlobSettings:
             "Largest body that is streamed to the store on topics with claim-check. Bodies over "
             "http.body_max_bytes are streamed, with a few megabytes of each in memory.",
             minimum=1024,
-            maximum=5 * _GIBIBYTE,  # what S3 copies inside a bucket by one call
+            maximum=5 * _GIBIBYTE,  # largest copy of one S3 call
         ),
     ] = 268_435_456

@@ -42,8 +42,8 @@ _FORMS: Final = {
 _ENCODE: Final = (
     'In user and password write "/" as %2F, "?" as %3F, "#" as %23, "%" as %25, a blank as %20.'
 )
-# What redis-py's connections take from a URL, and that has a meaning here. Another option is an
-# exception at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
+# URL options that redis-py's connections accept and that have a meaning here. Any other option
+# raises at every attempt to connect (tests/unit/config/test_redis_urls.py compares).
 COMMON: Final = frozenset(
     (
         *("db", "username", "password", "client_name", "health_check_interval", "lib_name"),
@@ -406,7 +406,7 @@ def _has_credentials(url: str) -> bool:
 def _is_endpoint(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        port_is_fit = parts.port != 0  # raises ValueError where it is no number up to 65535
+        port_is_fit = parts.port != 0  # raises ValueError unless it is a number up to 65535
     except ValueError:
         return False
     if re.search(r"\s", url) or not port_is_fit or parts.query or parts.fragment:

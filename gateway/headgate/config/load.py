@@ -32,7 +32,7 @@ from headgate.errors_in_words import file_error
 
 _FILE_SUFFIX = "_file"
 _RELOADED = ("topics", "producers")
-_MAX_SCHEMA_BYTES = 1_048_576  # the text goes along with each large event to the helper process
+_MAX_SCHEMA_BYTES = 1_048_576  # each large event takes the text along to the helper process
 
 
 class Loaded(NamedTuple):
@@ -190,7 +190,7 @@ def _given(
         draft.problems.append(Problem(name, text, "one of the two", fix, by_file.origin))
         return direct
     if direct is not None and direct.is_text:
-        return direct  # the environment goes over the file
+        return direct  # the environment overrides the file
     return _read_secret(name, by_file, draft)
 
 

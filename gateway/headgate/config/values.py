@@ -23,7 +23,7 @@ Paths = tuple[str, ...]
 
 _ENVIRONMENT_PREFIX = "HEADGATE_"
 _NO_FILE = "Correct the path, or write one: headgate config --reference > headgate.toml"
-_LEVELS = "__"  # Kubernetes sets HEADGATE_PORT and the like for a Service; those have no `__`
+_LEVELS = "__"  # absent from variables such as HEADGATE_PORT, which Kubernetes sets for a Service
 
 
 class Given(NamedTuple):

@@ -1,4 +1,4 @@
-"""The library for consumers: what is done is committed, what is paused stays paused."""
+"""The library for consumers: it commits only finished events, and pauses hold."""
 
 from headgate.consumer.assembler import Assembler
 from headgate.consumer.consumer import Consumer

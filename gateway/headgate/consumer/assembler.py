@@ -90,10 +90,13 @@ class ReadRecord(Protocol):
 
 
 class Event(NamedTuple):
-    """A whole event.
+    """A complete event.
 
-    offset: of the record, or of the chunk that made it whole.  timestamp: ms since 1970.
-    headers: without those of the chunks.  records: how many it was in Kafka.
+    Args:
+        offset: Offset of the record, or of the chunk that completed the event.
+        timestamp: Milliseconds since 1970.
+        headers: Headers without those of the chunks.
+        records: Number of its records in Kafka.
     """
 
     topic: str
@@ -111,9 +114,9 @@ class Event(NamedTuple):
 
 
 class Assembler:
-    """Assembles the events of any number of partitions. See the module.
+    """An assembler of the events of any number of partitions. See the module.
 
-    Not safe for use from several threads.
+    It is not thread-safe.
 
     Args:
         bounds: Limits of all incomplete sets.
@@ -197,7 +200,7 @@ class Assembler:
         for why, count in self._sets.dropped.items():
             if count > self._reported.get(why, 0):
                 self._reported[why] = count
-                # One that began before the committed offset had ended for the earlier consumer.
+                # A headless set began before the committed offset: the earlier consumer had it.
                 level = logging.DEBUG if why is Dropped.HEADLESS else logging.WARNING
                 log.log(level, "incomplete set of chunks dropped: %s (%d so far)", why, count)
 

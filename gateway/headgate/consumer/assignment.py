@@ -237,7 +237,7 @@ class Assignment:
     ) -> None:
         try:
             await self._failures.bury(received, error)
-        except Exception as trouble:  # as `stop`: it stays uncommitted, and the consumer ends
+        except Exception as trouble:  # like `stop`: it stays uncommitted, and the consumer ends
             self._returned()
             self._give_up(self._failures.gave_up(received, trouble))
             return

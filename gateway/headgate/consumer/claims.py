@@ -28,7 +28,7 @@ _STEP_BYTES = 1024 * 1024
 
 
 class ClaimError(Exception):
-    """The blob is not there, not readable, or not what the record says it is."""
+    """A blob that is missing, unreadable, or different from its record's headers."""
 
 
 class WithHeaders(Protocol):
@@ -41,14 +41,23 @@ class WithHeaders(Protocol):
 
 
 class ClaimChecks:
-    """roots: the `[blobs] url` of the gateways.  max_bytes: of one value in memory."""
+    """A reader of claim checks.
+
+    Args:
+        roots: The `[blobs] url` of the gateways.
+        max_bytes: Largest value in memory.
+    """
 
     def __init__(self, *roots: str, max_bytes: int = 256 * 1024 * 1024) -> None:
         self._roots = roots
         self._max_bytes = max_bytes
 
     async def value(self, event: WithHeaders) -> bytes | None:
-        """Return the event's value; fetch and check a claim check. Raises ClaimError."""
+        """Return the event's value; fetch and check a claim check.
+
+        Raises:
+            ClaimError: The blob cannot be used.
+        """
         claim = _claim(event.headers)
         if claim is None:
             return event.value

@@ -29,7 +29,7 @@ from headgate.kafka.wire import any_node, read_metadata
 log = logging.getLogger("headgate.consumer.commits")
 
 _AGAIN_S = 0.1
-_RETRY_S = 0.5  # of starting positions
+_RETRY_S = 0.5  # for reads of starting positions
 
 Place: TypeAlias = tuple[str, int]  # topic, partition
 
@@ -40,7 +40,10 @@ class OffsetStore(Protocol):
     async def check_topics(self, ids: Mapping[str, str]) -> None:
         """Raise PositionError if the stored offsets belong to another topic of the same name.
 
-        It is called before `positions`, and before each `advance`. ids: of assigned topics, in hex.
+        It is called before `positions`, and before each `advance`.
+
+        Args:
+            ids: Ids of the assigned topics, in hexadecimal.
         """
         ...
 
@@ -99,7 +102,7 @@ class TopicIds:
 
 
 class CommitMark(NamedTuple):
-    """The commit of one partition. done_below: see `CommitNote`."""
+    """The commit of one partition. For `done_below` see `CommitNote`."""
 
     offset: int
     done_below: int
@@ -183,10 +186,10 @@ class Commits:
                 self._counts.stale_commits += len(marks)
                 return False
             try:
-                # Not one await between the look at the generation and the request with it.
+                # There must be no await between the check of the generation and this request.
                 await coordinator._do_commit_offsets(None, commits)
             except KafkaError as error:
-                # Of a deleted topic there is nothing to wait for: one that comes is another.
+                # A deleted topic needs no retry: a new topic of its name is another one.
                 if not error.retriable or isinstance(error, UnknownTopicOrPartitionError):
                     raise
                 await asyncio.sleep(_AGAIN_S)

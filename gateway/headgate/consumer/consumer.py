@@ -150,15 +150,17 @@ class Consumer:
             await self._wake.wait()
 
     async def run(self, handler: Callable[[Received], Awaitable[None]], tasks: int = 16) -> None:
-        """Call `handler` for each event, with so many at a time. Until `stop`, or an error.
+        """Call `handler` for each event, with so many at a time, until `stop` or an error.
 
         An event is done when the handler returns, and has failed when it raises.
-        After `stop`, handlers that are in flight have `drain_s` to return; then they are cancelled,
-        and this ends. The event of a cancelled handler is neither done nor failed: its offset is
-        not committed, and the partition's next owner gets it, with later events of its key.
-        (A handler that holds out against its cancellation is left behind a few seconds later.)
-        What ends the consumer comes in an ExceptionGroup; handlers that are in flight are cancelled
-        at once then, and their events come again, too.
+
+        After `stop`, handlers in flight have `drain_s` to return; then they are cancelled, and this
+        method ends. The event of a cancelled handler is neither done nor failed: its offset is not
+        committed, and the partition's next owner gets it, with later events of its key. (A handler
+        that resists its cancellation is abandoned a few seconds later.)
+
+        An error that ends the consumer comes in an ExceptionGroup. Then handlers in flight are
+        cancelled at once, and their events come again, too.
         """
         await work(self, handler, tasks, self._stop, self.options.drain_s)
 
@@ -249,9 +251,9 @@ async def work(
 ) -> None:
     """Handle events with so many tasks at a time, until there are no more.
 
-    From `stop` on, handlers in flight have `drain_s` to end, and are cancelled then; one that does
-    not end even so is left behind. Raises what `events` raises, as an ExceptionGroup; handlers
-    in flight are cancelled at once then.
+    After `stop`, handlers in flight have `drain_s` to end. Then they are cancelled, and abandoned
+    if they still do not end. Errors of `events` are raised as an ExceptionGroup; then handlers in
+    flight are cancelled at once.
     """
     end = asyncio.create_task(_end(events, stop), name="end of the events")
     workers = [
@@ -286,7 +288,7 @@ async def _handle_all(events: Events, handler: Handler) -> None:
             # It came from within the handler, such as from a task that it waited for.
             log.warning("handler cancelled itself for %r", event)
             event.failed(error)
-        except Exception as error:  # the handler is not ours; its error is the event's
+        except Exception as error:  # the application's handler may raise anything
             log.exception("handler failed for %r", event)
             event.failed(error)
         else:
@@ -295,7 +297,7 @@ async def _handle_all(events: Events, handler: Handler) -> None:
 
 def _errors(tasks: list[asyncio.Task[None]]) -> list[BaseException]:
     ended = [task for task in tasks if task.done() and not task.cancelled()]
-    # Each task that asks for the next event raises the same error.
+    # Each task that waits for an event raises the same error.
     return list(dict.fromkeys(error for task in ended if (error := task.exception()) is not None))
 
 

@@ -1,4 +1,4 @@
-"""Events that failed their last attempt: write them to a dead-letter topic, or end the consumer."""
+"""Events that failed their last attempt: they go to a dead-letter topic, or end the consumer."""
 
 import asyncio
 import logging
@@ -45,14 +45,14 @@ class Failures:
         self._producer: AIOKafkaProducer | None = None
         self._cluster = cluster
         self._client_id = client_id
-        self._piece_bytes = MAX_BYTES  # of a chunk, as far as is known that the topic takes it
+        self._piece_bytes = MAX_BYTES  # size of a chunk that the topic accepts, as far as known
         self._one_at_a_time = asyncio.Lock()
 
     async def start(self) -> None:
-        """Raises KafkaError."""
+        """Start the producer. Raises KafkaError."""
         if self._topic is not None:
-            # Not idempotent: with a refused batch aiokafka leaves a hole in the sequence, and every
-            # later one is refused, too. A dead letter may come twice, then.
+            # Not idempotent: after a refused batch aiokafka leaves a hole in the sequence, and the
+            # broker refuses every later batch, too. So a dead letter may come twice.
             self._producer = AIOKafkaProducer(
                 **client_arguments(self._cluster), client_id=self._client_id, acks="all"
             )
@@ -64,10 +64,13 @@ class Failures:
             await self._producer.stop()
 
     async def bury(self, received: Received, error: BaseException | str) -> None:
-        """Write it to the dead-letter topic, as it came, and wait for the acknowledgement.
+        """Write an event to the dead-letter topic, unchanged, and wait for the acknowledgement.
 
-        One that is too large for the topic goes there in chunks, as `Assembler` reads them. Raises
-        KafkaError, and DeadLetterError where even that does not fit.
+        An event that is too large for the topic is written in chunks, as `Assembler` reads them.
+
+        Raises:
+            KafkaError: The write failed.
+            DeadLetterError: The topic does not even take the chunks.
         """
         origin = f"{received.topic}-{received.partition}@{received.offset}"
         headers = [

@@ -1,11 +1,11 @@
-"""Two questions that make an effect idempotent, asked in the transaction of the effect.
+"""Two queries that make an effect idempotent, in the transaction of the effect.
 
     async def apply(connection: AsyncConnection, event: Received) -> None:
         if await newer_than(connection, "deals", event.key, event.offset):
             await connection.execute(upsert_deal(event))
 
-They need no `SqlOffsets`: an event that comes again, from another partition or out of order, is
-answered right, as the answer commits with the effect.
+They need no `SqlOffsets`: the result is right also for an event that comes again, from another
+partition or out of order, because it commits with the effect.
 """
 
 from sqlalchemy import delete
@@ -23,8 +23,8 @@ async def seen(connection: AsyncConnection, scope: str, event_id: str, now_ms: i
     Args:
         connection: The connection of the effect's transaction.
         scope: A name for the effect: ids of different scopes are independent.
-        event_id: Of the record's `hg-event-id`.
-        now_ms: Stored with the id, for `forget_seen`.
+        event_id: The record's `hg-event-id`.
+        now_ms: Time stored with the id, for `forget_seen`, in ms since 1970.
     """
     row = {"scope": scope, "event_id": event_id, "seen_at_ms": now_ms}
     done = await connection.execute(
@@ -34,7 +34,7 @@ async def seen(connection: AsyncConnection, scope: str, event_id: str, now_ms: i
 
 
 async def forget_seen(connection: AsyncConnection, scope: str, before_ms: int) -> int:
-    """Forget ids that were seen before this time (ms since 1970); returns how many."""
+    """Forget ids that were seen before this time (ms since 1970); return their number."""
     old = (SEEN.c.scope == scope) & (SEEN.c.seen_at_ms < before_ms)
     return (await connection.execute(delete(SEEN).where(old))).rowcount
 
@@ -42,9 +42,14 @@ async def forget_seen(connection: AsyncConnection, scope: str, before_ms: int) -
 async def newer_than(connection: AsyncConnection, scope: str, key: bytes, version: int) -> bool:
     """Return whether a version is greater than all earlier ones of its key, and remember it.
 
-    version: what grows with each change of the key at its source: a row's version, a change time in
-    ms, or the offset where all events of a key are in one partition. Equal is not newer, so that an
-    event that comes again has no effect.
+    Equal is not newer, so that an event that comes again has no effect.
+
+    Args:
+        connection: The connection of the effect's transaction.
+        scope: A name for the effect.
+        key: The event's key.
+        version: A number that grows with each change of the key at its source: a row's version, a
+            change time in ms, or the offset if all events of a key are in one partition.
     """
     insert = insert_into(connection, VERSIONS).values(scope=scope, key=key, version=version)
     done = await connection.execute(

@@ -27,7 +27,7 @@ from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
 log = logging.getLogger("headgate.consumer.membership")
 
 _START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
-_METADATA_MS = 10_000  # a member without partitions asks no sooner for those that a topic gets
+_METADATA_MS = 10_000  # time until a member without partitions notices new ones
 _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without work stays one
 
 
@@ -55,7 +55,7 @@ class MemberOptions:
 
 
 class Holder(Protocol):
-    """Does the work of the assigned partitions."""
+    """The owner of the work on assigned partitions."""
 
     def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
         """Begin terms of ownership. The partitions are paused until their owner resumes them."""

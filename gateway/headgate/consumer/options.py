@@ -8,14 +8,20 @@ from typing import Literal
 class Retries:
     """Handling of events whose handler failed.
 
-    attempts: how often it is handed out at most.  first_s, max_s: the wait before the second
-    attempt, doubled each time up to `max_s`. Later events of its key wait behind it.
-    then: with the last attempt failed,
-        `dead-letter`: it is written to `dead_letter`, with the reason in headers, and is done;
-            where that topic does not take it, as `stop`;
-        `skip`: it is done, and counted;
-        `stop`: the consumer ends with `GaveUpError`, and its offset is not committed;
+    The values of `then`, for an event whose last attempt failed:
+        `dead-letter`: it is written to `dead_letter`, with the reason in headers, and is done; if
+            that topic refuses it, like `stop`.
+        `skip`: it is done, and counted.
+        `stop`: the consumer ends with `GaveUpError`, and its offset is not committed.
         `hold`: it stays open. Its partition's committed offset stays before it, for ever.
+
+    Args:
+        attempts: Maximum number of attempts.
+        first_s: Wait before the second attempt, in seconds; later waits double. Later events of the
+            key wait, too.
+        max_s: Longest wait, in seconds.
+        then: Handling after the last attempt.
+        dead_letter: The dead-letter topic.
     """
 
     attempts: int = 5
@@ -39,14 +45,16 @@ class Retries:
 class ConsumerOptions:
     """The options of a consumer.
 
-    concurrency: events handed out and not done, at most.
-    prefetch: records of one partition that are read ahead, at most.
-    commit_interval_s: between commits while there is progress.
-    drain_s: how long a rebalance, and the end of the consumer, wait for events that are handed out.
-    What is not done by then is redelivered to the partition's next owner.
-    session_timeout_ms: how long a dead member keeps its partitions.
-    max_partition_fetch_bytes: of one partition in one answer of a broker.
-    assemble: put the chunks of oversized events together (`Assembler`).
+    Args:
+        concurrency: Maximum number of events that are handed out and not done.
+        prefetch: Maximum number of records of one partition that are read ahead.
+        commit_interval_s: Time between commits while there is progress, in seconds.
+        drain_s: Time for which a rebalance, and the end of the consumer, wait for events that are
+            handed out, in seconds. Unfinished events are redelivered to the partition's next owner.
+        session_timeout_ms: Time for which a dead member keeps its partitions, in milliseconds.
+        max_partition_fetch_bytes: Maximum size of one partition in one response of a broker.
+        assemble: Whether to join the chunks of oversize events (`Assembler`).
+        retries: Handling of failed events.
     """
 
     concurrency: int = 64
@@ -68,8 +76,9 @@ class ConsumerOptions:
 
 
 class GaveUpError(Exception):
-    """An event failed as often as `Retries.attempts` allows, and `then` is `stop`, or its
-    dead-letter topic did not take it.
+    """The last attempt of an event failed, and the consumer ends.
+
+    Either `then` is `stop`, or the dead-letter topic refused the event.
     """
 
 
@@ -77,13 +86,18 @@ class GaveUpError(Exception):
 class Counts:
     """The work of a consumer since its creation.
 
-    delivered: records that Kafka handed over.  processed: events that are done.  committed:
-    offsets by which the group's position went forward.  The three differ by what is in flight; a
-    consumer that is stuck shows in which of them stands still.
-    stale_done: `done` or `failed` for a term of ownership that had ended; ignored.
-    stale_commits: commits dropped because the term ended before they were sent.
-    regressions_prevented: commits left out because the group has a later offset already.
-    revokes, drain_s: rebalances, and the seconds that they waited for events handed out.
+    The first three differ by the events in flight; if a consumer is stuck, the one that stands
+    still shows the cause.
+
+    Attributes:
+        delivered: Records received from Kafka.
+        processed: Events that are done.
+        committed: Offsets by which the group's position advanced.
+        stale_done: Ignored calls of `done` or `failed` after the end of the term of ownership.
+        stale_commits: Commits dropped because the term ended before they were sent.
+        regressions_prevented: Commits skipped because the group already has a later offset.
+        revokes: Rebalances.
+        drain_s: Seconds for which rebalances waited for events handed out.
     """
 
     delivered: int = 0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Owned(NamedTuple):
-    """A partition in one term of ownership. term: never used for another assignment."""
+    """A partition in one term of ownership; the term's number is unique."""
 
     topic: str
     partition: int
@@ -67,7 +67,8 @@ class Ownership:
 class PartitionProgress:
     """One partition in one term of ownership. Offsets are entered in the order of the log.
 
-    first: the offset where reading began, -1 before that.
+    Attributes:
+        first: Offset at which reading began; -1 before that.
     """
 
     __slots__ = ("_ended", "_next", "_open", "first")
@@ -83,7 +84,12 @@ class PartitionProgress:
         return len(self._open)
 
     def enter(self, offset: int, first: int) -> None:
-        """Begin an event. first: the offset to read from to get the whole event again."""
+        """Begin an event.
+
+        Args:
+            offset: Offset of the event.
+            first: Offset from which the complete event can be read again.
+        """
         self._open.append((offset, first))
 
     def passed(self, offset: int) -> None:

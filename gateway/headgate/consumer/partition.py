@@ -1,4 +1,4 @@
-"""One partition in one term of ownership: the events read of it, and those that are not done."""
+"""One partition in one term of ownership: its events in memory, and those that are not done."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -74,10 +74,14 @@ class Received:
 
 
 class OwnedPartition:
-    """Hands out events of one key in sequence, and of different keys concurrently.
+    """The events of one partition, handed out in sequence for each key.
 
-    `is_forbidden`: pause intent forbids handing out. `in_turn`: the assignment has it among the
-    partitions with events to hand out. `may_be_read`: its starting position is known.
+    Events of different keys are handed out concurrently.
+
+    Attributes:
+        is_forbidden: Whether a pause forbids handing out.
+        in_turn: Whether the assignment has it among the partitions with events to hand out.
+        may_be_read: Whether its starting position is known.
     """
 
     __slots__ = (
@@ -103,11 +107,11 @@ class OwnedPartition:
         self._assignment = assignment
         self._assembler = assembler
         self._ready: deque[Received] = deque()
-        # A key is here while one event of it is ready or handed out; others of it wait in line.
+        # Keys with an event that is ready or handed out, and the later events of the key in order.
         self._keys: dict[bytes, deque[Received] | None] = {}
 
     def begin(self, done_below: int) -> None:
-        """Set the starting position. done_below: all events that end before it are done."""
+        """Set the starting position; all events that end before `done_below` are done."""
         self._done_below = done_below
         self.may_be_read = True
 

@@ -42,7 +42,10 @@ class SqlOffsets:
 
     Implements `consumer.commits.OffsetStore`.
 
-    engine: SQLAlchemy's, for PostgreSQL or SQLite. Its pool bounds how many effects run at a time.
+    Args:
+        engine: SQLAlchemy's engine for PostgreSQL or SQLite. Its pool limits the number of
+            concurrent effects.
+        group: Id of the group.
     """
 
     def __init__(self, engine: AsyncEngine, group: str) -> None:
@@ -55,7 +58,7 @@ class SqlOffsets:
             await create_tables(connection)
 
     def once(self, effect: Effect) -> Callable[[Received], Awaitable[None]]:
-        """A handler for `Consumer.run` that applies `effect` once for each event."""
+        """Return a handler for `Consumer.run` that applies `effect` once for each event."""
 
         async def handler(received: Received) -> None:
             await self.apply(received, effect)
@@ -63,12 +66,12 @@ class SqlOffsets:
         return handler
 
     async def apply(self, received: Received, effect: Effect) -> bool:
-        """Run `effect` in a transaction with the event's offset; False: that was done before.
+        """Run `effect` in a transaction with the event's offset; return False if it was done.
 
-        Whatever `effect` raises rolls back both. Raises SQLAlchemy's errors, too.
+        An exception of `effect` rolls back both. SQLAlchemy's errors are raised, too.
         """
         async with self._engine.connect() as connection:
-            if connection.dialect.name == "postgresql":  # whatever the engine's is: see the module
+            if connection.dialect.name == "postgresql":  # overrides the engine: see the module
                 await connection.execution_options(isolation_level="READ COMMITTED")
             async with connection.begin() as transaction:
                 if not await self._is_first(connection, received):
@@ -129,7 +132,7 @@ class SqlOffsets:
         return positions
 
     async def _open(self, connection: AsyncConnection, tp: Place) -> int | None:
-        # So that every effect finds a row, and one without is an error.
+        # Every effect must find a row: a missing one is an error.
         row = {**self._names(tp), "position": None}
         await connection.execute(
             insert_into(connection, POSITIONS).values(row).on_conflict_do_nothing()
@@ -160,9 +163,12 @@ class SqlOffsets:
                 await connection.execute(delete(table).where(is_topic))
 
     async def start_at(self, starts: Mapping[Place, int]) -> None:
-        """Have the group begin at these offsets, such as behind a replay that has been read.
+        """Let the group begin at these offsets, such as behind a replay that has been read.
 
-        Call it before its first member runs. Raises PositionError where it has begun already.
+        Call it before its first member runs.
+
+        Raises:
+            PositionError: The group has already begun.
         """
         async with self._engine.begin() as connection:
             for tp, offset in sorted(starts.items()):

@@ -17,7 +17,7 @@ POSITIONS = Table(
     Column("position", BigInteger),
 )
 
-# Which topic it was: one that was deleted and made again has another id, and other offsets.
+# Identity of the topic: a recreated topic has another id, and other offsets.
 TOPICS = Table(
     "headgate_topics",
     _TABLES,
@@ -26,7 +26,7 @@ TOPICS = Table(
     Column("topic_id", String(32), nullable=False),
 )
 
-# What is done at or above the position: events of different keys end in any order.
+# Events that are done at or above the position: events of different keys end in any order.
 DONE = Table(
     "headgate_done",
     _TABLES,
@@ -54,12 +54,12 @@ VERSIONS = Table(
 
 
 async def create_tables(connection: AsyncConnection) -> None:
-    """Create what is missing of the five tables; for those who have no migrations."""
+    """Create the missing ones of the five tables; for services without migrations."""
     await connection.run_sync(_TABLES.create_all)
 
 
 def insert_into(connection: AsyncConnection, table: Table) -> "postgresql.Insert | sqlite.Insert":
-    """An INSERT with ON CONFLICT. Raises ValueError for databases that are not tested."""
+    """Return an INSERT with ON CONFLICT. Raises ValueError for databases that are not tested."""
     name = connection.dialect.name
     if name == "postgresql":
         return postgresql.insert(table)

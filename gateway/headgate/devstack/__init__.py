@@ -1,1 +1,1 @@
-"""Starts real local Kafka brokers and Redis as children, for `headgate dev` and the tests."""
+"""Real local Kafka brokers and Redis as child processes, for `headgate dev` and the tests."""

@@ -86,7 +86,7 @@ class StartError(Exception):
 
 
 class Child:
-    """A started process. Its session id is its pid: `kill` also reaches what it started.
+    """A started process. Its session id is its pid, so `kill` also reaches its own children.
 
     Start it from the main thread: the kernel's parent-death signal belongs to the thread that
     forked, not to the process.

@@ -73,7 +73,7 @@ def _saves(turn: int) -> Post:
 
 
 def _save(source: random.Random, turn: int) -> Post:
-    # The same without waiting for a change to be complete: an option goes off and on again.
+    # A save before the change is complete: an option goes off and on again.
     body = {"id": "deal-1", "title": "City break 1", "options": {"7": turn // 5 % 2 == 0}}
     return Post("deal-admin", "deals-coalesced", body)
 

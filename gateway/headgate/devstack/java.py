@@ -17,7 +17,7 @@ DEBIAN_PACKAGE = "openjdk-17-jre-headless"
 
 
 class JavaMissingError(Exception):
-    """No usable Java; the text says what to install."""
+    """No usable Java; the text names the package to install."""
 
 
 def find_java(environment: Mapping[str, str], what: str = "Headgate's local Kafka") -> Path:
@@ -57,7 +57,7 @@ def _major_version(text: str) -> int | None:
     if match is None:
         return None
     first = int(match[1])
-    return int(match[2] or 0) if first == 1 else first  # 1.8 is how Java 8 calls itself
+    return int(match[2] or 0) if first == 1 else first  # Java 8 has the version 1.8
 
 
 def _advice(what: str, problem: str) -> str:
@@ -68,7 +68,7 @@ def _advice(what: str, problem: str) -> str:
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """Check and say what is wrong: the first step of `make setup`."""
+    """Check, and print the problem: the first step of `make setup`."""
     try:
         find_java(environment)
     except JavaMissingError as missing:

@@ -1,7 +1,8 @@
-"""Becomes another program that the kernel ends when its parent dies: run as a file, never imported.
+"""A launcher that becomes another program, which the kernel ends with its parent.
 
-A separate program instead of Popen's `preexec_fn`, which is unsafe (and warns) in a process with
-threads. Arguments: signal number, the parent's pid, the command.
+It is run as a file, never imported. A separate program replaces Popen's `preexec_fn`, which is
+unsafe (and warns) in a process with threads. Arguments: signal number, the parent's pid, the
+command.
 """
 
 import ctypes

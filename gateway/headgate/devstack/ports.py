@@ -5,8 +5,8 @@ import socket
 from collections.abc import Collection
 
 LOOPBACK = "127.0.0.1"
-# Below the range that kernels take the ports of outgoing connections from: one that the kernel
-# chooses may be taken again before a server listens on it, or be given to two servers.
+# Below the kernel's range for outgoing connections: a port that the kernel chooses may be in use
+# again before a server listens on it, or go to two servers.
 _FIRST, _LAST = 15_000, 31_999
 _claimed: set[int] = set()
 

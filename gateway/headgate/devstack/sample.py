@@ -10,7 +10,7 @@ from headgate.core.topics.policy import INTERNAL_PREFIXES
 from headgate.core.topics.topic import is_glob
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
-_PARTITIONS = {"deals": 12}  # all others have
+_PARTITIONS = {"deals": 12}
 _DEFAULT_PARTITIONS = 6
 
 Table = Mapping[str, Any]
@@ -51,7 +51,7 @@ def topics_to_create(config: Table) -> list[SampleTopic]:
 
 
 def _topic_configs(policy: Table) -> dict[str, str]:
-    # A state topic is one record per key in the end, which is what compaction keeps.
+    # A state topic needs one record per key, as compaction keeps it.
     return {"cleanup.policy": "compact" if policy.get("kind") == "state" else "delete"}
 
 

@@ -36,7 +36,7 @@ STOP_GRACE_S = 15.0
 # C1 only and the serial collector: half the start time and a third of the memory of the defaults
 # (measured: 2.3-3.5 s and 150 MB against 7 s).
 JVM_FLAGS = ("-Xms64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-_STORAGE_VERSION = 1  # of Kafka's meta.properties
+_STORAGE_VERSION = 1  # version of Kafka's meta.properties
 # Kafka protocol: Metadata request, version 4 (the newest one without tagged fields that also has
 # `allow_auto_topic_creation`). No topics, no creation.
 _METADATA_KEY, _VERSION = 3, 4
@@ -53,7 +53,7 @@ _AGENT = JarSet(
     (Dependency("io.prometheus.jmx", "jmx_prometheus_javaagent", JMX_VERSION, is_alone=True),),
     Path(__file__).with_name("jmx-agent.sha256"),
 )
-# The names that the exporter's own example for Kafka gives; the monitor reads no other.
+# Names from the exporter's own example for Kafka; the monitor reads only these.
 _RULES = """lowercaseOutputName: true
 includeObjectNames: ["kafka.server:type=BrokerTopicMetrics,*"]
 rules:
@@ -158,8 +158,8 @@ def _brokers_in_metadata(port: int) -> int:
 
 
 def _format_storage(plan: BrokerPlan, checkpoint: Path) -> None:
-    # As `kafka-storage format`, which takes 1.5 s of JVM. The checkpoint matters: without it the
-    # node starts too, but with metadata.version as its only feature, that is without KIP-848
+    # Replaces `kafka-storage format`, which takes 1.5 s of JVM. The checkpoint matters: without it
+    # the node starts too, but with metadata.version as its only feature, that is without KIP-848
     # groups and transactions version 2.
     meta = plan.data / "meta.properties"
     if meta.exists():
@@ -209,9 +209,11 @@ def _settings(plan: BrokerPlan) -> dict[str, str]:
 
 
 def prepare_kafka(environment: Mapping[str, str], say: Callable[[str], None]) -> KafkaInstallation:
-    """Return a ready installation, making what is missing (a minute the first time, then 0.2 s).
+    """Return a ready installation; make missing parts (a minute the first time, then 0.2 s).
 
-    Raises JavaMissingError before anything is downloaded, and JarsError.
+    Raises:
+        JavaMissingError: No usable Java; raised before any download.
+        JarsError: The jars are not available.
     """
     java = find_java(environment)
     cache = cache_directory(environment)
@@ -304,7 +306,7 @@ def ensure_agent(cache: Path, java: Path, say: Callable[[str], None]) -> JmxAgen
 
 
 class RedisMissingError(Exception):
-    """No redis-server on this machine; the text says what to install."""
+    """No redis-server on this machine; the text names the package to install."""
 
 
 @dataclass(frozen=True, slots=True)

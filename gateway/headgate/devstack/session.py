@@ -168,7 +168,7 @@ async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | 
             name, child = ended
             now = time.monotonic()
             ends[name] = [at for at in ends.get(name, []) if at > now - _OFTEN_S] + [now]
-            stack.children.pop(name).kill()  # and what it started
+            stack.children.pop(name).kill()  # with its children
             if name in BACKENDS and len(ends[name]) < _TOO_OFTEN:
                 say(
                     f"{child.end}; it is started again in {_RESTART_PAUSE_S:g} s; its log is "
@@ -280,7 +280,7 @@ def _only_session(state: Path) -> Iterator[None]:
 
 
 def _delete_data(state: Path) -> None:
-    # By name: the folder is the user's choice and may hold other things.
+    # Only these names: the user chose the folder, and it may hold other files.
     for name in _DATA:
         path = state / name
         if path.is_dir():

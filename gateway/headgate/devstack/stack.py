@@ -49,11 +49,11 @@ _PAUSE_S = 1.0
 GATEWAY_GRACE_S = 30.0  # above the default drain_timeout_ms
 OPERATIONS_GRACE_S = 10.0
 REDIS_GRACE_S = 5.0
-LONGEST_QUARANTINE_S = 5.0  # a start waits no longer: a longer one is for tests
+LONGEST_QUARANTINE_S = 5.0  # longest wait of a start; longer ones are for tests
 OPENING_S = 0.25  # from "ready" until Redis knows every namespace: one call
 BACKENDS = ("ingest", "backfill", "redis")
 
-# What operators run beside gateways, with the command of each, without `--config F`.
+# Processes that operators run beside gateways, with their commands without `--config F`.
 OPERATIONS = {
     "monitor": ("headgate", "monitor"),
     "mirror": ("headgate_spark", "mirror", "--follow"),
@@ -91,7 +91,7 @@ _OWN_SERVERS = (
 
 
 class DevStack:
-    """Starts and stops the children; `state` keeps data, logs and the effective configuration."""
+    """The child processes of a stack; `state` keeps data, logs and the effective configuration."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class DevStack:
         self.state = state
         self.ports = ports
         self.installation = installation
-        self._agent = agent  # of the brokers, which then serve their metrics
+        self._agent = agent  # agent of the brokers, for their metrics
         self._jmx_ports: dict[str, int] = {}
         if agent is not None:
             first = free_port(ports)

@@ -16,7 +16,7 @@ from headgate.replays.segments import SegmentTable, Translation
 from headgate.replays.spec import ReplayMode, Spec
 from headgate.replays.tiers import Tiers
 
-REQUIRED = {"isolation.level": "read_committed"}  # of readers of the backfill tier
+REQUIRED = {"isolation.level": "read_committed"}  # for consumers of the backfill tier
 _MAX_GAPS = 100
 
 
@@ -134,7 +134,7 @@ def translated(
 
 
 def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any]:
-    """Return one translation. Readers could not read from offsets before `start`."""
+    """Return one translation. Consumers cannot read from offsets before `start`."""
     offset = None if now.offset is None else max(now.offset, start)
     row = {"source": now.source, "offset": offset, "result": str(now.result)}
     is_gone = now.offset is None and before.offset is not None
@@ -142,7 +142,13 @@ def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any
 
 
 def coverage_page(table: SegmentTable, whole_map: PartitionMap, logs: Logs) -> dict[str, Any]:
-    """Return the coverage of a partition. table: the segments that the backfill tier still has."""
+    """Return the coverage of a partition.
+
+    Args:
+        table: The segments that the backfill tier still has.
+        whole_map: The partition's map.
+        logs: The bounds of both logs.
+    """
     times, (source_id, target_id) = table.times(), whole_map.ids
     begin = table.target_start if table else logs.backfill_start
     return {

@@ -40,14 +40,14 @@ from headgate.replays.packed import (
 from headgate.replays.segments import Gap, MapError, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
-MAP_PARTITIONS = 16  # for good: `map_partition` depends on it
+MAP_PARTITIONS = 16  # permanent: `map_partition` depends on it
 READ_BYTES = "hg-read-bytes"
 _VERSION = b"\x01"
 _BLOCK_VERSION = b"\x02"
 
 
 class MapAddress(NamedTuple):
-    """The map that a record belongs to. layout: the number of the topic's layout, from 1."""
+    """The map that a record belongs to. Layouts of a topic are numbered from 1."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ class NewerMapError(MapError):
 
 
 class MapEntry(NamedTuple):
-    """A record of the map topic. read_bytes: of its transaction; 0 if it is not given."""
+    """A record of the map topic, with the read bytes of its transaction (0 if unknown)."""
 
     place: MapAddress
     fact: Segment | Block | Gap | Layout | Removed

@@ -32,8 +32,8 @@ from headgate.replays.spec import (
 )
 from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, reading
 
-_MAX_OFFSETS = 10_000  # in one request: a second or two of another thread
-_MAX_SNAPSHOTS = 1_000  # of one backfill cluster
+_MAX_OFFSETS = 10_000  # per request: a second or two of another thread
+_MAX_SNAPSHOTS = 1_000  # per backfill cluster
 
 Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
 
@@ -85,7 +85,7 @@ class Offsets:
                     raise FieldError(f"offsets.{partition}", what)
 
     async def coverage(self, topic: str) -> dict[str, Any]:
-        """Return what is mirrored of a topic, by partition."""
+        """Return the mirrored offsets of a topic, by partition."""
         tiers = self._tiers.of(topic)
         async with (
             asking(tiers.backfill),

@@ -28,7 +28,7 @@ from operator import add, ne
 from typing import NamedTuple
 
 BLOCK_SEGMENTS = 256
-_MAX_SEGMENTS = 65_536  # that are read from one block
+_MAX_SEGMENTS = 65_536  # limit of segments in one block
 NO_TIMESTAMP = -1  # Kafka's: the record has none
 _UNPACKED = 512  # blocks that are kept unpacked, 7 KB each
 _SECOND_MS = 1000
@@ -64,7 +64,7 @@ class Block(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """Segments as arrays. latest: at most a second later than the record's time."""
+    """Segments as arrays. Latest times are at most a second later than the records' times."""
 
     sources: "array[int]"
     targets: "array[int]"
@@ -135,7 +135,12 @@ def encode(block: Block) -> bytes:
 
 
 def decode(source: int, value: bytes, at: int) -> Block:
-    """Read what `encode` wrote. Raises IndexError, MapError."""
+    """Read the bytes of `encode`.
+
+    Raises:
+        IndexError: The bytes end too early.
+        MapError: The block contradicts itself.
+    """
     target, at = get(value, at)
     segments, at = get(value, at)
     records, at = get(value, at)

@@ -15,7 +15,7 @@ _MAX_RANGES = 100  # of a partition, in a refusal
 
 
 class Piece(NamedTuple):
-    """Offsets of one tier's log, `end` without."""
+    """A range of one tier's log; `end` is exclusive."""
 
     tier: str
     start: int
@@ -100,7 +100,7 @@ def _cold(start: int, end: int, logs: Logs) -> Piece | None:
 
 def _targets(table: SegmentTable, start: int, end: int) -> tuple[int, int]:
     first = table.to_target(start).offset
-    last = table.to_target(end).offset  # None: the end of what is mirrored
+    last = table.to_target(end).offset  # None: the end of the mirrored part
     return (
         table.target_end if first is None else first,
         table.target_end if last is None else last,

@@ -30,10 +30,10 @@ from headgate.replays.segments import SegmentTable
 from headgate.replays.spec import Bound, ReplayMode, Spec
 from headgate.replays.tiers import OffsetMaps, Tiers, asking
 
-# What both tiers and the offset map say of a topic now, and whether they mean the same topics.
+# ---- A topic's current state on both tiers and in the offset map
 
 
-_OPTIONAL_S = 5.0  # for what can be answered without the ingest tier
+_OPTIONAL_S = 5.0  # for requests that do not need the ingest tier
 
 
 class TierNow(NamedTuple):
@@ -253,7 +253,7 @@ async def plan(
         seen.check()
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
-        ends = {part: seen.table(part).source_end for part in chosen}  # of mode group
+        ends = {part: seen.table(part).source_end for part in chosen}  # used by mode group
         if spec.end is not None:
             ends = await resolver.resolve("to", spec.end, chosen)
         plans = await _plans(starts, ends, seen, maps)
@@ -436,7 +436,7 @@ class _Resolver:
     def _checked(self, field: str, partition: int, offset: int | None) -> int:
         logs = self._seen.logs(partition)
         if offset is None and logs.ingest_start == logs.ingest_end:
-            offset = logs.ingest_end  # there is no record to commit
+            offset = logs.ingest_end  # the log is empty
         if offset is None:
             raise Refused(malformed(f"{field}: partition {partition} has no offset"))
         limit = self._end(partition)
@@ -496,7 +496,7 @@ class _Resolver:
     def _first(self, partition: int, hot: int | None, kept: int | None) -> int:
         table, logs = self._seen.table(partition), self._seen.logs(partition)
         if hot is not None and hot < table.source_start:
-            return hot  # before what is mirrored
+            return hot  # before the mirrored part
         if kept is not None:
             source = table.to_source(kept).offset
             if source is not None:

@@ -85,7 +85,7 @@ class Control(StrEnum):
 
 @dataclass(slots=True)
 class Replay:
-    """One replay, folded from its records. spec: None before its record was read."""
+    """One replay, folded from its records. The spec is None before its record was read."""
 
     id: str
     spec: Mapping[str, object] | None = None
@@ -253,7 +253,7 @@ def _read(value: bytes | None) -> Mapping[str, object] | None:
 
 
 def new_id(now_ms: int, random_bytes: bytes) -> str:
-    """Return a UUIDv7 (RFC 9562, 5.7). random_bytes: 10 of them."""
+    """Return a UUIDv7 (RFC 9562, 5.7) made of a time and ten random bytes."""
     tail = int.from_bytes(random_bytes[:10], "big")
     number = (now_ms & 0xFFFFFFFFFFFF) << 80 | 0x7 << 76 | (tail >> 64 & 0xFFF) << 64
     return _uuid(number | 0b10 << 62 | tail & 0x3FFFFFFFFFFFFFFF)
@@ -283,7 +283,7 @@ _ENDS = {
 
 
 class ReplayObserver:
-    """Turns changes of replays into entries of the installation log.
+    """A translation of changes of replays into entries of the installation log.
 
     A registry may be read for the first time long after the start, or again from its beginning:
     replays are remembered by id, also while a registry lacks them.
@@ -300,7 +300,7 @@ class ReplayObserver:
         """Yield the entries of all replays that have changed."""
         for replay in replays:
             yield from self._changes(replay)
-        while len(self._states) > _MAX_KNOWN:  # those that were seen first
+        while len(self._states) > _MAX_KNOWN:  # the oldest go first
             del self._states[next(iter(self._states))]
 
     def _changes(self, replay: Replay) -> Iterator[Happening]:

@@ -56,7 +56,7 @@ def second_tier(
 
 
 class NoSecondTier:
-    """The services where no cluster has a backfill tier."""
+    """The services of a gateway without a backfill tier."""
 
     async def create(
         self, _request_body: Any, _caller: str, _idempotency_key: str | None

@@ -82,8 +82,8 @@ class Gap(NamedTuple):
 
 
 NO_RECORDS = "no_records"  # markers, aborted or compacted records alone: nothing is missing
-RETENTION = "retention"  # the source's log began behind what had been mirrored
-RECREATED = "recreated"  # the topic was deleted: what it had beyond `source` is not known (end too)
+RETENTION = "retention"  # the source's log began behind the mirrored part
+RECREATED = "recreated"  # the topic was deleted: its records beyond `source` are unknown (end too)
 FOREIGN = "foreign"  # something else wrote to the target before `source` was copied (end too)
 _LOST = frozenset({RETENTION, RECREATED})
 
@@ -97,7 +97,7 @@ class Result(StrEnum):
 
 
 class Translation(NamedTuple):
-    """A translated offset. offset: None if it is out of range."""
+    """A translated offset; None if it is out of range."""
 
     source: int
     offset: int | None
@@ -173,13 +173,13 @@ class SegmentTable:
 
     def __init__(self, *, is_outline: bool = False) -> None:
         self._is_outline = is_outline
-        # Of each block.
+        # One entry per block:
         self._columns: list[bytes] = []
         self._firsts, self._target_firsts = array("q"), array("q")
         self._target_ends, self._records = array("q"), array("q")
         self._earliest, self._latest = array("q"), array("q")
         self._sizes, self._is_record = array("i"), array("b")
-        # Of each segment behind the blocks.
+        # One entry per segment behind the blocks:
         self._sources, self._targets = array("q"), array("q")
         self._counts = array("i")
         self._last_earliest, self._last_latest = array("q"), array("q")
@@ -562,10 +562,10 @@ class SegmentTable:
             self._append(block, is_record=False)
 
     def _append(self, block: Block, *, is_record: bool, number: int | None = None) -> None:
-        """Insert a block. number: before this block; None: behind all."""
+        """Insert a block before the block with this number, or at the end if it is None."""
         at = len(self._firsts) if number is None else number
         if self._is_outline and at and at == len(self._firsts) and self._is_record[-1]:
-            self._columns[-1] = b""  # the last one stays, as what follows may replace a part of it
+            self._columns[-1] = b""  # the last one stays: the next may replace a part of it
         self._columns.insert(at, block.columns)
         for column, figure in (
             (self._firsts, block.source), (self._target_firsts, block.target),
@@ -639,7 +639,15 @@ def _translated(
     offset: int, given: "array[int]", wanted: "array[int]", counts: "array[int]",
     following: int | None,
 ) -> Translation:  # fmt: skip
-    """Translate an offset. following: where the segment behind these begins; None without one."""
+    """Translate an offset.
+
+    Args:
+        offset: The offset.
+        given: Beginnings of the segments on the side of the offset.
+        wanted: Their beginnings on the other side.
+        counts: Their numbers of records.
+        following: Beginning of the segment behind these on the other side; None without one.
+    """
     at = bisect_right(given, offset) - 1
     step = offset - given[at]
     if step < counts[at]:

@@ -31,14 +31,14 @@ from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, r
 
 
 class RequestedReplay(NamedTuple):
-    """The result of a request. is_new: False for a dry run and for a repeat."""
+    """The result of a request; `is_new` is False for a dry run and for a repeat."""
 
     page: dict[str, Any]
     is_new: bool
 
 
 class ListedReplays(NamedTuple):
-    """Replays, and the backfill clusters that could not be asked for theirs."""
+    """Replays, and the backfill clusters that did not answer."""
 
     replays: Sequence[dict[str, Any]]
     unavailable: Sequence[dict[str, Any]]
@@ -93,7 +93,7 @@ class ReplayService:
         async def decide(change: RegistryChange) -> None:
             repeated.clear()
             existing = change.registry.get(author.replay_id)
-            if existing is not None:  # of a faster gateway, or of our own first attempt
+            if existing is not None:  # from a faster gateway, or an earlier attempt
                 repeated.append(existing)
                 return
             active_max = self._settings().replays.active_max
@@ -118,7 +118,7 @@ class ReplayService:
         for backfill, registry in registries.answered:
             servers = self._tiers.options(backfill).bootstrap_servers
             rows += [replay_page(replay, servers, registry.runner) for replay in registry]
-        rows.sort(key=lambda row: (row["created_at"] or "", row["id"]))  # of all registries
+        rows.sort(key=lambda row: (row["created_at"] or "", row["id"]))  # across all registries
         rows = [
             row for row in rows if topic in (None, row["topic"]) and state in (None, row["state"])
         ]

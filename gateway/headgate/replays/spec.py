@@ -42,7 +42,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 class FieldError(ValueError):
-    """A field is missing, unknown or wrong.
+    """A missing, unknown or wrong field.
 
     Args:
         field: Dotted; empty for the whole document. A long one is cut: it may be the client's text.
@@ -106,7 +106,7 @@ class RecordFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the filter takes every record."""
+        """True if the filter takes every record."""
         return not (self.keys or self.headers or self.equals)
 
     def takes(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
@@ -209,7 +209,7 @@ def _at(document: object, path: tuple[str, ...]) -> object:
 
 
 class ReplayMode(StrEnum):
-    """How a replay is delivered."""
+    """The delivery of a replay."""
 
     SEEK = "seek"  # offsets on the backfill tier, nothing is copied
     TOPIC = "topic"  # records copied to a topic of their own
@@ -255,7 +255,12 @@ class Rate(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """The delivery. group: of mode group.  ttl_s: lifetime of the result; None: as configured."""
+    """The delivery.
+
+    Args:
+        group: The consumer group of mode group.
+        ttl_s: Lifetime of the result, in seconds; None for the configured one.
+    """
 
     mode: ReplayMode
     group: str = ""

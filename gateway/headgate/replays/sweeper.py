@@ -31,7 +31,7 @@ _FAILED = "headgate_replays_failed_total"
 
 
 class Sweeper:
-    """Looks after the replays of all backfill clusters.
+    """The maintenance of the replays of all backfill clusters.
 
     Args:
         tiers: The backfill clusters.

@@ -171,7 +171,7 @@ class RegistryLog:
                     await self._attempt(decide)
                     break
                 except TransactionError as error:
-                    # After an error of the commit it may be written: `decide` sees it then.
+                    # A failed commit may have been written: then `decide` finds the change.
                     is_final = error.is_refusal and not error.is_fenced
                     if is_final or attempt + 1 == _ATTEMPTS:
                         raise
