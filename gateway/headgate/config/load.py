@@ -1,7 +1,7 @@
-"""Load the configuration: `load` reads file and environment and returns `Settings`.
+"""Loading of the configuration: `load` reads file and environment and returns `Settings`.
 
-It raises a ConfigError with everything that is wrong. The schemas that topics name are part of the
-configuration: their text is in force, not a file that may change. `headgate serve` keeps a copy of
+It raises a ConfigError with all problems. The schemas that topics name are part of the
+configuration: their text is active, not a file that may change. `headgate serve` keeps a copy of
 the schemas that it accepted for its workers, as it does with the file itself.
 """
 

@@ -137,12 +137,15 @@ class Effective(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The option's name, without its section."""
+        """Return the option's name, without its section."""
         return self.option.name
 
     @property
     def value(self) -> Any:
-        """The value as JSON has it, None = not set; secrets and hashes of tokens are masked."""
+        """Return the value as JSON has it; None if it is not set.
+
+        Secrets and hashes of tokens are masked.
+        """
         if self.name == _HASHES:
             return [STARS] * len(self.given)
         if self.option.about.secret and self.given is not None:

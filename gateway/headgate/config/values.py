@@ -1,4 +1,4 @@
-"""Read values from the TOML file and the environment, and convert them to the options' types.
+"""Values from the TOML file and the environment, and their conversion to the options' types.
 
 Both sources become one flat table, path -> `Given`, so that a value and its origin stay together.
 A path is (section, option), or (section, name, option) in the sections whose tables have names.

@@ -1,10 +1,10 @@
-"""Assemble chunked events (the oversize policy's `chunk`).
+"""Assembly of chunked events (the oversize policy's `chunk`).
 
-Give it every record that is read, in the order of each partition. It hands back what is whole:
-ordinary records as they are, and a chunked event when its last chunk is here. Commit `low_water`,
-never the position: it stays before the first chunk of whatever is incomplete, so that a consumer
-that starts again reads those sets from their beginning. What was complete behind such a set comes
-once more then (at-least-once, as everywhere in Kafka; `hg-event-id` identifies repeats).
+Pass every record to the assembler, in the order of each partition. It returns complete events:
+ordinary records unchanged, and a chunked event with its last chunk. Commit `low_water`, never the
+position. It stays before the first chunk of any incomplete set, so that a restarted consumer reads
+those sets from their beginning. Complete events behind such a set then come once more
+(at-least-once, as everywhere in Kafka; `hg-event-id` identifies repeats).
 
     class Forget(ConsumerRebalanceListener):
         def __init__(self, assembler):
@@ -41,8 +41,8 @@ once more then (at-least-once, as everywhere in Kafka; `hg-event-id` identifies 
 A test runs exactly this, and docs/publish/oversize.md shows it.
 
 A set that stays incomplete (the gateway died between two chunks; the producer's retry is another
-set) is given up after `Bounds.max_age_s` or `Bounds.max_gap` offsets, counted in `dropped`, and
-logged: the event either was answered with an error, or comes again in whole.
+set) is dropped after `Bounds.max_age_s` or `Bounds.max_gap` offsets, counted in `dropped`, and
+logged. Its event either got an error response, or comes again in a complete set.
 """
 
 import logging
@@ -134,18 +134,18 @@ class Assembler:
 
     @property
     def dropped(self) -> Mapping[str, int]:
-        """Dropped sets, by reason, and skipped `malformed` chunks."""
+        """Return the dropped sets, by reason, and the skipped `malformed` chunks."""
         malformed = {"malformed": self._bad} if self._bad else {}
         return {str(why): count for why, count in self._sets.dropped.items()} | malformed
 
     @property
     def incomplete(self) -> int:
-        """The number of incomplete sets."""
+        """Return the number of incomplete sets."""
         return len(self._sets)
 
     @property
     def bytes(self) -> int:
-        """Memory of incomplete sets."""
+        """Return the memory of incomplete sets, in bytes."""
         return self._sets.bytes
 
     def add(self, record: ReadRecord) -> Event | None:

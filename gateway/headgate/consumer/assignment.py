@@ -1,9 +1,11 @@
 """The assignment of a group member: its work between one rebalance and the next.
 
-It begins when the group assigns partitions and ends when it revokes them: stop handing out, wait
-for what is handed out (within a budget), commit once more, and only then give the partitions away.
-So no commit is ever in flight while the group moves on: aiokafka would send it with the new
-generation, and the broker would take it (docs/design/measured.md#late-commits-are-accepted)."""
+It begins when the group assigns partitions, and ends when the group revokes them. At its end it
+hands out nothing more, waits for events that are handed out (within a time limit), commits once
+more, and only then releases the partitions. So no commit is in flight while the group rebalances:
+aiokafka would send it with the new generation, and the broker would accept it
+(docs/design/measured.md#late-commits-are-accepted).
+"""
 
 import asyncio
 import logging
@@ -127,8 +129,11 @@ class Assignment:
             self._reached(tps)
 
     def _reached(self, tps: Iterable[TopicPartition]) -> None:
-        """Note the positions of reading. They may be behind offsets without events, such as a
-        transaction's marker, which aiokafka does not hand over."""
+        """Note the positions of reading.
+
+        They may be behind offsets without events, such as a transaction's marker, which aiokafka
+        does not deliver.
+        """
         assignment = self._consumer._subscription.subscription.assignment
         for tp in tps:
             partition = self.partitions[tp]

@@ -1,14 +1,14 @@
-"""Resolve claim checks: records whose value lies in a blob store (`oversize = ["claim-check"]`).
+"""Resolution of claim checks: records with their value in a blob store.
 
-Such a record has an empty value, `ce_dataref` with the blob's URL, and `hg-value-bytes` and
-`hg-value-sha256` with what must be found there.
+Such a record (`oversize = ["claim-check"]`) has an empty value, `ce_dataref` with the blob's URL,
+and `hg-value-bytes` and `hg-value-sha256` with the size and digest of the blob.
 
     claims = ClaimChecks("s3://bucket/prefix")
     value = await claims.value(event)       # of any event: others give their own value
 
-Only URLs below the roots given here are read: a header must not make a consumer read any file or
-ask any host. `ce_dataref` without `hg-value-sha256` is a producer's own CloudEvents attribute and
-is left alone.
+Only URLs below the given roots are read: a header must not make a consumer read any file or
+contact any host. `ce_dataref` without `hg-value-sha256` is a producer's own CloudEvents attribute
+and is ignored.
 """
 
 import asyncio

@@ -1,10 +1,10 @@
-"""The offsets of an assignment: where it starts to read, and what it commits.
+"""The offsets of an assignment: its starting positions, and its commits.
 
 Each partition is committed in its own term of ownership, and never backwards. aiokafka's `commit`
-reads member id and generation whenever it sends, also when it sends again. A member that the group
-has given up for dead has neither for a moment, and without them a broker takes any commit of an
-empty group: also that of a process that stood still, after its successors have left. So each
-request is sent here, with the generation of the assignment or not at all.
+reads member id and generation whenever it sends, also when it retries. A member that the group has
+declared dead has neither for a moment, and without them a broker accepts any commit of an empty
+group: also that of a process that was suspended, after its successors have left. So this module
+sends each request itself, with the generation of the assignment or not at all.
 
 Private part of aiokafka 0.14: `_coordinator.fetch_committed_offsets`, as the public call gives no
 metadata. Starting positions are set from the same answer, so that they and the note belong
@@ -57,7 +57,7 @@ class OffsetStore(Protocol):
 
 
 class PositionError(Exception):
-    """The next offset does not belong to this log: the topic is another one."""
+    """A next offset that does not belong to this log: the topic is another one."""
 
 
 async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:

@@ -112,8 +112,11 @@ class Failures:
     async def _send(
         self, received: Received, partition: int, value: bytes | None, headers: Headers
     ) -> None:
-        """Send a record in a batch of its own: aiokafka's `send` has its own size limit, refuses
-        records without key and value, and may replace a timestamp of -1 by the next record's."""
+        """Send a record in a batch of its own.
+
+        aiokafka's `send` has its own size limit, refuses records without key and value, and may
+        replace a timestamp of -1 by the next record's.
+        """
         assert self._producer is not None
         batch = self._producer.create_batch()
         batch.append(

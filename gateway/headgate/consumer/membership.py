@@ -50,7 +50,7 @@ class MemberOptions:
 
     @property
     def heartbeat_ms(self) -> int:
-        """The heartbeat interval, in ms: a third of a session."""
+        """Return the heartbeat interval, in ms: a third of a session."""
         return max(100, self.session_timeout_ms // 3)
 
 

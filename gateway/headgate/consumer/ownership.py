@@ -99,8 +99,11 @@ class PartitionProgress:
         self._next = offset + 1
 
     def reached(self, position: int) -> None:
-        """Note the position of reading. Offsets that were not handed over have no events: they are
-        markers of transactions, or aborted, compacted or deleted records."""
+        """Note the position of reading.
+
+        Offsets that were not delivered have no events: they are markers of transactions, or
+        aborted, compacted or deleted records.
+        """
         if self._next is None:
             self.first = self._next = position
         self._next = max(self._next, position)
@@ -119,10 +122,10 @@ class PartitionProgress:
 
     @property
     def done_below(self) -> int | None:
-        """No event that ends below this offset is open; None before anything was read."""
+        """Return the offset below which no open event ends; None before anything was read."""
         return self._open[0][0] if self._open else self._next
 
     @property
     def low_water(self) -> int | None:
-        """The offset to start from again; None before anything was read."""
+        """Return the offset to start from again; None before anything was read."""
         return self._open[0][1] if self._open else self._next

@@ -193,12 +193,12 @@ class OwnedPartition:
 
     @property
     def done_below(self) -> int:
-        """The offset below which no event ends that is open."""
+        """Return the offset below which no open event ends."""
         return max(self._done_below, self.progress.done_below or 0)
 
     @property
     def low_water(self) -> int | None:
-        """The offset that may be committed; None before anything was read."""
+        """Return the offset that may be committed; None before anything was read."""
         mark = self.progress.low_water
         if mark is None or self._assembler is None or not self._assembler.incomplete:
             return mark

@@ -119,7 +119,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also the id of its session and process group."""
+        """Return the process id, which is also the id of its session and process group."""
         return self._process.pid
 
     @property
@@ -129,7 +129,7 @@ class Child:
 
     @property
     def end(self) -> str:
-        """The name, the pid and the exit code or the signal of a process that has ended."""
+        """Return the name, the pid and the exit code or the signal of a process that has ended."""
         code = self.exit_code or 0
         how = f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
         return f"{self.name} ended by itself (pid {self.pid}, {how})"

@@ -1,8 +1,4 @@
-"""Find a Java that can run Kafka and Spark.
-
-Standard library only and no import of the rest of the package: `make setup` runs this file with
-the system's Python before anything is downloaded.
-"""
+"""The search for a Java that can run Kafka and Spark."""
 
 import re
 import shutil

@@ -100,12 +100,12 @@ class BrokerPlan:
 
     @property
     def bootstrap(self) -> str:
-        """The address for clients."""
+        """Return the address for clients."""
         return f"{LOOPBACK}:{self.port}"
 
     @property
     def data(self) -> Path:
-        """The log directory."""
+        """Return the log directory."""
         return self.directory / "data"
 
 
@@ -323,7 +323,7 @@ class RedisPlan:
 
     @property
     def url(self) -> str:
-        """The URL for clients."""
+        """Return the URL for clients."""
         if self.unix_socket:
             return f"unix://{self.unix_socket}"
         return f"redis://{LOOPBACK}:{self.port}"

@@ -71,15 +71,19 @@ class Layout(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """The tombstone of the segment or block that begins at this source offset: retention removed
-    it from the target, or it is part of a block now."""
+    """The tombstone of the segment or block that begins at this source offset.
+
+    Either retention removed it from the target, or it is part of a block now.
+    """
 
     source: int
 
 
 class NewerMapError(MapError):
-    """The mirror of a later version wrote a partition's map. Without these records the map would be
-    wrong: a segment that is not read looks like a hole."""
+    """A partition's map that the mirror of a later version wrote.
+
+    Without these records the map would be wrong: a segment that is not read looks like a hole.
+    """
 
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(
@@ -188,7 +192,7 @@ def layout_record(address: MapAddress, layout: Layout) -> tuple[bytes, bytes]:
 
 
 def read_bytes(headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """Return the bytes that were read for a record's transaction; 0 without the header."""
+    """Return the number of bytes read for a record's transaction; 0 without the header."""
     digits = dict(headers).get(READ_BYTES) or b""
     return int(digits) if digits.isdigit() else 0
 
@@ -225,7 +229,7 @@ def _read(key: bytes, value: bytes | None) -> MapEntry | None:
 
 
 def owner_of(key: bytes | None) -> tuple[str, int] | None:
-    """Return a record's topic and partition; None: the mirror did not write it."""
+    """Return a record's topic and partition; None if the mirror did not write it."""
     try:
         _, address, _ = _read_key(key or b"")
     except (IndexError, ValueError):
@@ -307,18 +311,21 @@ class PartitionMap:
 
     @property
     def newest(self) -> int:
-        """The number of the newest layout; 0 without one."""
+        """Return the number of the newest layout; 0 without one."""
         return max(self.layouts, default=0)
 
     @property
     def ids(self) -> tuple[str, str]:
-        """Kafka's ids of the newest layout's two topics; empty without one."""
+        """Return Kafka's ids of the newest layout's two topics; empty without one."""
         newest = self.layouts.get(self.newest)
         return ("", "") if newest is None else _ids(newest)
 
     @property
     def is_alone(self) -> bool:
-        """True if no older source topic had the same target, which then has only mapped records."""
+        """Return whether no older source topic had the same target.
+
+        Such a target has only mapped records.
+        """
         target_id = self.ids[1]
         older = {
             layout.source_id for layout in self.layouts.values() if layout.target_id == target_id
@@ -327,8 +334,10 @@ class PartitionMap:
 
     @property
     def target_end(self) -> int | None:
-        """The end of the mirror's records on the newest target. None: unknown, because the segments
-        of an older source topic were taken back."""
+        """Return the end of the mirror's records on the newest target.
+
+        None means unknown, because the segments of an older source topic were removed.
+        """
         if self.table:
             return self.table.target_end
         same = [table for layout, table in self.tables() if layout.target_id == self.ids[1]]
@@ -337,17 +346,17 @@ class PartitionMap:
 
     @property
     def table(self) -> SegmentTable:
-        """The segments between both topics as they are in the newest layout."""
+        """Return the segments between both topics in the newest layout."""
         return self._tables.get(self.ids, self._none)
 
     @property
     def lost_gaps(self) -> list[Gap]:
-        """The gaps in which records are missing for good, also of deleted topics."""
+        """Return the gaps in which records are missing for good, also of deleted topics."""
         return [gap for _, table in self.tables() for gap in table.gaps if gap.is_lost]
 
     @property
     def lost_offsets(self) -> int:
-        """The number of offsets in the lost gaps."""
+        """Return the number of offsets in the lost gaps."""
         return sum(gap.end - gap.source for gap in self.lost_gaps)
 
     def tables(self) -> list[tuple[Layout, SegmentTable]]:

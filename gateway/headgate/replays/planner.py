@@ -70,8 +70,10 @@ class ReplayedTopic:
         self._tables = {partition: self._kept(partition) for partition in maps}
 
     def table(self, partition: int) -> SegmentTable:
-        """Return the newest layout's segments that the backfill tier still has; none of another
-        topic's."""
+        """Return the newest layout's segments that the backfill tier still has.
+
+        There are none if the map belongs to another topic.
+        """
         return self._tables[partition]
 
     def _kept(self, partition: int) -> SegmentTable:
@@ -90,9 +92,10 @@ class ReplayedTopic:
         return self.backfill.logs.get(partition, Extent(0, 0)).start
 
     def other_topic(self, partition_map: PartitionMap) -> str | None:
-        """Return why a map belongs to deleted topics; None: it belongs to the current ones.
+        """Return why a map belongs to deleted topics; None if it belongs to the current ones.
 
-        A topic that was deleted on the ingest tier and not recreated counts: a mirror is for that.
+        A topic that was deleted on the ingest tier and not recreated counts as current: a mirror
+        exists for such a case.
         """
         source_id, target_id = partition_map.ids
         if not source_id:
@@ -112,11 +115,11 @@ class ReplayedTopic:
         )
 
     def empty_reason(self) -> str | None:
-        """Return why a partition's map belongs to deleted topics; None: all maps are current."""
+        """Return why a partition's map belongs to deleted topics; None if all maps are current."""
         return next(filter(None, map(self.other_topic, self.maps.values())), None)
 
     def older_topic(self, snapshot: Mapping[str, Any]) -> str | None:
-        """Return why a snapshot's offsets belong to a deleted topic; None: they belong to this one.
+        """Return why a snapshot's offsets belong to a deleted topic; None if they are this one's.
 
         Snapshots of earlier releases have no ids. If the mirror opened a map of this topic before
         the snapshot, the snapshot is of this topic; otherwise it is unknown.

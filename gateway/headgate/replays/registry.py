@@ -94,27 +94,27 @@ class Replay:
 
     @property
     def spec_fields(self) -> Mapping[str, Any]:
-        """The fields of the spec; none before its record was read."""
+        """Return the fields of the spec; none before its record was read."""
         return self.spec or {}
 
     @property
     def is_copy(self) -> bool:
-        """True if the runner copies it to a topic of its own."""
+        """Return whether the runner copies it to a topic of its own."""
         return self.spec_fields.get("mode") == "topic"
 
     @property
     def state(self) -> ReplayState:
-        """The state of the newest status record."""
+        """Return the state of the newest status record."""
         return ReplayState(str(self.status.get("state", ReplayState.PENDING)))
 
     @property
     def is_finished(self) -> bool:
-        """True if no other state follows."""
+        """Return whether no other state follows."""
         return self.state in FINISHED
 
     @property
     def topic(self) -> str:
-        """The topic that the runner copies it to."""
+        """Return the topic that the runner copies it to."""
         return TOPIC_PREFIX + self.id
 
 

@@ -77,7 +77,7 @@ class Gap(NamedTuple):
 
     @property
     def is_lost(self) -> bool:
-        """True if it had records that the mirror can no longer copy."""
+        """Return whether it had records that the mirror can no longer copy."""
         return self.reason in _LOST
 
 
@@ -221,20 +221,20 @@ class SegmentTable:
 
     @property
     def memory(self) -> int:
-        """The memory of the segments, in bytes, roughly."""
+        """Return the approximate memory of the segments, in bytes."""
         return sum(map(len, self._columns)) + 100 * len(self._firsts) + 36 * len(self._sources)
 
     @property
     def source_end(self) -> int:
-        """The position; 0 without one."""
+        """Return the position; 0 without one."""
         return self.position or 0
 
     @property
     def source_start(self) -> int:
-        """The first source offset that was read, as far as the map goes back.
+        """Return the first source offset that was read, as far as the map goes back.
 
         It may lie before the first segment, if the offsets between are known to have no record
-        (compacted or aborted). `source_end` if nothing was read.
+        (compacted or aborted). It is `source_end` if nothing was read.
         """
         return self._heads.get(self._first_source, self._first_source)
 
@@ -246,14 +246,14 @@ class SegmentTable:
 
     @property
     def target_start(self) -> int:
-        """The first target offset in a segment; 0 without segments."""
+        """Return the first target offset in a segment; 0 without segments."""
         if self._target_firsts:
             return self._target_firsts[0]
         return self._targets[0] if self._targets else 0
 
     @property
     def target_end(self) -> int:
-        """The offset behind the last record on the target; 0 without segments."""
+        """Return the offset behind the last record on the target; 0 without segments."""
         if self._targets:
             return self._targets[-1] + self._counts[-1]
         return self._target_ends[-1] if self._target_ends else 0
@@ -272,7 +272,7 @@ class SegmentTable:
         """Return a source offset from which to look for the first record of this time or later.
 
         It is the beginning of a segment that has such a record, or whose latest record is less than
-        a second older. None: there is no such record.
+        a second older. None means that there is no such record.
         """
         for number, last in enumerate(self._latest):
             if last >= time_ms:
@@ -288,8 +288,10 @@ class SegmentTable:
         return None
 
     def add(self, segment: Segment) -> int:
-        """Append a segment, and return the number of new records. A repeated segment changes
-        nothing. Raises MapError."""
+        """Append a segment, and return the number of new records. Raises MapError.
+
+        A repeated segment changes nothing.
+        """
         if segment.source < self.source_end and self._has(segment):
             return 0
         self._check(segment)
@@ -304,8 +306,10 @@ class SegmentTable:
         return segment.records
 
     def add_block(self, block: Block) -> int:
-        """Append a block in place of the segments from its beginning on, which it contains. Return
-        the number of new records. Raises MapError."""
+        """Append a block, and return the number of new records. Raises MapError.
+
+        It replaces the segments from its beginning on, which it contains.
+        """
         replaced = 0
         if block.source < self.source_end:
             number = bisect_left(self._firsts, block.source)
@@ -495,8 +499,11 @@ class SegmentTable:
         return count + _between(self._targets, self._counts, start, end)
 
     def around(self, source: int) -> tuple[int | None, int | None]:
-        """Return the target offsets around a source offset: the end of the last segment that begins
-        before it, and the beginning of the next segment; None without one."""
+        """Return the target offsets around a source offset.
+
+        They are the end of the last segment that begins before it, and the beginning of the next
+        segment; None without one.
+        """
         sources, targets, counts = self._sources, self._targets, self._counts
         following: int | None = None
         if not sources or source <= sources[0]:

@@ -106,7 +106,7 @@ class RecordFilter:
 
     @property
     def is_empty(self) -> bool:
-        """True if the filter takes every record."""
+        """Return whether the filter takes every record."""
         return not (self.keys or self.headers or self.equals)
 
     def takes(self, key: bytes | None, value: bytes | None, headers: Headers) -> bool:
@@ -230,19 +230,19 @@ class Bound(NamedTuple):
 
     @property
     def offsets(self) -> Mapping[int, int]:
-        """The value of kind offsets."""
+        """Return the value of kind offsets."""
         assert isinstance(self.value, Mapping)
         return self.value
 
     @property
     def time_ms(self) -> int:
-        """The value of kind timestamp."""
+        """Return the value of kind timestamp."""
         assert isinstance(self.value, int)
         return self.value
 
     @property
     def name(self) -> str:
-        """The value of kinds snapshot and group."""
+        """Return the value of kinds snapshot and group."""
         assert isinstance(self.value, str)
         return self.value
 

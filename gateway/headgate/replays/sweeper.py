@@ -61,7 +61,9 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Sweep each cluster independently: one that does not answer does not stop the others.
-        Its replays are counted as of the last read."""
+
+        The replays of such a cluster are counted as of the last read.
+        """
         backfills = self._tiers.backfills()
         await asyncio.gather(*map(self._sweep_backfill, backfills))
         counts = dict.fromkeys(map(str, ReplayState), 0)
@@ -89,8 +91,10 @@ class Sweeper:
             self._warned.pop(backfill, None)
 
     async def _gone(self, backfill: str) -> dict[str, str]:
-        """Return the topics of readable replays that two polls in a row lacked, by replay id: a
-        single node may not know a new topic yet."""
+        """Return the topics of readable replays that two polls in a row lacked, by replay id.
+
+        A single node may not know a new topic yet.
+        """
         waiting = _readable_topics(await self._tiers.log(backfill).read())
         now: dict[str, str] = {}
         if waiting:
@@ -133,8 +137,10 @@ async def _sweep(gone: Mapping[str, str], change: RegistryChange) -> None:
 
 
 def _due(registry: Registry) -> Sequence[tuple[Replay, bool]]:
-    """Return the replays to expire (False) or to forget (True). The runner expires its own, since
-    it deletes their topics."""
+    """Return the replays to expire (False) or to forget (True).
+
+    The runner expires its own, because it deletes their topics.
+    """
     now_ms, due = _now_ms(), []
     for replay in registry:
         status: Mapping[str, Any] = replay.status

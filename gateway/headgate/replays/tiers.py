@@ -141,7 +141,7 @@ class RegistryLog:
 
     @property
     def last(self) -> Registry:
-        """The registry as of the last read."""
+        """Return the registry as of the last read."""
         return self._registry
 
     async def read(self) -> Registry:
@@ -305,7 +305,7 @@ class Tiers(NamedTuple):
 
     @property
     def servers(self) -> str:
-        """The backfill cluster's bootstrap servers, for consumers."""
+        """Return the backfill cluster's bootstrap servers, for consumers."""
         return self.backfill_options.bootstrap_servers
 
 
@@ -378,8 +378,11 @@ class SecondTiers:
         return self._maps[backfill]
 
     def likely(self, replay_id: str) -> list[str]:
-        """Return the backfill clusters, first the one whose registry had this replay when it was
-        last read: it need not matter whether the others answer."""
+        """Return the backfill clusters, the most likely one for a replay first.
+
+        That is the cluster whose registry had the replay at the last read. Then the request may not
+        depend on the others' answers.
+        """
         return sorted(
             self.backfills(), key=lambda backfill: self.log(backfill).last.get(replay_id) is None
         )

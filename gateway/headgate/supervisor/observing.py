@@ -1,4 +1,4 @@
-"""Compare the parent's polls of its workers, and derive the entries of the installation log."""
+"""Comparison of the parent's polls of its workers, for entries of the installation log."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
