@@ -125,7 +125,7 @@ def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
     """
     read = [_load(_object(row), name, total) for row in (rows if isinstance(rows, list) else ())]
     read.sort(key=lambda one: -one.bytes)
-    return tuple({one.name: one for one in reversed(read[:MAX_ROWS])}.values())[::-1]
+    return tuple({load.name: load for load in reversed(read[:MAX_ROWS])}.values())[::-1]
 
 
 def _load(row: Json, name: str, total: int) -> Load:
@@ -343,7 +343,7 @@ def compare(before: AuditSummary, after: AuditSummary) -> Comparison:
         tuple(Figure(name, first, second) for (name, first), (_, second) in pairs),
         _without(after.diagnoses, before.diagnoses),
         _without(before.diagnoses, after.diagnoses),
-        tuple(first for first in after.diagnoses if first in before.diagnoses),
+        tuple(name for name in after.diagnoses if name in before.diagnoses),
         _rows(before.keys, after.keys),
         _rows(before.producers, after.producers),
     )

@@ -187,9 +187,7 @@ class Series:
             totals: dict[str, tuple[int, int]] = {}
             for key, weight in keys.items():
                 text = _shown(key)
-                events, size = totals.get(
-                    text, (0, 0)
-                )  # a key that is not UTF-8 may have the text of another
+                events, size = totals.get(text, (0, 0))  # keys that are no UTF-8 may collide
                 totals[text] = (events + weight.events, size + weight.bytes)
             self._keys_hour.sketches.add_keys(totals)
 

@@ -220,7 +220,7 @@ class ClusterMonitor:
         """
         tells = (
             not self._has_commit_stream
-        )  # at the start: a stream that breaks meanwhile has reported newer commits
+        )  # read first: a stream that breaks meanwhile has reported newer commits
         poll = await self._reader.poll()
         so_far = () if commits is None else await commits.so_far()
         before, after = before_and_after(so_far, poll.stored)

@@ -248,7 +248,7 @@ class Monitor:
         return {
             "groups": rows,
             "regressions": [views.regression(fall) for fall in falls[:_REGRESSIONS_SHOWN]],
-            "clusters": [views.cluster_row(one) for one in self.clusters],
+            "clusters": [views.cluster_row(each) for each in self.clusters],
             "cannot_be_seen": list(views.CANNOT_BE_SEEN),
         }
 

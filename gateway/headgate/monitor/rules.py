@@ -104,7 +104,7 @@ class LagWindow:
         self._work_ms: int | None = None  # beginning of a lag above the allowed one
         self._unmoved_ms = 0  # the newest commit that repeated the one before
         self._behind = 0  # polls in a row with a new commit and no lower lag
-        self._lag = 0  # at the last such poll
+        self._lag = 0  # lag at the last such poll
         self._usual_ms = 0.0  # usual time from work to a commit
         self.fell_from: int | None = None  # the highest offset of an unrecovered fall
 

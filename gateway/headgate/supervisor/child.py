@@ -17,7 +17,7 @@ from headgate.supervisor.worker_client import WorkerClient
 log = logging.getLogger("headgate.worker_process")
 
 BACK_OFF_S = (0.1, 10.0)  # the first pause before a restart, doubled up to the last
-_STEADY_S = 30.0  # after so long a life the pause is the first one again
+_STEADY_S = 30.0  # a worker that ran for so long restarts after the first pause
 CONFIGURATION_EXIT = 2  # the command line's code for "will never work like this"
 
 

@@ -42,8 +42,8 @@ class _Element(NamedTuple):
 def expires_at(pem: bytes) -> float | None:
     """Return the earliest expiry of the certificates in a PEM file, in seconds since 1970.
 
-    A chain is invalid once any certificate in it has expired. The result is None if no certificate
-    can be read.
+    A chain is invalid once any certificate in it has expired. The result is None if there is no
+    certificate, or one cannot be read.
     """
     ends = []
     for body in _PEM.findall(pem):

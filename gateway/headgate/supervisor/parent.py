@@ -239,9 +239,7 @@ class Parent:
         is_renewed = await self._renew_certificates()
         if is_changed or is_renewed:
             for each in self._workers:
-                if (
-                    each.answered
-                ):  # the others read the new state at their start, or when they answer
+                if each.answered:  # the others read the new state later anyway
                     each.signal(signal.SIGHUP)
         if is_changed:  # and active in this process
             self._say_that_it_is_reloaded()
@@ -273,9 +271,9 @@ class Parent:
         events = 0 if path is None else events_in(Path(path))
         if path is None or events == 0:
             return ""
-        backlog = LeftBehind(Path(path), events)
+        unsent = LeftBehind(Path(path), events)
         return (
-            f"; {backlog} would stay there: end this gateway, then run `headgate spool drain {path} "
+            f"; {unsent} would stay there: end this gateway, then run `headgate spool drain {path} "
             f"--config {self._start.config}`"
         )
 
