@@ -1,4 +1,7 @@
-"""Answers tickets whose time is up. One sweep for all instead of a timer for each request."""
+"""Request deadlines, and detection of a wrong gateway clock.
+
+One periodic sweep checks all deadlines, so requests need no timers.
+"""
 
 import asyncio
 import logging
@@ -18,7 +21,7 @@ SWEEP_S = 0.05  # how late an answer may come after its deadline
 
 
 class Deadlines:
-    """Tickets in the order of their arrival; all have the same time, so the oldest is due first."""
+    """Tickets in order of arrival. All have the same timeout, so the oldest is due first."""
 
     def __init__(
         self, expire: Callable[[Ticket], None], timeout_s: float, clock: Callable[[], float]
@@ -32,7 +35,7 @@ class Deadlines:
         self._tickets.append(ticket)
 
     def sweep(self) -> None:
-        """Forget what is done and expire what is due."""
+        """Forget tickets that are done, and expire tickets that are due."""
         tickets = self._tickets
         due = self._clock() - self._timeout_s
         while tickets and (tickets[0].done or tickets[0].arrived <= due):
@@ -46,22 +49,22 @@ class Deadlines:
             await asyncio.sleep(SWEEP_S)
             try:
                 self.sweep()
-            except Exception:  # the outermost frame of this task: the others must be answered
+            except Exception:  # the outermost frame of this task: other tickets must be answered
                 log.exception("deadline callback failed")
 
 
-# Whether this gateway's clock is right, as far as Kafka's answers tell.
+# Detection of a wrong clock.
 #
-# Records carry the time of their arrival here. Where Kafka refuses such a time, this clock and the
-# broker's differ by more than the topic allows, and no client can do anything about it.
+# Records carry the time of their arrival at the gateway. If Kafka refuses such a timestamp, the
+# clocks of gateway and broker differ by more than the topic allows. Clients cannot correct that.
 
 
-# Nothing else tells that the clock was set right: so long after the last refusal, events are let
-# in again, and the next one shows it.
+# Time after the last refusal until the gateway accepts events again. Only a new record can show
+# that the clock was corrected.
 _TRY_AGAIN_S = 60.0
 _LOG_EVERY_S = 60.0
-_TELLING_MS = 60_000  # a topic that allows for less says nothing about the gateway as a whole
-_FAR_MS = 10**13  # further ahead or back than that is no limit
+_TELLING_MS = 60_000  # smaller limits of a topic say nothing about the gateway
+_FAR_MS = 10**13  # a larger difference counts as no limit
 
 WRONG = Failure(
     Reason.CLOCK_WRONG,
@@ -72,14 +75,20 @@ WRONG = Failure(
 
 
 def now_ms() -> int:
-    """Milliseconds since 1970, by this machine's clock."""
+    """Return the time of this machine's clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 class ClockWatch:
-    """state: of a topic.  monotonic: seconds.
+    """Watch on the timestamps that Kafka refuses.
 
-    suspects: topics that have refused our time and have not taken it since, and when last.
+    Args:
+        state: Returns the state of a topic.
+        monotonic: Monotonic clock, in seconds.
+
+    Attributes:
+        suspects: Topics that have refused the gateway's time and have not accepted it since, with
+            the monotonic time of the last refusal.
     """
 
     def __init__(
@@ -92,19 +101,25 @@ class ClockWatch:
         self._unlogged = 0
 
     def refused(self, topic: str, stamped_ms: int, records: int) -> Failure:
-        """Kafka refused so many records for the time that we gave them: what their clients hear."""
+        """Record that Kafka refused timestamps of the gateway, and return the clients' failure.
+
+        Args:
+            topic: Topic of the records.
+            stamped_ms: A refused timestamp, in milliseconds since 1970.
+            records: Number of refused records.
+        """
         self.suspects[topic] = self._monotonic()
         self._unlogged += records
         self._report(topic, stamped_ms)
         return WRONG
 
     def acknowledged(self, topic: str) -> None:
-        """Kafka took a record with a time of ours."""
+        """Record that Kafka accepted a timestamp of the gateway."""
         if self.suspects.pop(topic, None) is not None:
             log.info("clock: topic %s accepts this gateway's timestamps again", topic)
 
     def dependencies(self) -> list[Dependency]:
-        """As /ready shows it: nothing as long as the clock may be right."""
+        """Return the clock's entry for /ready; empty while the clock may be right."""
         since = self._monotonic() - _TRY_AGAIN_S
         for topic in [name for name, last in self.suspects.items() if last <= since]:
             del self.suspects[topic]
@@ -136,13 +151,16 @@ class ClockWatch:
 
 
 def is_stamped_here(publish: Publish) -> bool:
-    """Whether its record has the time of this gateway's clock, and none that its client chose."""
+    """Return whether the gateway, not the client, set the record's timestamp."""
     common = publish.common
     return common is None or publish.record.timestamp_ms == common.now_ms
 
 
 def _bounds(state: TopicState, stamped_ms: int) -> str:
-    """When it must have been there, for Kafka to refuse the time. Its answer does not say."""
+    """Return the broker times at which Kafka refuses the timestamp, as text.
+
+    Kafka's response does not contain the broker's time.
+    """
     bounds, rules = [], state.rules
     if rules.after_ms is not None and rules.after_ms < _FAR_MS:
         bounds.append(f"a time before {shown_time(stamped_ms - rules.after_ms)}")

@@ -1,6 +1,6 @@
-"""The last stage: what lanes and suppression report becomes outcomes, answers, figures, facts.
+"""The last stage: it turns reports of lanes and suppression into outcomes, answers and metrics.
 
-Every event gets exactly one outcome here, and every budget is given back.
+Every event gets exactly one outcome here, and every admission budget is returned.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _NO_OFFSET: Final = Failure(
 
 
 class Accounts(Protocol):
-    """Who counts: each request's outcomes, once, when all are known."""
+    """Counters of outcomes; called once for each request, when all its outcomes are known."""
 
     def account(
         self,
@@ -40,10 +40,13 @@ class Accounts(Protocol):
 
 
 class Complete:
-    """Implements `base.Deliveries`.
+    """Stage that ends events and requests. Implements `base.Deliveries`.
 
-    identities: remember what ended well; None where there is no Redis.  facts: None where no
-    topic tells any.
+    Args:
+        admission: Budget of all requests.
+        accounts: Counters of outcomes.
+        identities: Remembers successful events by id; None without Redis.
+        facts: Records audit facts; None if no topic records any.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Complete:
         self._idle: asyncio.Event | None = None
 
     async def drain(self) -> None:
-        """Take nothing more and wait until everything in flight has ended."""
+        """Admit no more events, and wait until all events in flight have ended."""
         self._admission.close()
         self._idle = asyncio.Event()
         if self._admission.events:
@@ -69,26 +72,28 @@ class Complete:
     # ---- requests
 
     def refuse(self, ticket: Ticket, failure: Failure) -> None:
-        """The request fails as a whole: one outcome, and nothing was started."""
+        """Refuse a request as a whole: it gets one outcome, and none of its events is started."""
         ticket.refuse(rejected(failure))
         self._account(ticket)
         self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
 
     def abandon(self, ticket: Ticket) -> None:
-        """A mistake of ours ended the request: it must not eat the budget."""
+        """Return the budget of a request that an internal error ended."""
         self._admission.give(ticket.producer, ticket.body_bytes, len(ticket.outcomes))
         self._remember(ticket)
 
     def close(self, ticket: Ticket) -> None:
-        """All outcomes are known: count them and wake whoever waits for the answer."""
+        """Close a ticket whose outcomes are all known: count them and wake the waiter."""
         ticket.done = True
         if ticket.needs_offset:
             _answer_without_offset(ticket)
         if ticket.attempt is not None:
             ticket.attempt.answer_twins(ticket.outcomes)
-            # What is on disk has ended well, though its lane may have it for long.
-            if ticket.open_publishes == 0 or all(one.failure is None for one in ticket.answered()):
+            # Spooled events count as successful, although their lane may keep them for long.
+            if ticket.open_publishes == 0 or all(
+                outcome.failure is None for outcome in ticket.answered()
+            ):
                 self._remember(ticket)
         self._account(ticket)
         if ticket.waiter is not None:
@@ -97,14 +102,14 @@ class Complete:
             self._release(ticket)
 
     def answer(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
-        """This is the answer, whatever becomes of the event."""
+        """Set the answer for an event that has not ended."""
         if ticket.put(index, outcome):
             self.close(ticket)
 
     def end(self, publish: Publish, outcome: Outcome) -> None:
-        """It has ended, and this is the answer if there was none before."""
+        """End an event. Its outcome is the answer if the event has no answer yet."""
         if publish.stage is not _ENDED and not publish.dropped:
-            publish.advance(_ENDED)  # else whoever reports this has said so
+            publish.advance(_ENDED)  # else the caller has already done so
         ticket = publish.ticket
         if ticket is None:
             if publish.owner is not None:
@@ -115,28 +120,35 @@ class Complete:
             self._end_late(ticket, publish.index, outcome)
 
     def report(self, producer: str, topic: str, one_in: int, failure: Failure) -> None:
-        """A request was refused before it came here, by who has counted it."""
+        """Record facts of a request that a front refused and counted before it came here.
+
+        Args:
+            producer: Producer of the request.
+            topic: Topic of the request.
+            one_in: Sampling rate of facts: one in so many; 0 records none.
+            failure: Reason for the refusal.
+        """
         if one_in and self._facts is not None:
             self._facts.take(producer, topic, one_in, [rejected(failure)], [0])
 
-    # ---- what suppression decides
+    # ---- verdicts of suppression
 
     def unchanged(self, publish: Publish, offset: int) -> None:
-        """The key's newest record, at this offset, has the same content."""
+        """End an event as unchanged: the key's newest record, at this offset, is equal."""
         self._finish(publish, _UNCHANGED, offset, None)
 
     def refused(self, publish: Publish, failure: Failure) -> None:
-        """It does not go on, and nothing of it was written."""
+        """Reject an event of which nothing was written."""
         self._finish(publish, Name.REJECTED, -1, failure)
 
-    # ---- what lanes report
+    # ---- reports of lanes
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
-        """The stage of each event says it."""
+        """No-op: each event's stage already shows the hand-over."""
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         if batch[0].record.topic.startswith(HELD_PREFIX):  # a lane's batch has one topic
-            for publish in batch:  # the place there is none of its topic's, and nobody follows
+            for publish in batch:  # it has no offset in its own topic yet, and no followers
                 key, event_id = publish.record.key, publish.event_id
                 self.end(publish, Outcome(_HELD, key=key, event_id=event_id))
             return
@@ -151,35 +163,42 @@ class Complete:
         for publish in batch:
             self._finish(publish, name, -1, failure)
 
-    # ---- what the spool reports
+    # ---- reports of the spool
 
     def spooled(self, batch: Sequence[Publish]) -> None:
-        """They are on disk: that is how these ended."""
+        """End events that are on disk and in no lane."""
         for publish in batch:
             self._finish(publish, _SPOOLED, -1, None)
 
     def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
-        """They are on disk, which answers them; their end in the lane is yet to come."""
+        """Answer events that are on disk, but have not yet ended in their lane."""
         for publish in batch:
-            for one in (publish, *(publish.followers or ())):
-                ticket = one.ticket
-                if ticket is not None and ticket.outcomes[one.index] is None:
-                    event_id = one.event_id or publish.event_id
-                    outcome = Outcome(_SPOOLED, key=one.record.key, event_id=event_id)
-                    self.answer(ticket, one.index, outcome)
+            for spooled in (publish, *(publish.followers or ())):
+                ticket = spooled.ticket
+                if ticket is not None and ticket.outcomes[spooled.index] is None:
+                    event_id = spooled.event_id or publish.event_id
+                    outcome = Outcome(_SPOOLED, key=spooled.record.key, event_id=event_id)
+                    self.answer(ticket, spooled.index, outcome)
 
-    # ---- what the oversize policy reports
+    # ---- reports of the oversize stage
 
     def written(self, publish: Publish, strategy: str, last: Outcome, records: int) -> None:
-        """An event is in Kafka as so many records. last: of the last one, which has its place."""
+        """End an oversized event that is in Kafka.
+
+        Args:
+            publish: The event.
+            strategy: Strategy that made its records.
+            last: Outcome of the last record, whose partition and offset the event gets.
+            records: Number of its records.
+        """
         key, event_id = publish.record.key, publish.event_id
-        place = (_PUBLISHED, last.partition, last.offset, key, event_id)
-        outcome = Outcome(*place, None, records, strategy, last.timestamp_ms)
+        fields = (_PUBLISHED, last.partition, last.offset, key, event_id)
+        outcome = Outcome(*fields, None, records, strategy, last.timestamp_ms)
         self.end(publish, outcome)
         if publish.followers is not None:
             self._end_followers(publish, outcome)
 
-    # ---- events end
+    # ---- ends of events
 
     def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
         record, records, timestamp_ms = publish.record, 0, -1
@@ -195,14 +214,14 @@ class Complete:
             self._end_followers(publish, outcome)
 
     def _end_followers(self, publish: Publish, outcome: Outcome) -> None:
-        """They end as it has; they have no record of their own."""
+        """End an event's followers like the event; they have no records of their own."""
         followers, publish.followers = publish.followers, None
         for follower in followers or ():
             own_id = follower.event_id or outcome.event_id
             self.end(follower, outcome.of(outcome.name, own_id))
 
     def _end_late(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
-        """An event that was answered `unknown` has ended after all."""
+        """Record the end of an event that was already answered, for example as `unknown`."""
         if ticket.attempt is not None:
             ticket.attempt.late(index, outcome)
         if ticket.facts:
@@ -230,7 +249,7 @@ class Complete:
             self._idle.set()
 
     def _remember(self, ticket: Ticket) -> None:
-        """No outcome of the ticket can change any more."""
+        """Store the final outcomes of a ticket's idempotency attempt, once."""
         attempt = ticket.attempt
         if attempt is not None and not attempt.is_told and self._identities is not None:
             attempt.is_told = True
@@ -238,8 +257,10 @@ class Complete:
 
 
 def _answer_without_offset(ticket: Ticket) -> None:
-    """An event that is on disk is published, but nobody knows where: after a reload, say, which
-    let its topic spool, or no longer spool, while it was in its lane."""
+    """Replace `spooled` by `unknown` in a ticket whose client needs offsets.
+
+    This happens if a reload turned spooling on or off while the event was in its lane.
+    """
     for index, outcome in enumerate(ticket.outcomes):
         if outcome is not None and outcome.name is _SPOOLED:
             ticket.outcomes[index] = Outcome(
@@ -247,14 +268,18 @@ def _answer_without_offset(ticket: Ticket) -> None:
             )
 
 
-# What lanes report goes to all whom it concerns, in one order.
+# Fan-out of lane reports, in a fixed order.
 
 
 class Reports:
-    """Implements `base.Deliveries`. Lanes are built with it, and before the stages that need
-    lanes: those are connected with `pass_on_to`, before the first event.
+    """Fan-out of lane reports to completion, suppression and oversize.
 
-    clock: hears how Kafka takes this gateway's times.
+    Implements `base.Deliveries`. Lanes are built with it, before the stages that need lanes. Those
+    stages are connected by `pass_on_to`, before the first event.
+
+    Args:
+        clock: Watch on the timestamps that Kafka refuses.
+        complete: Stage that ends events.
     """
 
     def __init__(self, clock: ClockWatch, complete: Complete) -> None:
@@ -264,8 +289,13 @@ class Reports:
         self._oversize: Deliveries | None = None
 
     def pass_on_to(self, suppression: Suppression, oversize: Deliveries | None) -> None:
-        """Suppression settles what was reserved; the oversize policy, if there is one, must know
-        when the first of an event's records is handed over."""
+        """Connect the stages that were built later.
+
+        Args:
+            suppression: Settles the reservations of events that have ended.
+            oversize: The oversize stage, which must know when an event's first record is handed
+                over; None if there is none.
+        """
         self._suppression = suppression
         self._oversize = oversize
 
@@ -283,7 +313,7 @@ class Reports:
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         if failure.reason is Reason.TIMESTAMP_OUT_OF_RANGE:
             ours = [publish for publish in batch if is_stamped_here(publish)]
-            if ours:  # no client can do anything about it
+            if ours:  # no client can correct it
                 record = ours[0].record
                 wrong = self._clock.refused(record.topic, record.timestamp_ms, len(ours))
                 self._fail(ours, wrong)
@@ -291,16 +321,21 @@ class Reports:
         self._fail(batch, failure)
 
     def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
-        """They are on disk, and nobody else has them. certain: none can be in the log."""
+        """Report events that are on disk only.
+
+        Args:
+            batch: The events.
+            certain: Whether certainly none of them is in Kafka.
+        """
         self._complete.spooled(batch)
         self._settle(batch, certain)
 
     def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
-        """They are on disk; how they end in the lane is reported as of any other."""
+        """Report events that are on disk; their lane still reports their end."""
         self._complete.spooled_in_flight(batch)
 
     def withdrawn(self, batch: Sequence[Publish]) -> None:
-        """These wait for nothing, and were taken out of the lane: none can be in the log."""
+        """Report events that were taken out of their lane: none can be in Kafka."""
         self._settle(batch, True)
 
     def _fail(self, batch: Sequence[Publish], failure: Failure) -> None:

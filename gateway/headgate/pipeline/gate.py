@@ -1,6 +1,6 @@
-"""Whether a topic takes an event now: decided here alone, and asked by every front.
+"""Checks before an event is accepted: topic state, request size, budgets and quotas.
 
-Whoever adds a reason (a topic that is paused, say) adds it to `open`.
+All fronts use these checks. A new reason to refuse a topic's events belongs in `Gate.open`.
 """
 
 import math
@@ -44,10 +44,13 @@ _STILL_SPOOLED = Failure(
 
 
 class Gate:
-    """See the module. full: why a held topic takes nothing more now, else None.
+    """Checks of whether a topic takes an event now.
 
-    is_spooled: whether anything of a topic lies in the spool, or goes there. None: no spool.
-    similar: finds the topic that a wrong name may mean. None: answers contain no suggestion.
+    Args:
+        routes: Active routes.
+        full: Returns the reason for which a held topic takes no more events now, or None.
+        is_spooled: Returns whether a topic's events are or go in the spool. None: no spool.
+        similar: Finds the topic that a wrong name may mean. None: answers contain no suggestion.
     """
 
     def __init__(
@@ -63,14 +66,18 @@ class Gate:
         self._similar = similar
 
     def open(self, topic: str, *, needs_offset: bool = False) -> Route:
-        """The rules by which the topic takes an event now. Raises Refused: why it takes none.
+        """Return the route by which the topic takes an event now.
 
-        needs_offset: the answer must name the record's offset, which a held or spooled event has
-        not.
+        Args:
+            topic: Topic of the event.
+            needs_offset: Whether the answer must contain the record's offset. Held and spooled
+                events have none.
+
+        Raises:
+            Refused: The topic takes no events now.
         """
-        if self._is_spooled is not None and self._is_spooled(
-            topic
-        ):  # whatever the configuration says: it goes behind that
+        if self._is_spooled is not None and self._is_spooled(topic):
+            # New events go behind spooled ones, whatever the configuration says.
             route = self._routes.behind(topic)
             if needs_offset:
                 raise Refused(_SPOOLS if route.policy.spool else _STILL_SPOOLED)
@@ -87,10 +94,13 @@ class Gate:
         return route
 
     def rules(self, topic: str) -> Route:
-        """The topic's rules, for those who ask and send no event: whether it takes one or not.
+        """Return the topic's route for requests without events, even if it takes no events now.
 
-        The end of a burst is none: a topic that holds too much takes it, and becomes empty by it.
-        Raises Refused (unknown_topic, kafka_unavailable).
+        The end of a burst is such a request: a full held topic must take it, since it empties it.
+
+        Raises:
+            Refused: The topic is unknown (unknown_topic), or Kafka is not available
+                (kafka_unavailable).
         """
         return self._routes.find(topic)
 
@@ -102,7 +112,7 @@ class Gate:
         Args:
             failure: Why the topic takes no event.
             topic: The name that the client sent.
-            may_post: Tells whether the caller may write to a topic. No other topic is named.
+            may_post: Returns whether the caller may write to a topic. No other topic is named.
         """
         if failure.reason is not Reason.UNKNOWN_TOPIC or self._similar is None:
             return failure
@@ -112,23 +122,23 @@ class Gate:
         return failure._replace(detail=f"{failure.detail}. {did_you_mean(meant)}")
 
     def scope_of(self, topic: str) -> Scope | None:
-        """The topic's suppression scope in force, if it has one."""
+        """Return the topic's active suppression scope, if it has one."""
         return self._routes.scope_of(topic)
 
     def state_of(self, topic: str) -> TopicState | None:
-        """The topic as its cluster last described it; None if the cluster does not have it."""
+        """Return the topic as its cluster last described it; None if the cluster lacks it."""
         return self._routes.state_of(topic)
 
     def facts_of(self, topic: str) -> int:
-        """Of one in how many of the topic's events facts are told; 0 = of none."""
+        """Return the sampling rate of the topic's facts: one in so many events; 0: none."""
         return self._routes.facts_of(topic)
 
 
-# Whether there is room for a request's events: how many they are, the budget, the quotas.
+# Admission of a request's events: their number, the budget and the quotas.
 
 
 class Quotas(Protocol):
-    """Whether a producer may send so much now."""
+    """Quotas of producers."""
 
     def check(self, producer: str, events: int, size: int) -> Failure | None: ...
 
@@ -136,18 +146,28 @@ class Quotas(Protocol):
 def in_flight_limits(
     producers: Mapping[str, ProducerSettings], workers: int
 ) -> dict[str, InFlightLimit]:
-    """Of the producers that have one; an instance's limits are split evenly over its workers."""
-    found = {}
-    for name, one in producers.items():
-        both = (one.max_in_flight_bytes, one.max_in_flight_events)
+    """Return the in-flight limits of one worker, by producer.
+
+    The limits of an instance are split evenly over its workers. Producers without a limit are left
+    out.
+    """
+    limits = {}
+    for name, settings in producers.items():
+        both = (settings.max_in_flight_bytes, settings.max_in_flight_events)
         if both != (None, None):
             parts = [None if limit is None else max(1, limit // workers) for limit in both]
-            found[name] = InFlightLimit(*parts)
-    return found
+            limits[name] = InFlightLimit(*parts)
+    return limits
 
 
 class Admit:
-    """max_events: of one request."""
+    """Stage that admits a request's events.
+
+    Args:
+        admission: Budget of all requests.
+        quotas: Quotas of producers.
+        max_events: Maximum number of events in one request.
+    """
 
     def __init__(self, admission: Admission, quotas: Quotas, max_events: int) -> None:
         self._admission = admission
@@ -155,7 +175,17 @@ class Admit:
         self._max_events = max_events
 
     def take(self, ticket: Ticket, options: RequestOptions, count: int, size: int) -> None:
-        """Let so many events in, of so many bytes together. Raises Refused, and keeps nothing."""
+        """Admit the events of a request.
+
+        Args:
+            ticket: Ticket of the request.
+            options: Options of the request.
+            count: Number of events.
+            size: Size of all events, in bytes.
+
+        Raises:
+            Refused: There is no room for the events; no budget stays reserved for them.
+        """
         if ticket.is_batch and options.single_event_header is not None:
             name = options.single_event_header
             raise Refused(malformed(f"{name} means one event, but the body is a batch"))
@@ -173,18 +203,18 @@ class Admit:
             raise Refused(failure)
 
 
-# Each producer's quota on this worker.
+# Quotas of producers on this worker.
 
 
 class _Buckets(NamedTuple):
-    """of: the settings that they were made or confirmed for."""
+    """Token buckets of one producer. `of` holds the settings for which they are valid."""
 
     of: ProducerSettings
     events: TokenBucket | None
     bytes: TokenBucket | None
 
     def named(self) -> list[tuple[str, TokenBucket]]:
-        """Those that there are."""
+        """Return the existing buckets with their names."""
         both = (("events", self.events), ("bytes", self.bytes))
         return [(name, bucket) for name, bucket in both if bucket is not None]
 
@@ -192,7 +222,8 @@ class _Buckets(NamedTuple):
 class ProducerQuotas:
     """Token buckets by producer; an instance's quota is split evenly over its workers.
 
-    policies: the RateLimit-Policy of each producer that has a quota.
+    Attributes:
+        policies: By producer with a quota, its RateLimit-Policy header.
     """
 
     def __init__(
@@ -206,7 +237,7 @@ class ProducerQuotas:
         self._buckets: dict[str, _Buckets] = {}
 
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
-        """Put a configuration in force; buckets whose quota did not change keep their level."""
+        """Activate a configuration; buckets with an unchanged quota keep their level."""
         self._settings = producers
         named = ((name, _policy(settings)) for name, settings in producers.items())
         self.policies = {name: policy for name, policy in named if policy}
@@ -214,7 +245,10 @@ class ProducerQuotas:
         self._buckets = kept
 
     def _of(self, producer: str) -> _Buckets | None:
-        """The producer's buckets. Made when it first posts: thousands may be configured."""
+        """Return the producer's buckets.
+
+        They are created with its first request, since thousands of producers may be configured.
+        """
         settings = self._settings.get(producer)
         if settings is None:
             return None
@@ -236,14 +270,25 @@ class ProducerQuotas:
         return TokenBucket(per_second / self._workers, self._clock())
 
     def check(self, producer: str, events: int, size: int) -> Failure | None:
-        """Spend the quota for a batch, or say how long to wait. size: body bytes."""
+        """Spend quota for a batch, or return a failure with the time to wait.
+
+        Args:
+            producer: Producer of the batch.
+            events: Number of events.
+            size: Size of the body, in bytes.
+        """
         failure = self._check(producer, events, size, spends=True)
         if failure is not None:
             self._count_rejected(producer, events)
         return failure
 
     def refusal(self, producer: str, size: int) -> Failure | None:
-        """Why not even one event of that size may come now; spends nothing. size: body bytes."""
+        """Return a failure if the quota does not allow even one event; spends nothing.
+
+        Args:
+            producer: Producer of the request.
+            size: Size of the body, in bytes.
+        """
         failure = self._check(producer, 1, size, spends=False)
         if failure is not None:
             self._count_rejected(producer, 1)
@@ -271,7 +316,7 @@ class ProducerQuotas:
         return None
 
     def fields(self, producer: str) -> tuple[tuple[str, str], ...]:
-        """The fields RateLimit and RateLimit-Policy of an answer to one that has a quota."""
+        """Return the headers RateLimit and RateLimit-Policy; empty without a quota."""
         buckets = self._of(producer)
         if buckets is None:
             return ()
@@ -304,14 +349,24 @@ def _same(old: ProducerSettings, new: ProducerSettings) -> bool:
     )
 
 
-# What is answered when a request's time is up: it depends on where each of its events waits.
+# Answers at a request's deadline; they depend on the stage of each event.
 
 
 _RETRY_AFTER_S = 2  # an ordinary leader change takes 5-11 s; clients back off by themselves
 
 
 class Expire:
-    """timeout_ms: the time that a request has."""
+    """Callback for tickets whose deadline has passed.
+
+    Args:
+        turn: Batches of this turn of the event loop.
+        validate: Validation stage.
+        produce: Stage that hands records over to the lanes.
+        suppression: Suppression state.
+        complete: Stage that ends events.
+        ids: Generates event ids.
+        timeout_ms: Timeout of a request, in milliseconds.
+    """
 
     def __init__(
         self,
@@ -332,15 +387,15 @@ class Expire:
         self._timeout_s = timeout_ms / 1000
 
     def __call__(self, ticket: Ticket) -> None:
-        """Answer what is still open: `unknown` for what Kafka may have, else certainly not written.
+        """Answer open events: `unknown` if Kafka may have them, else certainly not written.
 
         The publishes of `unknown` events go on: their end settles the suppression state.
         """
-        self._turn.flush()  # nothing of it must go on after its answer
+        self._turn.flush()  # no event of the request may start after its answer
         for publish in ticket.publishes:
             if ticket.outcomes[publish.index] is None:
                 leader = publish.leader or publish
-                # With followers the record goes on for their sake, and it carries this event's id.
+                # A record with followers is written for them, and it carries this event's id.
                 if leader.stage >= Stage.HANDED or leader.spooled or publish.followers:
                     self._answer_unknown(ticket, publish)
                 else:
@@ -356,13 +411,13 @@ class Expire:
         self._complete.answer(ticket, publish.index, outcome)
 
     def _withdraw(self, publish: Publish, leader: Publish) -> None:
-        """Nobody hands it over any more."""
+        """Reject an event that was not handed over, and remove it from its stage."""
         if leader is not publish and leader.followers is not None:
             leader.followers.remove(publish)
         was_in_lane = publish.stage is Stage.LANE
         publish.dropped = True
         waits_for_redis = leader.stage is Stage.QUEUED or leader.stage is Stage.RESERVING
-        if leader.stage is Stage.NEW:  # it is examined, or its id is asked for
+        if leader.stage is Stage.NEW:  # validation or the check of its id is not complete
             waits_for_redis = not self._validate.drop(publish)
         reason = Reason.REDIS_UNAVAILABLE if waits_for_redis else Reason.KAFKA_UNAVAILABLE
         detail = f"not handed to Kafka within {self._timeout_s:g} s; nothing was written"

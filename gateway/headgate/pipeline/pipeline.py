@@ -1,9 +1,8 @@
-"""The way of a request: decode, admit, build its records, and then whatever its topic asks for.
+"""The path of a request: decode, admit, build records, then the stages that its topic configures.
 
-`wiring.pipeline.build_pipeline` says what each stage leads to. Nothing here awaits: `take` starts a
-request at once, what arrived in one turn of the event loop goes on together (`turn`), and each
-part's answer comes back to `complete`, once a batch. It knows no
-HTTP library, so that another front can be put before it.
+`wiring.pipeline.build_pipeline` connects the stages. Nothing here awaits: `take` starts a request
+at once, and the events of one turn of the event loop go on together (`turn`). Results come back to
+`complete`, once for each batch. The pipeline uses no HTTP library, so it serves any front.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,16 +28,22 @@ from headgate.pipeline.gate import Admit, Expire, Gate
 from headgate.pipeline.records import BuildRecords, Validate
 from headgate.pipeline.turn import Produce, Turn
 
-# What a front hands over to ingest: a request, and how its body is cut into events.
+# Input from a front: a request, and the function that decodes its body.
 
 
 class Inbound:
-    """A request as a front hands it over.
+    """A request from a front.
 
-    headers: names in lower case, raw bytes.  body: decompressed; its length was admitted.
-    arrived: monotonic seconds when it was there as a whole.
-    streamed: its one event, whose value went to the blob store; then the body is empty.
-    may_post: tells whether the caller may write to a topic, for suggestions. None: no suggestions.
+    Args:
+        topic: Topic that the client named.
+        producer: Authenticated producer.
+        headers: Headers, as raw bytes; names in lower case.
+        body: Decompressed body; its length was admitted.
+        request_id: Id of the request.
+        arrived: Monotonic time at which the request was complete, in seconds.
+        streamed: Its one event, if the value went to the blob store; the body is then empty.
+        may_post: Returns whether the caller may write to a topic, for suggestions. None: no
+            suggestions.
     """
 
     __slots__ = (
@@ -69,15 +74,15 @@ class Inbound:
 Decode = Callable[[Inbound, Route], Decoded]
 
 
-# A request's events that earlier attempts under its Idempotency-Key ended well.
+# Events that earlier attempts with the same Idempotency-Key completed.
 
 
-# Stands in the place of an event that is done, until its answer does.
+# Placeholder for a completed event, until its answer replaces it.
 _DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")
 
 
 def leave_out_known(ticket: Ticket, attempt: Attempt, decoded: Decoded) -> None:
-    """Leave those out that need not be started again."""
+    """Replace events that an earlier attempt completed by placeholders."""
     rest = [*decoded.events]
     for index in attempt.known:
         if index < len(rest):
@@ -87,7 +92,7 @@ def leave_out_known(ticket: Ticket, attempt: Attempt, decoded: Decoded) -> None:
 
 
 def answer_known(ticket: Ticket, attempt: Attempt) -> None:
-    """Give these events the answers of earlier attempts."""
+    """Set the answers of earlier attempts for their events."""
     for index, outcome in attempt.known.items():
         if index < len(ticket.outcomes):
             ticket.outcomes[index] = outcome
@@ -100,14 +105,22 @@ def _size(event: Event) -> int:
     return len(value or b"")
 
 
-# Events whose ids were seen before are answered with what was; the others go on.
+# Deduplication by event id.
 #
-# Only where the topic asks for it (`dedupe_ttl_s`). Events without an id wait with the others of
-# their request, so that the order of each key stays.
+# Events with a known id get their earlier answer; all others go on. Only topics with `dedupe_ttl_s`
+# use this. Events without an id wait with the others of their request, so that each key's order
+# stays.
 
 
 class Identify:
-    """identities: None where there is no Redis to remember ids in; then every event goes on."""
+    """Stage that answers repeated events with their earlier outcome.
+
+    Args:
+        identities: Event ids in Redis; None without Redis: all events then go on.
+        validate: The next stage for events that need validation.
+        turn: The next stage for all other events.
+        complete: Stage that ends events.
+    """
 
     def __init__(
         self, identities: Identities | None, validate: Validate, turn: Turn, complete: Complete
@@ -120,7 +133,14 @@ class Identify:
     def take(
         self, ticket: Ticket, route: Route, started: list[Publish], events: Sequence[Event]
     ) -> None:
-        """events: all that the request came with."""
+        """Claim the ids of a request's events; new events go on.
+
+        Args:
+            ticket: Ticket of the request.
+            route: Route of its topic.
+            started: Publishes of the request that were started.
+            events: All events of the request.
+        """
         if self._identities is None:
             self._go_on(route, started, events)
             return
@@ -130,7 +150,14 @@ class Identify:
     def _claimed(
         self, ticket: Ticket, route: Route, events: Sequence[Event], left: list[Publish]
     ) -> None:
-        """left: those that nobody has seen."""
+        """Let the events with new ids go on.
+
+        Args:
+            ticket: Ticket of the request.
+            route: Route of its topic.
+            events: All events of the request.
+            left: Publishes whose ids are new.
+        """
         if left:
             ticket.start(left)
             self._go_on(route, left, events)
@@ -146,8 +173,20 @@ class Identify:
 
 
 class Pipeline:
-    """Its stages, in the order of their arguments. admission: the budget of all requests.
-    max_events: of one."""
+    """Stages of a request, in the order of the arguments.
+
+    Args:
+        admission: Budget of all requests.
+        gate: Checks of the topic's state.
+        admit: Admits a request's events.
+        records: Builds their records.
+        identify: Finds repeated events.
+        validate: Validates events.
+        turn: Gathers the events of one turn of the event loop.
+        complete: Ends events and requests.
+        expire: Callback for requests whose deadline has passed.
+        max_events: Maximum number of events in one request.
+    """
 
     def __init__(
         self,
@@ -174,7 +213,7 @@ class Pipeline:
         self._max_events = max_events
 
     def ticket(self, inbound: Inbound) -> Ticket:
-        """Of a request that is not started yet, for `take` or `refuse`."""
+        """Return a ticket for a request that has not started, for `take` or `refuse`."""
         ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
         ticket.body_bytes = len(inbound.body)
         return ticket
@@ -186,11 +225,14 @@ class Pipeline:
         attempt: Attempt | None = None,
         ticket: Ticket | None = None,
     ) -> Ticket:
-        """Start everything that the request asks for. The ticket is done once all has ended.
+        """Start all events of a request. The ticket is done once all of them have ended.
 
-        decode_as: how a front of another protocol cuts the body into events; it may raise Refused.
-        attempt: of its Idempotency-Key; what earlier ones ended well is not started again.
-        ticket: the request's, where there is one already.
+        Args:
+            inbound: The request.
+            decode_as: Decodes the body for a front of another protocol; it may raise Refused.
+            attempt: Attempt of its Idempotency-Key; events that earlier attempts completed are not
+                started again.
+            ticket: Ticket of the request, if it already exists.
         """
         if ticket is None:
             ticket = self.ticket(inbound)
@@ -241,19 +283,19 @@ class Pipeline:
     ) -> Decoded:
         if decode_as is not None:
             return decode_as(inbound, route)
-        # The scanner reads what says nothing of single events beside the body, an id aside.
+        # The scanner handles requests whose headers set no option of single events but an id.
         is_repeat = attempt is not None and bool(attempt.known)
         if route.scanner is not None and not is_repeat and options.is_plain:
-            found = scan(route.scanner, inbound.body, inbound.headers, self._max_events)
-            if found is not None:
-                return found
+            scanned = scan(route.scanner, inbound.body, inbound.headers, self._max_events)
+            if scanned is not None:
+                return scanned
         structured = route.policy.cloudevents == "structured"
         return decode(inbound.body, inbound.headers, structured, self._max_events)
 
     def _go_on(
         self, ticket: Ticket, route: Route, started: list[Publish], decoded: Decoded
     ) -> None:
-        """What its topic does not ask for costs its events nothing."""
+        """Pass events to the first stage that their topic configures."""
         if route.policy.dedupe_ttl_s is not None:
             self._identify.take(ticket, route, started, decoded.events)
         elif not self._validate.waiting and (route.orders is None or _is_compared(decoded)):
@@ -263,41 +305,47 @@ class Pipeline:
             self._validate.take(started, decoded.events)
 
     def refuse(self, ticket: Ticket, failure: Failure) -> None:
-        """A request ends before anything of it is started."""
+        """Refuse a request before any of its events is started."""
         ticket.facts = self.gate.facts_of(ticket.topic)
         self._complete.refuse(ticket, failure)
 
     def report_refused(self, producer: str, topic: str, failure: Failure) -> None:
-        """A request was refused before it came here; its front has counted it."""
+        """Report a request that its front refused and counted."""
         self._complete.report(producer, topic, self.gate.facts_of(topic), failure)
 
     async def drain(self) -> None:
-        """Take nothing more and wait until everything in flight has ended."""
+        """Admit no more events, and wait until all events in flight have ended."""
         await self._complete.drain()
 
 
 def _is_compared(decoded: Decoded) -> bool:
-    """Whether the scanner has made the digest of each event, from its canonical form."""
+    """Return whether the scanner has computed a digest for each event."""
     return decoded.digests is not None and None not in decoded.digests
 
 
 def _give_hint(ticket: Ticket, inbound: Inbound) -> None:
-    """Nothing of the request was fit: its first failure says what the body seems to be."""
+    """Add a hint about the body's format to the first failure; no event was started."""
     first = ticket.outcomes[0] if ticket.outcomes else None
     if first is not None and first.failure is not None:
         failure = with_hint(first.failure, inbound.headers, inbound.body)
         ticket.outcomes[0] = first.with_failure(failure)
 
 
-# Whether an event must be published: where its topic suppresses, Redis is asked first.
+# Suppression.
 #
-# Where it does not, events only pass, unless others still rely on what Redis knows of the topic
-# (`Suppression.passes`).
+# If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
+# other gateways still rely on the topic's state in Redis (`Suppression.passes`).
 
 
 class Reserve:
-    """scope_of: a topic's namespace in force.  is_behind: whether events of a topic lie on disk, so
-    that nothing of it can be compared now.
+    """Stage that reserves events in Redis.
+
+    Args:
+        suppression: Suppression state.
+        scope_of: Returns a topic's active suppression scope.
+        produce: The next stage.
+        is_behind: Returns whether the spool contains events of a topic; its events then cannot be
+            compared.
     """
 
     def __init__(
@@ -313,8 +361,10 @@ class Reserve:
         self._is_behind = is_behind
 
     def take(self, started: list[Publish]) -> None:
-        """Events of one topic, in order. They may have waited, and the topic may have been
-        recreated meanwhile."""
+        """Take events of one topic, in order.
+
+        The events may have waited, and the topic may have been recreated meanwhile.
+        """
         route = _common(started[0]).route
         scope = self._scope_of(route.state.name) or route.scope
         uncompared = self._is_behind is not None and self._is_behind(route.state.name)
@@ -333,14 +383,21 @@ class Reserve:
             self._ask(publish, route, scope, force=force, refuse=refuse)
 
     def one(self, publish: Publish) -> None:
-        """One whose turn has come."""
+        """Take one event whose turn has come."""
         self.take([publish])
 
     def element(self, part: Publish, *, refuse: bool) -> bool:
-        """A record of a key of its own, from a document that came apart: the state of that key
-        must learn of it, or an equal event would be compared with what is no longer the newest.
+        """Reserve a record that was split from a document and has a key of its own.
 
-        False: nobody needs to; it may be handed over at once.
+        The key's state must include the record. Otherwise later events of the key would be
+        compared with an outdated record.
+
+        Args:
+            part: The record.
+            refuse: Whether to refuse the record if Redis is not available.
+
+        Returns:
+            False if no reservation is needed: the record may be handed over at once.
         """
         route = _common(part).route
         scope = route.scope
@@ -361,7 +418,7 @@ class Reserve:
         self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
     ) -> None:
         record = publish.record
-        if record.key is None:  # nothing of it can be compared
+        if record.key is None:  # events without a key cannot be compared
             publish.digest = None
             self._produce.one(publish)
             return
@@ -369,7 +426,7 @@ class Reserve:
             publish.digest, force = b"", True
         elif publish.digest is None:
             publish.digest = route.digest(record.value, content_type_of(record))
-        assert scope is not None  # or nobody would be asked
+        assert scope is not None  # events are reserved only within a scope
         partitions = route.state.partitions
         publish.reservation = Reservation(scope, partitions, force, refuse)
         self._suppression.reserve(publish)
@@ -381,7 +438,7 @@ def _common(publish: Publish) -> Common:
 
 
 class ReserveVerdicts:
-    """Implements `base.Verdicts`: what becomes of an event that was asked for."""
+    """Handler for verdicts on reserved events. Implements `base.Verdicts`."""
 
     def __init__(self, complete: Complete, produce: Produce) -> None:
         self._complete = complete

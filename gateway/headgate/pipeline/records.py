@@ -1,6 +1,7 @@
-"""A request's events become records: key, partition, timestamp, size against the limits, lane.
+"""Stages that turn a request's events into records and validate them.
 
-The last stage that looks at a request as a whole; what is fit goes on event by event.
+`BuildRecords` sets key, partition, timestamp and lane, and checks the size limits. It is the last
+stage that handles a request as a whole: later stages handle single events.
 """
 
 import asyncio
@@ -44,17 +45,19 @@ from headgate.pipeline.turn import InOrder
 
 # Names come from clients: the memory for them must be bounded.
 _PRODUCERS_REMEMBERED: Final = 10_000
-_UNASKED: Final = Failure(Reason.INTERNAL, "")  # its lane was not asked yet
-_SOME_EVENT_ID: Final = 36  # bytes of the one that a written record gets
+_UNASKED: Final = Failure(Reason.INTERNAL, "")  # the partition's lane was not checked yet
+_SOME_EVENT_ID: Final = 36  # bytes of an event id that the gateway generates
 _EVENT_ID_BYTES: Final = HEADER_OVERHEAD + len(EVENT_ID) + _SOME_EVENT_ID
 _TOO_LARGE: Final = Large()
 
 
 class _Request:
-    """What the events of one request share while their records are made.
+    """State that the events of one request share while their records are built.
 
-    shared_bytes: of the headers that each of their records gets.  refusals: by partition, why its
-    lane takes nothing now.  started: those that go on.
+    Attributes:
+        shared_bytes: Size of the headers that each record gets, in bytes.
+        refusals: By partition, the reason for which its lane accepts nothing now, or None.
+        started: Publishes that go on to the next stage.
     """
 
     __slots__ = ("common", "refusals", "shared_bytes", "started", "ticket")
@@ -68,7 +71,12 @@ class _Request:
 
 
 class BuildRecords:
-    """clock_ms: milliseconds since 1970."""
+    """Stage that builds a request's records.
+
+    Args:
+        lanes: Lanes of the producer; each may refuse new records.
+        clock_ms: Wall clock, in milliseconds since 1970.
+    """
 
     def __init__(self, lanes: Lanes, clock_ms: Callable[[], int]) -> None:
         self._lanes = lanes
@@ -83,9 +91,10 @@ class BuildRecords:
         decoded: Decoded,
         streamed: Streamed | None,
     ) -> list[Publish]:
-        """Those that are fit to go on, in order; the others have their outcome.
+        """Return the publishes that go on, in order. All other events get their outcome here.
 
-        Raises Refused: the body is in the blob store, and the topic has no strategies by now.
+        Raises:
+            Refused: The body is in the blob store, but the topic no longer has strategies.
         """
         if streamed is not None and not route.strategies:
             raise Refused(stored_in_vain(route))
@@ -108,7 +117,7 @@ class BuildRecords:
             (RECEIVED_AT, b"%d" % now_ms),
             *options.record_headers,
         ]
-        if route.held is not None:  # what the coalescer must know travels in headers
+        if route.held is not None:  # headers carry the options to the coalescer
             if options.burst is not None:
                 headers.append((BURST, options.burst))
             if options.force:
@@ -131,17 +140,24 @@ class BuildRecords:
         return _Request(ticket, common, shared_bytes)
 
     def _producer_header(self, producer: str) -> tuple[str, bytes]:
-        known = self._producer_headers.get(producer)
-        if known is None:
+        header = self._producer_headers.get(producer)
+        if header is None:
             if len(self._producer_headers) >= _PRODUCERS_REMEMBERED:
                 self._producer_headers.clear()
-            known = self._producer_headers[producer] = (PRODUCER, producer.encode())
-        return known
+            header = self._producer_headers[producer] = (PRODUCER, producer.encode())
+        return header
 
     def _from_events(
         self, request: _Request, route: Route, event_id: str | None, decoded: Decoded
     ) -> None:
-        """event_id: of the request, which then has one event."""
+        """Start the publishes of decoded events.
+
+        Args:
+            request: Shared state of the request.
+            route: Route of the topic.
+            event_id: Event id in the request's headers; such a request has one event.
+            decoded: Events of the request.
+        """
         ticket, common, shared_bytes = request.ticket, request.common, request.shared_bytes
         sizes = ticket.sizes
         for index, event in enumerate(decoded.events):
@@ -169,7 +185,10 @@ class BuildRecords:
     def _from_columns(
         self, request: _Request, route: Route, event_id: str | None, decoded: Decoded
     ) -> None:
-        """Of plain documents whose keys, partitions and digests are known. event_id: as above."""
+        """Start the publishes of plain documents.
+
+        The scanner has already found their keys, partitions and digests.
+        """
         ticket = request.ticket
         topic, now_ms = route.topic, request.common.now_ms
         keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
@@ -189,7 +208,14 @@ class BuildRecords:
             self._start(request, route, publish, length)
 
     def _start(self, request: _Request, route: Route, publish: Publish, length: int) -> None:
-        """Note an event that may go on. length: of its value, in bytes."""
+        """Start a publish, or refuse it if it is too large or its lane accepts nothing.
+
+        Args:
+            request: Shared state of the request.
+            route: Route of the topic.
+            publish: The publish to start.
+            length: Length of its value, in bytes.
+        """
         publish.common = request.common
         if length > route.max_value_bytes or publish.size > route.max_record_bytes:
             if not route.strategies:
@@ -211,7 +237,7 @@ class BuildRecords:
 
 
 def _refuse(publish: Publish, failure: Failure) -> None:
-    """It never starts."""
+    """Reject an event that was not started."""
     assert publish.ticket is not None
     outcome = rejected(failure, publish.record.key, publish.event_id)
     publish.ticket.put(publish.index, outcome)
@@ -229,36 +255,44 @@ def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
 
 
 def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
-    """Its value is in the blob store: what the record refers to, and what is compared."""
+    """Set the publish's blob reference and digest; its value is in the blob store."""
     publish.large = Large(streamed.stored)
-    # A reload may have come since its first byte: perhaps nothing is compared any more,
-    # and a content that nobody digested equals none (an empty digest clears the key's).
+    # The configuration may have been reloaded since the first byte. If no digest was computed,
+    # the event equals no other: an empty digest clears the key's digest.
     if route.digest is not None:
         publish.digest = streamed.digest or b""
         if streamed.digest is None:
             publish.placed = True
 
 
-# Events are checked against their topic's schema and brought into canonical form, where it asks.
+# Validation: schema checks and canonical forms.
 #
-# Small ones at once, large ones in the helper process; each key's events go on in their order.
+# Small events are examined at once, large ones in the helper process. The events of a key keep
+# their order.
 
 
 class Fitting(Protocol):
-    """Who takes those that go on (`reserve.Reserve`)."""
+    """The stage after validation (`pipeline.Reserve`)."""
 
     def take(self, started: list[Publish]) -> None: ...
 
     def one(self, publish: Publish) -> None:
-        """Each once, in the order in which a key's events came."""
+        """Take one event. Each event comes once; events of a key come in order."""
         ...
 
 
 class Validate:
-    """refuse: told of each event that does not go on.  count: told topic and reason of each event
-    whose bytes are compared instead of its canonical form.
+    """Stage that validates events and computes digests of canonical forms.
 
-    waiting: keys of which an event waits here that later ones must not overtake.
+    Args:
+        fitting: The next stage.
+        refuse: Callback for each event that does not go on.
+        helper: Process that examines large events.
+        count: Callback with topic and reason, for each event whose bytes are compared instead of
+            its canonical form.
+
+    Attributes:
+        waiting: Keys with an event that waits here; later events of the key must not overtake it.
     """
 
     def __init__(
@@ -276,22 +310,26 @@ class Validate:
         self.waiting: Sized = self._order.lines
 
     def take(self, started: list[Publish], events: Sequence[Event]) -> None:
-        """Events of one request, in order. events: all that it came with.
+        """Validate events of one request, in order.
 
-        None of them overtakes what waits here, whatever its topic asks for by now. Where digests
-        are of canonical forms, one that has its digest came through the scanner.
+        No event overtakes an event of its key that waits here, even if a reload has changed the
+        topic's policy. If digests are of canonical forms, the scanner made those already set.
+
+        Args:
+            started: Publishes of the request that were started.
+            events: All events of the request.
         """
         common = started[0].common
         assert common is not None
         route = common.route
         orders = route.orders
-        if orders is None:  # since a reload; what came before it may wait here
+        if orders is None:  # since a reload; older events may still wait here
             for publish in started:
                 self._order.enter(publish, False)
             return
         for publish in started:
             if publish.large is not None and publish.large.stored is not None:
-                self._order.enter(publish, False)  # seen while it was stored
+                self._order.enter(publish, False)  # it was examined while it was stored
                 continue
             if publish.digest is not None and orders.schema is None:
                 self._order.enter(publish, False)
@@ -304,17 +342,17 @@ class Validate:
             self.event(publish, orders, events[publish.index])
 
     def event(self, publish: Publish, orders: Orders, event: Event) -> None:
-        """Examine what an event says; a tombstone says nothing, but keeps its place."""
+        """Examine an event's value. A tombstone has no value, but keeps its position."""
         value = publish.record.value
         if value is None:
             self._order.enter(publish, False)
             return
-        assert not isinstance(event, Failure)  # such a one never started
+        assert not isinstance(event, Failure)  # a failed event is never started
         document = event if isinstance(event, bytes) else event.document
         self.content(publish, orders, Content(value, content_type_of(publish.record), document))
 
     def content(self, publish: Publish, orders: Orders, content: Content) -> None:
-        """Examine one event; its end may come before this returns."""
+        """Examine one event. The event may go on or be refused before this returns."""
         examination = None if is_long(orders, content) else examine_here(orders, content)
         if examination is not None:
             if self._note(publish, examination):
@@ -330,7 +368,11 @@ class Validate:
         answer.add_done_callback(answered)
 
     def drop(self, publish: Publish) -> bool:
-        """It ended for its client; those behind it go on. False: it was not here."""
+        """Drop an event that its client no longer waits for; events behind it go on.
+
+        Returns:
+            False if the event was not here.
+        """
         return self._order.drop(publish)
 
     def _end(self, publish: Publish, examination: Examination) -> None:
@@ -340,7 +382,7 @@ class Validate:
             self._order.drop(publish)
 
     def _note(self, publish: Publish, examination: Examination) -> bool:
-        """Write down what was found; False: it is refused."""
+        """Apply the result of an examination. Return False if it refuses the event."""
         failure, digest, fallback = examination
         if failure is not None:
             self._refuse(publish, failure)

@@ -1,4 +1,4 @@
-"""Finds the route of a topic, compiled once for each policy and state."""
+"""Lookup of topic routes; each is compiled once for each policy and topic state."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -23,34 +23,39 @@ _AT_ONCE = 10  # routes, some 50 to 100 us each
 
 
 class ScopeListener(Protocol):
-    """Who must know what topics there are and how they are compared: a process' suppressor."""
+    """Listener for topics and their suppression rules: the suppressor of a process."""
 
     def open(self, scope: Scope) -> None:
-        """The topic suppresses."""
+        """Handle a topic that suppresses."""
         ...
 
     def shut(self, scope: Scope) -> None:
-        """The topic suppresses nothing."""
+        """Handle a topic that does not suppress."""
         ...
 
     def grew(self, scope: Scope) -> None:
-        """The scope has a larger partition count."""
+        """Handle a larger partition count."""
         ...
 
     def rule_changed(self, scope: Scope) -> None:
-        """The topic's events get their keys by another rule."""
+        """Handle a new key rule of a topic."""
         ...
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """The topic was recreated."""
+        """Handle a topic that was recreated."""
         ...
 
 
 class Compiler:
-    """Makes routes. A topic of Kafka keeps its scope, whatever its policy.
+    """Compiler of routes. A topic keeps its scope when its policy changes.
 
-    key_max_bytes: of an event's key.  listener: None where there is no Redis; then routes have no
-    scope.
+    Args:
+        json_max_depth: Maximum nesting of JSON documents.
+        namespace: Namespace of the suppression state.
+        key_max_bytes: Maximum length of an event's key, in bytes.
+
+    Attributes:
+        listener: Listener for scopes; None without Redis: routes then have no scope.
     """
 
     def __init__(
@@ -65,7 +70,13 @@ class Compiler:
     def __call__(
         self, policy: TopicPolicy, state: TopicState, held: TopicState | None = None
     ) -> Route:
-        """held: the topic that its events go to first; comparing is then the coalescer's part."""
+        """Compile a route.
+
+        Args:
+            policy: Policy of the topic.
+            state: State of the topic.
+            held: Held topic that its events go to first; the coalescer then compares them.
+        """
         depth, key_max = self._json_max_depth, self._key_max_bytes
         if held is not None:
             orders = _orders(policy, None)
@@ -134,7 +145,12 @@ class Compiler:
 
 
 def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
-    """rules: None where bytes are compared, or nothing."""
+    """Return the topic's validation rules; None if it needs no validation.
+
+    Args:
+        policy: Policy of the topic.
+        rules: Fingerprint for canonical comparison; None if bytes or nothing is compared.
+    """
     if rules is not None:
         comparison = Comparison(rules, policy.ignore, policy.canonical_max_bytes)
         return Orders(policy.schema, comparison)
@@ -142,10 +158,14 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
 
 
 class Routes:
-    """The routes in force; only topics that exist are remembered, so clients cannot grow it.
+    """Active routes by topic. Only existing topics are cached, so clients cannot grow the cache.
 
-    holds: whether events that are to be held (`core.coalescing`) go to their held topics;
-    the coalescer's own routes lead past them.
+    Args:
+        policies: Policies of the configuration.
+        topics: Topics of the clusters.
+        compile_route: Compiles a route.
+        holds: Whether events of coalescing topics go to their held topics. False in the
+            coalescer, which publishes to the topics themselves.
     """
 
     def __init__(
@@ -165,7 +185,11 @@ class Routes:
         self._behind: dict[str, Route] = {}
 
     def find(self, topic: str) -> Route:
-        """Raises Refused (unknown_topic)."""
+        """Return the topic's route.
+
+        Raises:
+            Refused: The topic is unknown, or Kafka's state of it is not available.
+        """
         state = self._topics.get(topic)
         before = self._routes.get(topic)
         if before is not None and before.state is state:
@@ -191,11 +215,13 @@ class Routes:
         return route
 
     def behind(self, topic: str) -> Route:
-        """The topic's route while events of it lie in the spool: new ones go behind them, as
-        single records of the topic itself.
+        """Return the topic's route while the spool contains events of it.
 
-        Neither the held topic nor a strategy for large events leads past the spool, whatever the
-        configuration says by now. Raises Refused.
+        New events go behind the spooled ones, as single records of the topic itself. They use
+        neither the held topic nor oversize strategies, whatever the configuration now says.
+
+        Raises:
+            Refused: The topic takes no events.
         """
         route = self.find(topic)
         if route.held is None and not route.strategies:
@@ -208,18 +234,23 @@ class Routes:
         return behind
 
     def scope_of(self, topic: str) -> Scope | None:
-        """The topic's suppression scope in force, if it has one."""
+        """Return the topic's active suppression scope, if it has one."""
         route = self._routes.get(topic)
         return None if route is None else route.scope
 
     def facts_of(self, topic: str) -> int:
-        """Of one in how many of the topic's events facts are told; 0 = of none."""
+        """Return the sampling rate of the topic's facts: one in so many events; 0: none."""
         route = self._routes.get(topic)
         return 0 if route is None else route.facts
 
     def compared(self, topic: str) -> Scope | None:
-        """The scope in which the topic's records are compared, here or by the coalescer; None
-        where they are not. Raises Refused.
+        """Return the scope in which the topic's records are compared, here or by the coalescer.
+
+        Returns:
+            The scope; None if the records are not compared.
+
+        Raises:
+            Refused: The topic takes no events.
         """
         route = self.find(topic)
         if route.held is not None:
@@ -229,7 +260,7 @@ class Routes:
     def _held(self, topic: str, policy: TopicPolicy, held: TopicState | None) -> TopicState:
         if held is None or not is_there(policy, held):
             name = held_topic(topic)
-            self._topics.missing_reason(name)  # has it looked for soon
+            self._topics.missing_reason(name)  # this schedules a refresh of the topic
             detail = (
                 f"{topic} coalesces, but cluster {policy.cluster} has no topic {name} to hold its "
                 "events: run `headgate init --config F`"
@@ -238,24 +269,24 @@ class Routes:
         return held
 
     def forget(self, topic: str) -> None:
-        """What its route was compiled from has changed."""
+        """Drop a topic's cached routes because their policy or state has changed."""
         self._routes.pop(topic, None)
         self._behind.pop(topic, None)
 
     def prepare(self, topics: Iterable[str]) -> None:
-        """Compile what there is now, so that scopes are known before the first event comes."""
+        """Compile the routes of topics, so that scopes exist before the first event."""
         for topic in topics:
             with suppress(Refused):
                 self.find(topic)
 
     async def prepare_in_turns(self, topics: Iterable[str]) -> None:
-        """The same for very many, with turns of the event loop for others in between."""
+        """Compile the routes of many topics, and yield to the event loop in between."""
         for number, topic in enumerate(topics, start=1):
             self.prepare((topic,))
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def replace(self, policies: PolicyTable) -> None:
-        """Put a reloaded configuration in force, for all topics at once."""
+        """Activate a reloaded configuration for all topics at once."""
         self._policies = policies
         self._routes, self._behind = {}, {}

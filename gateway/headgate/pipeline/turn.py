@@ -1,7 +1,7 @@
-"""Gathers what arrived in one turn of the event loop, by topic: the batch that goes on from here.
+"""Batching by turn of the event loop, hand-over to the lanes, and order by key.
 
-However many connections the events came on, the stages behind this are called once for each topic
-and turn. Within a topic the events keep the order in which they came.
+`Turn` gathers the events of one turn of the event loop by topic, from all connections. Later stages
+are called once for each topic and turn. The events of a topic keep their order.
 """
 
 import asyncio
@@ -25,13 +25,17 @@ _NEW: Final = Stage.NEW
 
 
 def at_end_of_turn(call: Callable[[], None]) -> None:
-    """Call it once everything that is ready in this turn has run."""
+    """Schedule a call for the end of this turn of the event loop."""
     asyncio.get_running_loop().call_soon(call)
 
 
 class Turn:
-    """schedule: see `at_end_of_turn`.  go_on: takes events of one topic.  refuse: told of each
-    event that did not get that far, by our mistake.
+    """Events that arrived in this turn of the event loop, by topic.
+
+    Args:
+        schedule: Schedules a call (`at_end_of_turn`).
+        go_on: Takes events of one topic.
+        refuse: Callback for each event that an internal error stopped.
     """
 
     def __init__(
@@ -46,30 +50,31 @@ class Turn:
         self._batches: dict[str, list[Publish]] = {}
 
     def add(self, route: Route, started: list[Publish]) -> None:
-        """Events of one request, in order."""
+        """Add events of one request, in order."""
         topic = route.state.name
         batch = self._batches.get(topic)
         if batch is not None:
             if _route_of(batch) is route:
                 batch += started
                 return
-            self.flush_topic(
-                topic
-            )  # the topic goes by other rules now, and events keep their order
+            # The topic's route has changed; events keep their order.
+            self.flush_topic(topic)
         is_first = not self._batches
         self._batches[topic] = started.copy()  # the ticket keeps the list
         if is_first:
             self._schedule(self.flush)
 
     def flush(self) -> None:
-        """Go on with all that was gathered, the topic that came first first."""
+        """Pass on all gathered events, topic by topic in order of arrival."""
         batches, self._batches = self._batches, {}
         for batch in batches.values():
             self._end(batch)
 
     def flush_topic(self, topic: str) -> None:
-        """Go on with what was gathered of a topic: other events of it take another way, and must
-        not overtake."""
+        """Pass on a topic's gathered events.
+
+        Events that bypass this batch call it first, so that they do not overtake.
+        """
         batch = self._batches.pop(topic, None)
         if batch is not None:
             self._end(batch)
@@ -90,29 +95,37 @@ def _route_of(batch: list[Publish]) -> Route:
     return common.route
 
 
-# The last stage before Kafka: a record gets what only a written record needs, and its lane.
+# Hand-over of finished records to their lanes.
 #
-# What does not fit goes by the topic's oversize policy first.
+# Events that exceed the size limits first go through the topic's oversize policy.
 
 
 class Oversize(Protocol):
-    """Where all events of a topic with an oversize policy go, whatever their size: a small one
-    must not overtake a large one of its key (`oversize.stage`)."""
+    """The stage for all events of topics with an oversize policy (`oversize.stage`).
+
+    It takes small events too: they must not overtake a large event of their key.
+    """
 
     @property
     def is_busy(self) -> bool:
-        """Whether an event waits there that later ones of its key must not overtake."""
+        """Return whether an event waits that later events of its key must not overtake."""
         ...
 
     def take(self, publish: Publish) -> None: ...
 
     def drop(self, publish: Publish) -> None:
-        """One of them was given up before any of it was handed over."""
+        """Drop an event of which no record was handed over."""
         ...
 
 
 class Produce:
-    """ids: for events that came without one.  state_of: a topic as Kafka last described it."""
+    """Stage that completes records and puts them into their lanes.
+
+    Args:
+        ids: Generates ids for events without one.
+        lanes: Lanes of the producer.
+        state_of: Returns a topic's state as Kafka last described it.
+    """
 
     def __init__(
         self, ids: EventIds, lanes: Lanes, state_of: Callable[[str], TopicState | None]
@@ -123,12 +136,14 @@ class Produce:
         self._oversize: Oversize | None = None
 
     def use(self, oversize: Oversize) -> None:
-        """Without this, what does not fit is refused by Kafka. The records that it makes of an
-        event come back to here, so it is built after this."""
+        """Connect the oversize stage; without it, Kafka refuses events that are too large.
+
+        The oversize stage hands its records back to this object, so it is built later.
+        """
         self._oversize = oversize
 
     def take(self, publishes: list[Publish]) -> None:
-        """Events of one request, in order."""
+        """Take events of one request, in order."""
         if not self._may_wait(publishes[0]):
             self.hand_over(publishes)
             return
@@ -137,22 +152,24 @@ class Produce:
             self._oversize.take(publish)
 
     def one(self, publish: Publish) -> None:
-        """One event, or one record of an event that was too large."""
+        """Take one event, or one record of an oversized event."""
         if self._oversize is None or publish.owner is not None or not self._may_wait(publish):
             self.hand_over((publish,))
         else:
             self._oversize.take(publish)
 
     def _may_wait(self, publish: Publish) -> bool:
-        """Whether the oversize policy takes it: its topic has one, or had one until a reload, and
-        events of then still wait."""
+        """Return whether the oversize stage must take the event.
+
+        That is so if its topic has an oversize policy, or if events still wait in the stage.
+        """
         oversize, common = self._oversize, publish.common
         if oversize is None or common is None:
             return False
         return bool(common.route.strategies) or oversize.is_busy
 
     def hand_over(self, publishes: Sequence[Publish]) -> None:
-        """These fit."""
+        """Put events that are within the size limits into their lanes."""
         for publish in publishes:
             common = publish.common
             assert common is not None  # every event of a request has it
@@ -164,30 +181,36 @@ class Produce:
             self.put(publish, common.route.lane)
 
     def put(self, publish: Publish, state: TopicState) -> None:
-        """Put a finished record into its lane. state: the topic when the event came. The topic may
-        have been recreated, or may have grown, while the event waited."""
+        """Put a finished record into its lane.
+
+        The topic may have been recreated, or may have got more partitions, while the event waited.
+
+        Args:
+            publish: The finished record.
+            state: The topic's state when the event arrived.
+        """
         now = self._state_of(state.name)
         if now is not state and now is not None:
             place_again(publish, now)
         self._lanes.put(publish)
 
     def drop(self, publish: Publish) -> None:
-        """It was given up in its lane, or before."""
+        """Drop an event that is in its lane or has not reached it."""
         if self._oversize is not None:
             self._oversize.drop(publish)
 
 
-# Lets the events of one key go on in the order in which they came, whatever each waits for.
+# Order by key.
 #
-# Something may have to be done for an event off the event loop (compare a large document, store a
-# blob) before it is reserved. A later event of its key that needs nothing must not overtake it.
+# An event may need work off the event loop before it is reserved (compare a large document, store
+# a blob). A later event of its key that needs no such work must not overtake it.
 
 
 _Key = tuple[str, bytes]  # topic, key
 
 
 class _Line:
-    """The events of one key, in order of arrival, and whether each still waits."""
+    """Events of one key, in order of arrival, each with whether it still waits."""
 
     __slots__ = ("is_moving", "waits")
 
@@ -197,14 +220,17 @@ class _Line:
 
 
 class InOrder:
-    """One for each step that some events wait for.
+    """A queue that keeps the events of each key in order; one for each step with a wait.
 
-    go_on: takes an event whose turn it is. It may call everything here: an event that enters
-    meanwhile goes on after those of its key that came before it.
+    All events here were admitted and not answered, so admission.in_flight_max_events bounds them.
+    A key is forgotten with its last event.
 
-    What stands here was admitted and is not answered yet, so admission.in_flight_max_events
-    bounds it; a key is forgotten with its last event.
-    lines: by key, those that wait or stand behind one that does.
+    Args:
+        go_on: Takes an event whose turn it is. It may call all methods of this object: an event
+            that enters meanwhile goes on after earlier events of its key.
+
+    Attributes:
+        lines: By key, the events that wait, or that stand behind a waiting event.
     """
 
     __slots__ = ("_go_on", "_keyless", "lines")
@@ -215,11 +241,16 @@ class InOrder:
         self._keyless: set[Publish] = set()  # these never wait behind each other
 
     def __len__(self) -> int:
-        """How many stand here, waiting themselves or behind another."""
+        """Return the number of events here, including those behind a waiting event."""
         return len(self._keyless) + sum(len(line.waits) for line in self.lines.values())
 
     def enter(self, publish: Publish, waits: bool) -> None:
-        """Let it go on at once, or when its own wait (if any) and those before it are over."""
+        """Add an event; it goes on once its own wait and those of earlier events are over.
+
+        Args:
+            publish: The event.
+            waits: Whether the event has a wait of its own, which `ready` ends.
+        """
         if not waits and not self.lines:
             self._go_on(publish)
             return
@@ -240,7 +271,7 @@ class InOrder:
         self._move(key, line)
 
     def ready(self, publish: Publish) -> None:
-        """Its wait is over. Without effect on one that was dropped meanwhile."""
+        """End an event's wait. No-op if the event was dropped meanwhile."""
         key = _key(publish)
         if key is None:
             if publish in self._keyless:
@@ -253,7 +284,11 @@ class InOrder:
             self._move(key, line)
 
     def drop(self, publish: Publish) -> bool:
-        """It ended by itself and never goes on; those behind it may. False: it was not here."""
+        """Remove an event that does not go on; events behind it may go on.
+
+        Returns:
+            False if the event was not here.
+        """
         key = _key(publish)
         if key is None:
             was_here = publish in self._keyless
@@ -266,8 +301,10 @@ class InOrder:
         return True
 
     def _move(self, key: _Key, line: _Line) -> None:
-        """Let go on whoever stands first and waits no more; the line stays while it moves, so
-        that what `go_on` lets in queues behind, and one loop moves it, however deep the calls.
+        """Let the first events of a line go on until one still waits.
+
+        The line stays registered meanwhile, so events that `go_on` lets in queue behind. Nested
+        calls return at once: one loop moves the line.
         """
         if line.is_moving:
             return
@@ -283,8 +320,10 @@ class InOrder:
 
 
 def _key(publish: Publish) -> _Key | None:
-    """The topic is the one that the client named: a reload may make it coalesce, or no longer, and
-    its partition count may change, while an event waits here."""
+    """Return the topic that the client named and the record's key; None without a key.
+
+    The record's own topic is not stable: a reload may turn coalescing on or off while events wait.
+    """
     record, common = publish.record, publish.common
     if record.key is None:
         return None
