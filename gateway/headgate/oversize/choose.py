@@ -1,4 +1,4 @@
-"""Tries the strategies of one oversized event, in order, without holding up the event loop."""
+"""Strategies for oversized events, tried in order without blocking the event loop."""
 
 import asyncio
 import logging
@@ -37,14 +37,21 @@ from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header
 from headgate.core.refusal import Refused
 from headgate.core.topics.route import Common, Route
 
-# What each strategy makes of an event: a plan with its records, or None when it does not fit.
+# Plans of the strategies: the records that replace an event, or None if the strategy does not fit.
 
 
 JSON_TYPE: Header = (CONTENT_TYPE, b"application/json")
 
 
 class PlannedRecord(NamedTuple):
-    """A record to be. its size is an upper bound; batch: compressed beforehand."""
+    """A planned record.
+
+    Attributes:
+        record: The record.
+        size: Upper bound of its size, in bytes.
+        event_id: Id of its event.
+        batch: Its compressed batch, if it was compressed in advance.
+    """
 
     record: Record
     size: int
@@ -53,14 +60,25 @@ class PlannedRecord(NamedTuple):
 
 
 class OversizePlan(NamedTuple):
-    """strategy: how the event is fitted.  records: in order; of a split the manifest is last."""
+    """Records that replace an oversized event.
+
+    Attributes:
+        strategy: Strategy that made the records.
+        records: Records in order; the manifest of a split is last.
+    """
 
     strategy: str
     records: list[PlannedRecord]
 
 
 def finished(publish: Publish, value: bytes, own: Sequence[Header]) -> PlannedRecord:
-    """The record with all its headers: its own, the event's id, and what its request shares."""
+    """Return a record with all headers: its own, the event's id, and the request's.
+
+    Args:
+        publish: The event.
+        value: Value of the record.
+        own: Headers of the record itself.
+    """
     assert publish.event_id is not None
     assert publish.common is not None
     headers = [*own, (EVENT_ID, publish.event_id.encode()), *publish.common.headers]
@@ -76,7 +94,14 @@ def _fits(planned: PlannedRecord, route: Route) -> bool:
 def standing(
     publish: Publish, route: Route, strategy: str, more: list[Header]
 ) -> OversizePlan | None:
-    """One record without the value, which says what it stands for."""
+    """Return a plan with one record without value, whose headers describe the event.
+
+    Args:
+        publish: The event.
+        route: Route of its topic.
+        strategy: Strategy of the plan.
+        more: Headers that describe the event.
+    """
     planned = finished(publish, b"", [*without_dataref(publish.record.headers), *more])
     return OversizePlan(strategy, [planned]) if _fits(planned, route) else None
 
@@ -86,7 +111,7 @@ def claim_check(publish: Publish, route: Route, stored: StoredBlob) -> OversizeP
 
 
 def notify(publish: Publish, route: Route, digest: str) -> OversizePlan | None:
-    """Without a key there is nobody to notify about."""
+    """Return a plan with a notification; None if the event has no key."""
     if publish.record.key is None:
         return None
     size = len(publish.record.value or b"")
@@ -94,7 +119,7 @@ def notify(publish: Publish, route: Route, digest: str) -> OversizePlan | None:
 
 
 def chunk(publish: Publish, route: Route, set_id: str) -> OversizePlan | None:
-    """Chunks as large as the limits allow, each with all of the event's headers."""
+    """Return a plan with chunks as large as the limits allow, each with all event headers."""
     value = publish.record.value or b""
     beside = publish.size - len(value) + HEADERS_BYTES
     limit = min(route.max_record_bytes - beside, route.max_value_bytes)
@@ -109,10 +134,16 @@ def chunk(publish: Publish, route: Route, set_id: str) -> OversizePlan | None:
 
 
 def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> OversizePlan | None:
-    """Elements under keys of their own, then the manifest; all must fit their limits, and no key
-    may be longer than an event's.
+    """Return a plan with elements under keys of their own, then the manifest.
 
-    Elements get their shared headers at hand-over (`pipeline.produce`), as any event.
+    All records must be within the limits, and no key may exceed the limit for keys. Elements get
+    the request's headers at hand-over (`pipeline.turn.Produce`), like any event.
+
+    Args:
+        publish: The event.
+        route: Route of its topic.
+        parts: Elements and manifest of the document.
+        set_id: Id that all records of the split share.
     """
     old, event_id = publish.record, publish.event_id
     key = old.key
@@ -126,8 +157,8 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
         if len(own_key) > route.key_max_bytes:
             return None
         headers, own_id = [JSON_TYPE, *mark], f"{event_id}/{number}"
-        place = route.partition(own_key)
-        record = Record(old.topic, place, own_key, value, headers, old.timestamp_ms)
+        partition = route.partition(own_key)
+        record = Record(old.topic, partition, own_key, value, headers, old.timestamp_ms)
         size = shared + size_of(own_key, value, [*headers, (EVENT_ID, own_id.encode())])
         records.append(PlannedRecord(record, size, own_id))
     own = [header for header in publish.record.headers if header[0] != CONTENT_TYPE]
@@ -137,37 +168,43 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
 
 
 def may_split(publish: Publish) -> bool:
-    """Whether it is a keyed JSON document: only such a one has elements."""
+    """Return whether the event is a keyed JSON document; only those are split."""
     content_type = dict(publish.record.headers).get(CONTENT_TYPE)
     return publish.record.key is not None and content_type is not None and is_json(content_type)
 
 
 log = logging.getLogger("headgate.ladder.climb")
 
-_SPLIT_HERE_BYTES = 65_536  # below, cutting costs less than the way to another process and back
-_AT_A_TIME = 2  # documents compressed or cut at a time: each holds copies of its value
+_SPLIT_HERE_BYTES = 65_536  # smaller documents cost less to split than to send to the helper
+_AT_A_TIME = 2  # documents compressed or split at a time: each holds copies of its value
 _LOST = Failure(
-    Reason.OVERLOADED,  # it was killed, or had no time: nothing that the producer can mend
+    Reason.OVERLOADED,  # it was killed or timed out, which the producer cannot correct
     "the process that cuts documents ended; nothing was written",
     retry_after_s=OVERLOADED_RETRY_S,
 )
 
 
 class BlobStore(Protocol):
-    """Where claim checks' values go (`backends.blobs`)."""
+    """A store for the values of claim checks (`backends.blobs`)."""
 
     async def put(self, topic: str, value: bytes) -> StoredBlob: ...
 
 
 class Helper(Protocol):
-    """For work that holds the interpreter's lock (`offload.helper_process.HelperProcess`)."""
+    """A process for work that holds the GIL (`offload.helper_process.HelperProcess`)."""
 
     def ask(self, work: Callable[..., Any], *args: Any) -> "Awaitable[Any]": ...
 
 
 class Tools(NamedTuple):
-    """compress: blocking, record -> `backends.kafka.lane.LoneBatch`.
-    lone_bytes: a record that counts so many bytes is always alone in its batch.
+    """Tools of the strategies.
+
+    Attributes:
+        ids: Generates ids of splits and chunk sets.
+        blobs: Store for claim checks; None if none is configured.
+        helper: Process that splits large documents.
+        compress: Compresses a record into a batch of its own; blocks.
+        lone_bytes: A record that counts as so many bytes is always alone in its batch.
     """
 
     ids: EventIds
@@ -178,7 +215,7 @@ class Tools(NamedTuple):
 
 
 class ChooseStrategy:
-    """Chooses the strategy of an oversized event."""
+    """Choice of the strategy for an oversized event."""
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
@@ -192,9 +229,13 @@ class ChooseStrategy:
         }
 
     async def plan(self, publish: Publish) -> OversizePlan | None:
-        """The first strategy that fits; None: no one does, or the event was given up meanwhile.
+        """Return the plan of the first strategy that fits.
 
-        Raises Refused where a strategy fits and fails: nothing is published then.
+        Returns:
+            The plan; None if no strategy fits, or if the event was dropped meanwhile.
+
+        Raises:
+            Refused: A strategy fits but fails; nothing is published then.
         """
         route = _common(publish).route
         if publish.large is not None and publish.large.stored is not None:
@@ -249,7 +290,7 @@ class ChooseStrategy:
 
 
 def try_split(document: bytes, rule: SplitRule, key: bytes) -> Split | str:
-    """`split` for another process: why it does not come apart is an answer, no exception."""
+    """Split a document in the helper process. Return the reason as text if it cannot be split."""
     try:
         return split(document, rule, key)
     except NotSplit as no:
@@ -265,11 +306,11 @@ def _common(publish: Publish) -> Common:
     return publish.common
 
 
-# The records that one oversized event became, and the one outcome that they share.
+# Records of one oversized event, and their common outcome.
 #
-# A part goes through the lanes as any publish; only its end goes to its `MultiRecordPublish`
-# instead of a ticket. The event itself (`MultiRecordPublish.parent`) never enters a lane: it has
-# the reservation, the followers, and the place in its request.
+# A part goes through the lanes like any publish, but reports its end to its `MultiRecordPublish`
+# instead of a ticket. The event itself (`MultiRecordPublish.parent`) never enters a lane: it keeps
+# the reservation, the followers, and the position in its request.
 
 
 _SOME_MISSING = Failure(
@@ -281,11 +322,19 @@ _SOME_MISSING = Failure(
 
 
 class MultiRecordPublish:
-    """A countdown over parts.
+    """A countdown over the records of one event.
 
-    parent: the event.  strategy: what it became.  count: of its records.  on_end: called once, when
-    all parts have ended or the last one will not be sent.  on_others_written: the last part waits
-    for this, called when all others are in Kafka.  last: the last part's outcome, once written.
+    Args:
+        parent: The event.
+        strategy: Strategy that made the records.
+        records: The planned records.
+        on_end: Called once, when all parts have ended or the last one will not be sent.
+        on_others_written: Called when all parts but the last are in Kafka; the last part waits
+            for this call.
+
+    Attributes:
+        count: Number of records.
+        last: Outcome of the last part, once it is written.
     """
 
     def __init__(
@@ -310,18 +359,18 @@ class MultiRecordPublish:
 
     @property
     def written(self) -> Outcome | None:
-        """How the last part ended, if every part is in Kafka."""
+        """Return the last part's outcome if every part is in Kafka."""
         return self.last if self._written == self.count else None
 
     @property
     def failure(self) -> Failure:
-        """Why it is not all written: certain only if no part is or may be in Kafka."""
+        """Return the event's failure; it is certain only if no part is or may be in Kafka."""
         if self._refusal is not None and not self._written and not self._is_unknown:
             return self._refusal
         return _SOME_MISSING
 
     def next_part(self) -> Publish:
-        """The publish of the next record."""
+        """Return a publish for the next record."""
         planned = self._records[len(self._parts)]
         part = Publish(planned.record, planned.size, None, len(self._parts), planned.event_id)
         part.common, part.owner = self.parent.common, self
@@ -331,14 +380,16 @@ class MultiRecordPublish:
         return part
 
     def handed_over(self) -> None:
-        """One part was: from now on the event's end is Kafka's."""
+        """Mark the event as handed over: one of its parts was."""
         if self.parent.stage < Stage.HANDED:
             self.parent.advance(Stage.HANDED)
 
     def drop(self) -> list[Publish]:
-        """The event was given up before that: no lane hands a part over any more.
+        """Drop all parts of an event that was not handed over.
 
-        Returns the parts whose end nobody else reports: the others still wait for their verdict.
+        Returns:
+            Parts in lanes, whose end the caller must report. The other parts still wait for
+            their verdict.
         """
         parts = self._let_go()
         for part in parts:
@@ -346,7 +397,7 @@ class MultiRecordPublish:
         return [part for part in parts if part.stage is Stage.LANE]
 
     def ended(self, part: Publish, outcome: Outcome) -> None:
-        """A part has ended."""
+        """Count a part that has ended."""
         self._ended += 1
         if outcome.name is Name.PUBLISHED:
             self._written += 1
@@ -369,7 +420,10 @@ class MultiRecordPublish:
         self._on_end(self)
 
     def _let_go(self) -> list[Publish]:
-        """No longer keep the parts, which know this: a cycle would keep their values for long, as
-        the collector looks seldom (`wiring.collector`)."""
+        """Release the parts, and return them.
+
+        The parts refer to this object. The garbage collector runs rarely (`wiring.collector`), so
+        the cycle would keep their values in memory for long.
+        """
         parts, self._parts, self._records = self._parts, [], ()
         return parts

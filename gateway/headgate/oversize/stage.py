@@ -1,10 +1,10 @@
-"""Fits large events to their topic's limit, and keeps each key's order meanwhile.
+"""Stage that fits oversized events to their topic's limits and keeps each key's order.
 
-It stands between the verdict "publish" and the lanes. What an oversized event needs (a blob stored,
-a batch compressed, a document cut) is done off the event loop by a task of its own; it and the
-events of its key behind it wait meanwhile (`in_order`). Until its first record is handed to the
-producer it counts as waiting in its lane: the deadline may still give it up, and equal events may
-follow it.
+The stage is between the verdict "publish" and the lanes. A task of its own prepares each oversized
+event off the event loop: it stores a blob, compresses a batch or splits a document. The event and
+later events of its key wait meanwhile (`InOrder`). Until its first record is handed to the
+producer, the event counts as waiting in its lane: the deadline may still drop it, and equal events
+may follow it.
 """
 
 import asyncio
@@ -28,12 +28,19 @@ _CLOSED = Failure(Reason.DRAINING, "this instance has shut down; nothing was wri
 
 
 class OversizeStage:
-    """See the module. Implements `base.Deliveries`: it must know when the first of an event's
-    records is handed over.
+    """The oversize stage. Implements `base.Deliveries` to see the hand-over of first records.
 
-    is_behind: whether events of a topic lie in the spool.
-    ends: told of events that fail.  count: told producer, topic and strategy of each that is
-    written."""
+    Args:
+        lanes: Lanes of the producer.
+        reserve: Reserves the elements of splits.
+        produce: Hands records over to the lanes.
+        suppression: Suppression state.
+        complete: Stage that ends events.
+        ends: Gets the events that fail.
+        tools: Tools of the strategies.
+        count: Callback with producer, topic and strategy of each event that is written.
+        is_behind: Returns whether the spool contains events of a topic.
+    """
 
     def __init__(
         self,
@@ -60,17 +67,19 @@ class OversizeStage:
         self._order = InOrder(self._go_on)
         self._fitting: dict[Publish, asyncio.Task[None]] = {}
         self._plans: dict[Publish, OversizePlan | MultiRecordPublish | Failure] = {}
-        self._manifests: dict[Publish, Publish] = {}  # the place of each event's manifest
-        self._multi: dict[Publish, MultiRecordPublish] = {}  # whose records are on their way
+        self._manifests: dict[Publish, Publish] = {}  # placeholder of each event's manifest
+        self._multi: dict[Publish, MultiRecordPublish] = {}  # events with records in lanes
 
     @property
     def is_busy(self) -> bool:
-        """See `produce.Oversize`."""
+        """Return whether an event waits that later events of its key must not overtake."""
         return bool(self._order.lines)
 
     def take(self, publish: Publish) -> None:
-        """Take an event of a topic with an oversize policy, of any size, in order of arrival; and
-        of any other topic while something waits here."""
+        """Take an event of any size, in order of arrival.
+
+        Events of topics without an oversize policy also come here while other events wait.
+        """
         publish.advance(Stage.LANE)
         common = publish.common
         if publish.large is None or common is None:
@@ -86,9 +95,9 @@ class OversizeStage:
         task.add_done_callback(lambda _: self._fitting.pop(publish))
 
     def drop(self, publish: Publish) -> None:
-        """It was given up before any of it was handed over: those behind it go on."""
+        """Drop an event of which no record was handed over; events behind it go on."""
         fitting = self._fitting.get(publish)
-        if fitting is not None:  # the budget has its bytes back, so nothing may hold its value
+        if fitting is not None:  # its budget was returned, so its value must be freed
             fitting.cancel()
         self._plans.pop(publish, None)
         multi = self._multi.pop(publish, None)
@@ -98,20 +107,20 @@ class OversizeStage:
         self._order.drop(publish)
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
-        """A lane's batch is with the producer."""
+        """Mark the oversized events of a batch as handed over to the producer."""
         if self._multi:
             for publish in batch:
                 if isinstance(publish.owner, MultiRecordPublish):
                     publish.owner.handed_over()
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """`complete` ends the event that a record is of."""
+        """No-op: `complete` reports each record's end to its event."""
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
-        """As above."""
+        """No-op: `complete` reports each record's end to its event."""
 
     async def close(self) -> None:
-        """End what is being prepared: it was not written."""
+        """Fail all events in preparation; nothing of them was written."""
         fitting = dict(self._fitting)
         for task in fitting.values():
             task.cancel()
@@ -140,17 +149,17 @@ class OversizeStage:
         self._order.ready(publish)
 
     def _release(self, publish: Publish) -> None:
-        """No manifest will come: its place is free."""
+        """Remove the placeholder of an event's manifest, if there is one."""
         last = self._manifests.pop(publish, None)
         if last is not None:
             self._plans.pop(last, None)
             self._order.drop(last)
 
-    # ---- its turn has come
+    # ---- events whose turn has come
 
     def _go_on(self, publish: Publish) -> None:
         plan = self._plans.pop(publish, None)
-        if isinstance(plan, MultiRecordPublish):  # `publish` only kept the place of the last record
+        if isinstance(plan, MultiRecordPublish):  # `publish` is the manifest's placeholder
             self._put_part(plan.next_part())
         elif publish.large is None:
             if not publish.dropped:
@@ -163,7 +172,7 @@ class OversizeStage:
             self._ends.failed([publish], plan)
 
     def _refuse(self, publish: Publish) -> None:
-        """No strategy takes it: tell how large it is, and where its bytes are."""
+        """Fail an event that no strategy fits, with its size and its largest parts."""
         value, common = publish.record.value, publish.common
         assert common is not None
         if value is not None and publish.ticket is not None:
@@ -189,12 +198,11 @@ class OversizeStage:
                 self._put_part(part)
 
     def _put_part(self, part: Publish) -> None:
-        assert part.common is not None  # that of its event
+        assert part.common is not None  # it has the values of its event
         self._produce.put(part, part.common.route.lane)
 
     def _refusal(self, publish: Publish, plan: OversizePlan) -> Failure | None:
-        """Why some lane takes nothing, or the spool comes before: then nothing of the event is
-        written."""
+        """Return the failure if a lane or the spool blocks the event; nothing is written then."""
         assert publish.common is not None
         state = publish.common.route.state
         if self._is_behind is not None and self._is_behind(state.name):
@@ -204,12 +212,12 @@ class OversizeStage:
         return next((each for each in refusals if each is not None), None)
 
     def _put_element(self, publish: Publish, part: Publish) -> None:
-        asked = publish.reservation
-        if not self._reserve.element(part, refuse=asked is not None and asked.refuse):
+        reservation = publish.reservation
+        if not self._reserve.element(part, refuse=reservation is not None and reservation.refuse):
             self._produce.hand_over((part,))
 
     def _elements_written(self, multi: MultiRecordPublish) -> None:
-        """Now the manifest, in its turn: who reads it finds all its elements."""
+        """Send the manifest in its turn, so that its readers find all elements."""
         last = self._manifests.pop(multi.parent)
         self._plans[last] = multi
         self._order.ready(last)
