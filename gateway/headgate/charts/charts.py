@@ -1,7 +1,7 @@
-"""Charts as inline SVG and HTML: a page that needs no network and no script, and prints.
+"""Charts as inline SVG and HTML, for pages without network or scripts that can be printed.
 
-A chart is drawn as wide as a telephone shows it, so that its text is never smaller than it says.
-Its values are titles of what is drawn. No style is in the markup: a strict policy forbids it.
+A chart is as wide as a telephone's screen, so that its text is never scaled down. Shapes have their
+values as titles. The markup contains no styles, since a strict content policy forbids them.
 """
 
 import math
@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-# Where values lie on an axis, and the round ones among them that are written beside it.
+# Scales: positions of values on an axis, and its labelled round values.
 
 
 _MAX_TICKS = 5
@@ -19,16 +19,18 @@ _MAX_POWERS = 9
 
 
 class Scale(NamedTuple):
-    """ticks: the round values, the first and the last of which are the ends.
+    """A scale of an axis.
 
-    is_log: equal ratios are equally wide.
+    Attributes:
+        ticks: Round values; the first and the last are the ends of the axis.
+        is_log: Whether the scale is logarithmic.
     """
 
     ticks: Sequence[float]
     is_log: bool = False
 
     def at(self, value: float) -> float:
-        """Where it lies, as a share of the axis."""
+        """Return a value's position, as a share of the axis."""
         low, high = self.ticks[0], self.ticks[-1]
         if self.is_log:
             return math.log(value / low) / math.log(high / low)
@@ -36,7 +38,7 @@ class Scale(NamedTuple):
 
 
 def from_zero(values: Sequence[float]) -> Scale:
-    """From 0 to the first round value that is not below any of them."""
+    """Return a scale from 0 to the first round value that is not below any of the values."""
     top = max(values, default=1.0) or 1.0
     step = 10.0 ** math.floor(math.log10(top / _MAX_TICKS))
     step = next(step * by for by in (1, 2, 5, 10) if top / (step * by) <= _MAX_TICKS + 1e-9)
@@ -45,7 +47,7 @@ def from_zero(values: Sequence[float]) -> Scale:
 
 
 def logarithmic(values: Sequence[float]) -> Scale:
-    """Powers of two. values: above 0."""
+    """Return a scale of powers of two. All values must be above 0."""
     low = math.floor(math.log2(min(values, default=1.0)))
     high = max(low + 1, math.ceil(math.log2(max(values, default=2.0))))
     step = -(-(high - low) // (_MAX_POWERS - 1))
@@ -55,14 +57,17 @@ def logarithmic(values: Sequence[float]) -> Scale:
 
 WIDTH, LEFT, RIGHT = 360, 44, 20
 _HEIGHT, _TOP, _BOTTOM = 224, 10, 38
-_MAX_DOTS = 64  # of a line: more cannot be told apart
-STYLE = Path(__file__).with_name("charts.css")  # for who serves it as a file
+_MAX_DOTS = 64  # of a line: more cannot be distinguished
+STYLE = Path(__file__).with_name("charts.css")  # for servers that serve it as a file
 
 
 class Axis(NamedTuple):
-    """name: what is measured, with its unit.  shown: a value of it, for people.
+    """An axis of a chart.
 
-    is_log: equal ratios are equally wide; else the axis begins at 0.
+    Attributes:
+        name: Measured quantity, with its unit.
+        shown: Formats a value for people.
+        is_log: Whether the axis is logarithmic; otherwise it begins at 0.
     """
 
     name: str
@@ -70,12 +75,12 @@ class Axis(NamedTuple):
     is_log: bool = False
 
     def over(self, values: Sequence[float]) -> Scale:
-        """The scale that has all of them."""
+        """Return a scale that contains all values."""
         return logarithmic(values) if self.is_log else from_zero(values)
 
 
 class Line(NamedTuple):
-    """One line of a chart. kind: its class in the style sheet."""
+    """One line of a chart. `kind` is its class in the style sheet."""
 
     name: str
     kind: str
@@ -83,7 +88,7 @@ class Line(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place on the x axis, and what is there. kind: of style sheet `mark` or `mark chosen`."""
+    """A labelled position on the x axis. `kind` is its style class: `mark` or `mark chosen`."""
 
     x: float
     text: str
@@ -91,12 +96,12 @@ class Mark(NamedTuple):
 
 
 def style() -> str:
-    """The style sheet; also where the package is imported from an archive."""
+    """Return the style sheet; works also if the package is imported from an archive."""
     return files("headgate.charts").joinpath(STYLE.name).read_text(encoding="utf-8")
 
 
 def percent(share: float) -> str:
-    """A share (0 to 1); what is not nothing does not look like it."""
+    """Format a share (0 to 1) as a percentage; small shares do not become 0."""
     if 0 < share < 0.001:
         return "<0.1%"
     return f"{share * 100:.3g}%"
@@ -105,7 +110,15 @@ def percent(share: float) -> str:
 def line_chart(
     title: str, lines: Sequence[Line], x: Axis, y: Axis, marks: Sequence[Mark] = ()
 ) -> str:
-    """Lines over common axes."""
+    """Draw lines over common axes.
+
+    Args:
+        title: Title of the chart.
+        lines: Lines to draw.
+        x: Horizontal axis.
+        y: Vertical axis.
+        marks: Labelled positions on the x axis.
+    """
     xs = x.over([at for line in lines for at, _ in line.points])
     ys = y.over([at for line in lines for _, at in line.points])
     drawn = [_rows(ys, y), _names(xs, x)]
@@ -113,7 +126,7 @@ def line_chart(
     for line in lines:
         points = " ".join(f"{_x(xs.at(a)):.1f},{_y(ys.at(b)):.1f}" for a, b in line.points)
         drawn.append(f'<polyline class="{line.kind}" points="{points}"/>')
-    for line in lines:  # above all lines, or one would lie over the dots of another
+    for line in lines:  # after all lines, so that no line covers the dots of another
         drawn += _dots(line, xs, ys, x, y)
     legend = "".join(f'<li class="{line.kind}">{escape(line.name)}</li>' for line in lines)
     inside = f'<ul class="legend">{legend}</ul>{svg(title, "".join(drawn), _HEIGHT)}'
@@ -121,27 +134,40 @@ def line_chart(
 
 
 def columns(title: str, x: str, y: Axis, heights: Sequence[tuple[str, float]]) -> str:
-    """Upright bars over an axis that begins at 0. x: what they are.  heights: name and value."""
+    """Draw vertical bars over an axis that begins at 0.
+
+    Args:
+        title: Title of the chart.
+        x: Label of the horizontal axis.
+        y: Vertical axis.
+        heights: Name and value of each bar.
+    """
     ys = y.over([height for _, height in heights])
     wide = (WIDTH - LEFT - RIGHT) / max(1, len(heights))
     drawn = [_rows(ys, y), text((LEFT + WIDTH - RIGHT) / 2, _HEIGHT - 4, x, "middle")]
     step = -(-len(heights) // 12) or 1
-    for place, (name, height) in enumerate(heights):
-        left, top = LEFT + place * wide, _y(ys.at(height))
+    for index, (name, height) in enumerate(heights):
+        x_left, top = LEFT + index * wide, _y(ys.at(height))
         label = f"{name}: {y.shown(height)} {y.name}"
         drawn.append(
-            f'<g><title>{escape(label)}</title><rect class="near" x="{left:.1f}" y="{_TOP}" '
+            f'<g><title>{escape(label)}</title><rect class="near" x="{x_left:.1f}" y="{_TOP}" '
             f'width="{wide:.2f}" height="{_y(0) - _TOP:.1f}"/><rect class="column" '
-            f'x="{left + wide / 10:.1f}" y="{top:.1f}" width="{0.8 * wide:.2f}" '
+            f'x="{x_left + wide / 10:.1f}" y="{top:.1f}" width="{0.8 * wide:.2f}" '
             f'height="{_y(0) - top:.1f}"/></g>'
         )
-        if place % step == 0:
-            drawn.append(text(left + wide / 2, _y(0) + 15, name.rpartition(" ")[2], "middle"))
+        if index % step == 0:
+            drawn.append(text(x_left + wide / 2, _y(0) + 15, name.rpartition(" ")[2], "middle"))
     return figure(title, y.name, svg(title, "".join(drawn), _HEIGHT))
 
 
 def bars(title: str, unit: str, rows: Sequence[tuple[str, float]]) -> str:
-    """Horizontal bars: name, and share (0 to 1) of the unit."""
+    """Draw horizontal bars.
+
+    Args:
+        title: Title of the chart.
+        unit: Unit of the shares.
+        rows: Name and share (0 to 1) of each bar.
+    """
     top = max((share for _, share in rows), default=1.0) or 1.0
     drawn = "".join(
         f"<tr><th><code>{escape(name[:80])}</code></th>"
@@ -155,13 +181,13 @@ def bars(title: str, unit: str, rows: Sequence[tuple[str, float]]) -> str:
 
 
 def figure(title: str, unit: str, inside: str) -> str:
-    """A chart under its name, and what it measures."""
+    """Return a chart with its title and unit."""
     caption = f"<figcaption>{escape(title)}<small>{escape(unit)}</small></figcaption>"
     return f'<figure class="chart">{caption}{inside}</figure>'
 
 
 def svg(title: str, inside: str, height: float) -> str:
-    """The picture."""
+    """Return an SVG image; the title is its text for screen readers."""
     return (
         f'<svg role="img" aria-label="{escape(title)}" '
         f'viewBox="0 0 {WIDTH} {height:.0f}">{inside}</svg>'
@@ -179,13 +205,19 @@ def _rows(ys: Scale, y: Axis) -> str:
 
 
 def _names(xs: Scale, x: Axis) -> str:
-    drawn = [text(_x(xs.at(one)), _y(0) + 15, x.shown(one), "middle") for one in xs.ticks]
+    drawn = [text(_x(xs.at(tick)), _y(0) + 15, x.shown(tick), "middle") for tick in xs.ticks]
     drawn.append(text((LEFT + _x(1)) / 2, _HEIGHT - 4, x.name, "middle"))
     return "".join(drawn)
 
 
 def _mark(mark: Mark, xs: Scale, row: int) -> str:
-    """row: of its words, so that those of two marks do not lie over each other."""
+    """Draw a mark.
+
+    Args:
+        mark: The mark.
+        xs: Scale of the x axis.
+        row: Row of its text, so that the texts of two marks do not overlap.
+    """
     share = xs.at(mark.x)
     at = _x(share)
     anchor, beside = ("end", -4) if share > 0.5 else ("start", 4)
@@ -194,19 +226,26 @@ def _mark(mark: Mark, xs: Scale, row: int) -> str:
 
 
 def _dots(line: Line, xs: Scale, ys: Scale, x: Axis, y: Axis) -> Iterator[str]:
-    """Each with its values, for who points at it; it is easier to point at than to see."""
+    """Draw a line's points, with their values as titles and a large area to point at."""
     step = -(-len(line.points) // _MAX_DOTS) or 1
     for a, b in line.points[::step]:
         label = f"{line.name}: {x.shown(a)} {x.name}, {y.shown(b)} {y.name}"
-        place = f'cx="{_x(xs.at(a)):.1f}" cy="{_y(ys.at(b)):.1f}"'
+        centre = f'cx="{_x(xs.at(a)):.1f}" cy="{_y(ys.at(b)):.1f}"'
         yield (
-            f'<g><title>{escape(label)}</title><circle class="near" {place} r="9"/>'
-            f'<circle class="{line.kind}" {place} r="2.5"/></g>'
+            f'<g><title>{escape(label)}</title><circle class="near" {centre} r="9"/>'
+            f'<circle class="{line.kind}" {centre} r="2.5"/></g>'
         )
 
 
 def text(x: float, y: float, words: str, anchor: str) -> str:
-    """Words in a picture. anchor: start, middle or end."""
+    """Return text in an image.
+
+    Args:
+        x: Horizontal position.
+        y: Vertical position.
+        words: The text.
+        anchor: Alignment: start, middle or end.
+    """
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
 

@@ -1,7 +1,7 @@
-"""Brings spans to the collector, without ever holding up an event.
+"""Export of spans to an OpenTelemetry collector, without delaying events.
 
-What waits is bounded: while the collector is away or slow, newer spans are dropped and counted. A
-batch is encoded in a fraction of a millisecond, and sent by the event loop's own client.
+The queue of spans is bounded: while the collector is unavailable or slow, newer spans are dropped
+and counted. The event loop encodes a batch in a fraction of a millisecond, and sends it.
 """
 
 import asyncio
@@ -35,26 +35,35 @@ Json = dict[str, Any]
 
 
 def request(resource: Mapping[str, str | int], spans: Iterable[Span]) -> bytes:
-    """An ExportTraceServiceRequest. resource: who made the spans, as attributes."""
+    """Return an encoded ExportTraceServiceRequest.
+
+    Args:
+        resource: Attributes of the gateway that made the spans.
+        spans: Spans to export.
+    """
     scope = {"name": "headgate", "version": __version__}
     scoped = {"scope": scope, "spans": [_span(span) for span in spans]}
-    whole = {"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scoped]}
-    return orjson.dumps({"resourceSpans": [whole]})
+    resource_spans = {"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scoped]}
+    return orjson.dumps({"resourceSpans": [resource_spans]})
 
 
 def rejected(answer: bytes, sent: int) -> int:
-    """How many spans a collector refused of a request with so many that it took, whatever number
-    it says."""
+    """Return the number of spans that the collector rejected, between 0 and the number sent.
+
+    Args:
+        answer: Body of the collector's response.
+        sent: Number of spans in the request.
+    """
     try:
         refused = int(orjson.loads(answer)["partialSuccess"].get("rejectedSpans", 0))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        return 0  # most answers say nothing of it, or are empty
+        return 0  # most responses do not contain it, or are empty
     return max(0, min(refused, sent))
 
 
 def _span(span: Span) -> Json:
     is_remote = span.kind in _CONTINUING
-    found: Json = {
+    fields: Json = {
         "traceId": span.trace_id,
         "spanId": span.span_id,
         "name": span.name,
@@ -65,43 +74,46 @@ def _span(span: Span) -> Json:
         "attributes": _attributes(span.attributes),
     }
     if span.parent_id:
-        found["parentSpanId"] = span.parent_id
+        fields["parentSpanId"] = span.parent_id
     if span.state:
-        found["traceState"] = span.state
+        fields["traceState"] = span.state
     if span.error:
-        found["status"] = {**_ERROR, "message": span.error}
+        fields["status"] = {**_ERROR, "message": span.error}
     if span.moments:
-        found["events"] = [
-            {"name": one.name, "timeUnixNano": str(one.at_ns)} for one in span.moments
+        fields["events"] = [
+            {"name": moment.name, "timeUnixNano": str(moment.at_ns)} for moment in span.moments
         ]
-    return found
+    return fields
 
 
 def _attributes(given: Mapping[str, str | int]) -> list[Json]:
-    # 64-bit integers are texts in Protobuf's JSON, so that JavaScript reads them.
+    # Protobuf's JSON encodes 64-bit integers as strings, so that JavaScript can read them.
     return [
-        {"key": key, "value": {"stringValue": one} if type(one) is str else {"intValue": str(one)}}
-        for key, one in given.items()
+        {
+            "key": key,
+            "value": {"stringValue": value} if type(value) is str else {"intValue": str(value)},
+        }
+        for key, value in given.items()
     ]
 
 
 MAX_WAITING: Final = 4096  # spans, some kB each
 BATCH: Final = 128
-EVERY_S: Final = 1.0  # how long a span waits at most for others to go with
+EVERY_S: Final = 1.0  # longest time that a span waits for its batch to fill
 _FIRST_PAUSE_S: Final = 1.0
 _LONGEST_PAUSE_S: Final = 30.0
-_LONGEST_ASKED_S: Final = 300.0  # that a collector may ask for by Retry-After
+_LONGEST_ASKED_S: Final = 300.0  # longest Retry-After of a collector that is respected
 _RETRYABLE: Final = frozenset((429, 502, 503, 504))  # by the specification; others are final
 _CLOSE_S: Final = 2.0  # for the last spans, when the gateway ends
 _CLOSE_CONNECTIONS_S: Final = 1.0
-_SHOWN: Final = 200  # characters of what a collector says
+_SHOWN: Final = 200  # characters of a collector's response in the log
 _ANSWER_BYTES: Final = 4096
 
 log = logging.getLogger("headgate.tracing")
 
 
 class Answer(NamedTuple):
-    """What the collector said. retry_after_s: how long it asks to be left alone."""
+    """Response of the collector. `retry_after_s` is its Retry-After, in seconds."""
 
     status: int
     body: bytes
@@ -137,7 +149,7 @@ class Exporter:
         self._pause_s = _FIRST_PAUSE_S
 
     def take(self, spans: Sequence[Span]) -> None:
-        """Spans of a request that has ended. Never waits."""
+        """Queue the spans of a request that has ended. Never waits."""
         if len(self._waiting) + len(spans) > MAX_WAITING:
             self._count_spans("dropped", len(spans))
             return
@@ -146,7 +158,7 @@ class Exporter:
             self._enough.set()
 
     async def run(self) -> None:
-        """Send what there is, for ever."""
+        """Send queued spans until cancelled."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
@@ -158,7 +170,7 @@ class Exporter:
                     self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     async def close(self) -> None:
-        """Send what is left, in bounded time; `run` must have ended."""
+        """Send the remaining spans, in bounded time; `run` must have ended."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_S):
                 while self._waiting and await self._send():
@@ -168,11 +180,11 @@ class Exporter:
             self._waiting.clear()
 
     async def _send(self) -> bool:
-        """Send the oldest. False: they wait for the collector."""
+        """Send the oldest spans. Return False if they must wait for the collector."""
         spans = list(islice(self._waiting, BATCH))
         try:
             body = request(self._resource, spans)
-        except TypeError as error:  # it would fail for ever, and all that comes behind it
+        except TypeError as error:  # a retry would fail too, and would block all later spans
             self._done(spans, "dropped")
             log.error("spans cannot be encoded: %r", error)  # noqa: TRY400
             return True
@@ -197,7 +209,7 @@ class Exporter:
         return True
 
     def _done(self, spans: Sequence[Span], result: str) -> None:
-        """The oldest, which are these or as many as these, wait no more."""
+        """Remove as many of the oldest spans from the queue, and count them."""
         for _ in spans:
             self._waiting.popleft()
         self._count_spans(result, len(spans))
@@ -213,7 +225,13 @@ class Exporter:
 
 
 class Collector:
-    """A collector's HTTP endpoint. headers: of each request.  timeout_s: for each."""
+    """HTTP endpoint of a collector.
+
+    Args:
+        endpoint: Base URL of the collector.
+        headers: Headers of each request.
+        timeout_s: Timeout of each request, in seconds.
+    """
 
     def __init__(self, endpoint: str, headers: Mapping[str, str], timeout_s: float) -> None:
         self._url = endpoint.rstrip("/") + PATH
@@ -222,7 +240,13 @@ class Collector:
         self._session: aiohttp.ClientSession | None = None
 
     async def post(self, body: bytes) -> Answer:
-        """Raises OSError, TimeoutError, aiohttp.ClientError where there is no answer."""
+        """Send a request to the collector.
+
+        Raises:
+            OSError: There was no response.
+            TimeoutError: There was no response in time.
+            aiohttp.ClientError: There was no valid response.
+        """
         if self._session is None:
             no_cookies = aiohttp.DummyCookieJar()
             self._session = aiohttp.ClientSession(
@@ -233,7 +257,7 @@ class Collector:
             return Answer(answer.status, body, _seconds(answer.headers.get("Retry-After")))
 
     async def close(self) -> None:
-        """Close its connections, in bounded time."""
+        """Close the connections, in bounded time."""
         if self._session is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_CONNECTIONS_S):
@@ -241,14 +265,19 @@ class Collector:
 
 
 async def _beginning(content: aiohttp.StreamReader) -> bytes:
-    """As much of an answer as is looked at. One that goes on for ever is not waited for."""
-    found = b""
-    while len(found) < _ANSWER_BYTES and (more := await content.read(_ANSWER_BYTES - len(found))):
-        found += more
-    return found
+    """Return the beginning of a response; endless responses are cut off."""
+    beginning = b""
+    while len(beginning) < _ANSWER_BYTES and (
+        more := await content.read(_ANSWER_BYTES - len(beginning))
+    ):
+        beginning += more
+    return beginning
 
 
 def _seconds(retry_after: str | None) -> float:
-    """Collectors give seconds; a date, which HTTP allows as well, is left to the growing pauses."""
+    """Return the seconds of a Retry-After header; 0 without a number.
+
+    Collectors send seconds. If one sends a date, which HTTP also allows, the growing pauses apply.
+    """
     is_number = retry_after is not None and retry_after.isascii() and retry_after.isdigit()
     return float(retry_after[:9]) if is_number and retry_after is not None else 0.0

@@ -1,13 +1,13 @@
 """Sampled requests and their spans. Pure: the clock and random digits are arguments.
 
-    request                     from its head to its answer
-    ├── reserve                 from the first question to Redis to the last answer
+    request                     from its head to its response
+    ├── reserve                 from the first request to Redis to the last reply
     └── produce                 from the first record's lane to the last acknowledgement, or
         spool                   if the records went to disk without any lane
 
-However many events a request has, it has one span of each kind. Consumers continue the trace: the
-front of a sampled request replaces `traceparent` by the produce span's context, and each record of
-the request gets that header.
+A request has one span of each kind, whatever its number of events. Consumers continue the trace:
+the front of a sampled request replaces `traceparent` by the produce span's context, and each record
+of the request gets that header.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ Attributes = dict[str, str | int]
 
 
 class SpanKind(IntEnum):
-    """The numbers of OTLP."""
+    """Kinds of spans, with their numbers in OTLP."""
 
     SERVER = 2
     CLIENT = 3
@@ -39,17 +39,27 @@ class SpanKind(IntEnum):
 
 
 class Moment(NamedTuple):
-    """Something that happened within a span. at_ns: nanoseconds since 1970."""
+    """An event within a span. `at_ns` is in nanoseconds since 1970."""
 
     name: str
     at_ns: int
 
 
 class Span(NamedTuple):
-    """Ids in hexadecimal; parent_id is empty where the trace begins here.
+    """A finished span. Ids are hexadecimal.
 
-    state: the `tracestate` that came with the parent.  began_ns, ended_ns: nanoseconds since 1970.
-    error: why it failed, else empty.
+    Attributes:
+        name: Name of the span.
+        kind: Kind of the span.
+        trace_id: Id of the trace.
+        span_id: Id of the span.
+        parent_id: Id of the parent span; empty if the trace begins here.
+        state: The `tracestate` that came with the parent.
+        began_ns: Begin, in nanoseconds since 1970.
+        ended_ns: End, in nanoseconds since 1970.
+        attributes: Attributes of the span.
+        error: Cause of the failure; empty if the span succeeded.
+        moments: Events within the span.
     """
 
     name: str
@@ -70,7 +80,7 @@ _LATE = "not acknowledged when the request was answered"
 
 
 class Reserving:
-    """The reserve span. ended_ns: of the last answer so far, 0 before the first one."""
+    """The reserve span. `ended_ns` is the time of the latest reply, or 0 before the first."""
 
     __slots__ = ("began_ns", "ended_ns", "events", "topic", "unchanged", "unreserved")
 
@@ -80,7 +90,7 @@ class Reserving:
         self.ended_ns = self.events = self.unchanged = self.unreserved = 0
 
     def attributes(self) -> Attributes:
-        """What is known of it in the end."""
+        """Return the span's attributes at its end."""
         return {
             "db.system.name": "redis",
             "messaging.destination.name": self.topic,
@@ -91,7 +101,12 @@ class Reserving:
 
 
 class Producing:
-    """The produce span. open: records without an end.  place: partition and offset of the last."""
+    """The produce span.
+
+    Attributes:
+        open: Number of records that have not ended.
+        place: Partition and offset of the last record.
+    """
 
     __slots__ = ("began_ns", "ended_ns", "error", "handed_ns", "open", "place", "records", "topic")
 
@@ -103,8 +118,8 @@ class Producing:
         self.place = (-1, -1)
 
     def attributes(self) -> Attributes:
-        """What is known of it in the end."""
-        found: Attributes = {
+        """Return the span's attributes at its end."""
+        attributes: Attributes = {
             "messaging.system": "kafka",
             "messaging.operation.type": "send",
             "messaging.operation.name": "produce",
@@ -112,21 +127,26 @@ class Producing:
         }
         partition, offset = self.place
         if self.records > 1:
-            found["messaging.batch.message_count"] = self.records
+            attributes["messaging.batch.message_count"] = self.records
         elif offset >= 0:
-            found["messaging.destination.partition.id"] = str(partition)
-            found["messaging.kafka.offset"] = offset
+            attributes["messaging.destination.partition.id"] = str(partition)
+            attributes["messaging.kafka.offset"] = offset
         if self.error:
-            found["error.type"] = self.error
-        return found
+            attributes["error.type"] = self.error
+        return attributes
 
 
 class Trace:
-    """See the module. Ids in hexadecimal; times are nanoseconds since 1970.
+    """State of a sampled request. Ids are hexadecimal; times are nanoseconds since 1970.
 
-    parent_id: empty where the trace begins here.  state: the caller's `tracestate`.
-    method, path: of the request.  route: the path's template, once it is known.
-    ticket: of its events, or the last one's of a stream.  reason: why it was refused as a whole.
+    Attributes:
+        parent_id: Id of the caller's span; empty if the trace begins here.
+        state: The caller's `tracestate`.
+        method: HTTP method of the request.
+        path: Path of the request.
+        route: Template of the path, once it is known.
+        ticket: Ticket of the request's events; of a stream, the last event's ticket.
+        reason: Reason for which the request was refused as a whole; else empty.
     """
 
     __slots__ = (
@@ -150,7 +170,16 @@ class Trace:
     def __init__(
         self, trace_id: str, parent_id: str, flags: int, state: str, ids: str, now_ns: int
     ) -> None:
-        """ids: 32 random hexadecimal digits, for the spans that have their ids in advance."""
+        """Begin a trace.
+
+        Args:
+            trace_id: Id of the trace.
+            parent_id: Id of the caller's span; empty if the trace begins here.
+            flags: Flags of the caller's `traceparent`.
+            state: The caller's `tracestate`.
+            ids: 32 random hexadecimal digits, for the ids of the request and produce spans.
+            now_ns: Current time, in nanoseconds since 1970.
+        """
         self.trace_id = trace_id
         self.parent_id = parent_id
         self.flags = flags
@@ -165,15 +194,21 @@ class Trace:
 
     @property
     def context(self) -> bytes:
-        """The records' `traceparent`: whoever consumes them continues the produce span."""
+        """Return the records' `traceparent`; their consumers continue the produce span."""
         return traceparent(self.trace_id, self.produce_id, self.flags)
 
     def spans(self, status: int, reserve_id: str, now_ns: int) -> list[Span]:
-        """All of them, now that it is answered. status: of HTTP; 0: the client left."""
-        found = [self._request(status, now_ns)]
+        """Return all spans of a request that was answered.
+
+        Args:
+            status: HTTP status of the response; 0 if the client disconnected.
+            reserve_id: Id of the reserve span.
+            now_ns: Current time, in nanoseconds since 1970.
+        """
+        spans = [self._request(status, now_ns)]
         reserving, producing = self.reserving, self.producing
         if reserving is not None:
-            found.append(
+            spans.append(
                 self._below(
                     f"reserve {reserving.topic}", SpanKind.CLIENT, reserve_id,
                     reserving.began_ns, reserving.ended_ns or now_ns, reserving.attributes(),
@@ -184,26 +219,26 @@ class Trace:
                 producing.ended_ns, producing.error = now_ns, producing.error or _LATE
             handed_ns = producing.handed_ns
             moments = (Moment("handed over to the producer", handed_ns),) if handed_ns else ()
-            found.append(
+            spans.append(
                 self._below(
                     f"produce {producing.topic}", SpanKind.PRODUCER, self.produce_id,
                     producing.began_ns, producing.ended_ns, producing.attributes(),
                     producing.error, moments,
                 )
             )  # fmt: skip
-        elif (spooled := self._spooled()) is not None:  # the records name it, so it must be there
-            found.append(
+        elif (spooled := self._spooled()) is not None:  # the records refer to this span
+            spans.append(
                 self._below(
                     f"spool {spooled['messaging.destination.name']}", SpanKind.PRODUCER,
                     self.produce_id, self.began_ns, now_ns, spooled,
                 )
             )  # fmt: skip
-        return found
+        return spans
 
     def _spooled(self) -> Attributes | None:
         if self.ticket is None:
             return None
-        outcomes = [one for one in self.ticket.answered() if one.name is Name.SPOOLED]
+        outcomes = [outcome for outcome in self.ticket.answered() if outcome.name is Name.SPOOLED]
         if not outcomes:
             return None
         return {
@@ -244,8 +279,10 @@ class Trace:
         error: str = "",
         moments: tuple[Moment, ...] = (),
     ) -> Span:
-        """A span within the request's. The clock may have been set back: none ends before it
-        begins."""
+        """Return a child of the request's span.
+
+        The clock may have been set back, so the end is never earlier than the begin.
+        """
         ended_ns = max(ended_ns, began_ns)
         return Span(
             name, kind, self.trace_id, span_id, self.span_id, self.state, began_ns, ended_ns,
@@ -254,17 +291,17 @@ class Trace:
 
 
 def _outcomes(ticket: Ticket) -> Attributes:
-    found: Attributes = {
+    attributes: Attributes = {
         "messaging.destination.name": ticket.topic,
         "headgate.producer": ticket.producer,
     }
     outcomes = ticket.answered()
-    found |= {f"headgate.{name}": count for name, count in Counter(
+    attributes |= {f"headgate.{name}": count for name, count in Counter(
         str(outcome.name) for outcome in outcomes).items()}  # fmt: skip
     reasons = {str(outcome.failure.reason) for outcome in outcomes if outcome.failure is not None}
     if reasons:
-        found["headgate.reasons"] = ",".join(sorted(reasons))
-    return found
+        attributes["headgate.reasons"] = ",".join(sorted(reasons))
+    return attributes
 
 
 MAX_OPEN: Final = 10_000  # of a worker, some kB each; more are left out
@@ -272,24 +309,31 @@ _HEADER: Final = TRACEPARENT.decode()
 
 
 class Sampling:
-    """Which requests are sampled. A caller's decision holds; without one, one in so many is, by
-    chance (0: none). draw: random numbers in [0, 1)."""
+    """Sampling of requests. The caller's decision takes precedence.
+
+    Args:
+        one_in: Of requests without a parent, one in so many is sampled at random; 0: none.
+        draw: Returns random numbers in [0, 1).
+    """
 
     def __init__(self, one_in: int, draw: Callable[[], float]) -> None:
         self._share: Final = 1 / one_in if one_in else 0.0
         self._draw: Final = draw
 
     def takes_root(self) -> bool:
-        """Whether one is that comes without a parent."""
+        """Return whether to sample a request that has no parent."""
         return self._draw() < self._share
 
 
 class Traces:
-    """See the module.
+    """Sampled requests that are not answered yet.
 
-    digits: so many random hexadecimal digits.  clock_ns: nanoseconds since 1970.
-    take: gets the spans of a request that was answered.  left_out: called for a request that
-    should be sampled while too many are under way.
+    Args:
+        sampling: Decides which requests are sampled.
+        digits: Returns so many random hexadecimal digits.
+        clock_ns: Wall clock, in nanoseconds since 1970.
+        take: Takes the spans of a request that was answered.
+        left_out: Called for each request that is not traced because too many traces are open.
     """
 
     def __init__(
@@ -308,7 +352,11 @@ class Traces:
         self._open: dict[bytes, Trace] = {}
 
     def begin(self, headers: Mapping[bytes, bytes]) -> Trace | None:
-        """The trace of a request, if it is sampled. headers: names in lower case."""
+        """Begin the trace of a request, if it is sampled.
+
+        Args:
+            headers: Headers of the request; names in lower case.
+        """
         parent = read_parent(headers.get(TRACEPARENT))
         if not (self._sampling.takes_root() if parent is None else parent.is_sampled):
             return None
@@ -326,11 +374,11 @@ class Traces:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no sampled request is under way: then no event is of one."""
+        """Return whether no sampled request is in flight."""
         return not self._open
 
     def of(self, publish: Publish) -> Trace | None:
-        """The trace of an event's request, while that is not answered."""
+        """Return the trace of an event's request, unless the request was answered."""
         if not self._open or publish.common is None:
             return None
         for name, value in publish.common.headers:
@@ -339,7 +387,12 @@ class Traces:
         return None
 
     def end(self, trace: Trace, status: int) -> None:
-        """Its request was answered. status: of HTTP; 0: the client left."""
+        """End the trace of a request that was answered.
+
+        Args:
+            trace: The trace.
+            status: HTTP status of the response; 0 if the client disconnected.
+        """
         if self._open.pop(trace.context, None) is not None:
             self._take(trace.spans(status, self._digits(16), self.clock_ns()))
 
@@ -351,22 +404,22 @@ _STATE: Final = TRACESTATE.decode()
 
 
 class Carried(NamedTuple):
-    """What a record of a sampled request carries. parent: the span that its request had for it."""
+    """Trace context in a record of a sampled request. `parent` is the request's produce span."""
 
     parent: Parent
     state: str
 
 
 def carried(headers: Iterable[tuple[str, bytes | None]]) -> Carried | None:
-    """None: the record is not of a sampled request."""
-    found: bytes | None = None
+    """Return the trace context in a record's headers; None if its request was not sampled."""
+    header: bytes | None = None
     state = b""
     for name, value in headers:
         if name == _PARENT:
-            found = value
+            header = value
         elif name == _STATE:
             state = value or b""
-    parent = read_parent(found)
+    parent = read_parent(header)
     if parent is None or not parent.is_sampled:
         return None
     return Carried(parent, read_state(state).decode("ascii"))
@@ -375,11 +428,14 @@ def carried(headers: Iterable[tuple[str, bytes | None]]) -> Carried | None:
 class LaterSpans:
     """Spans of a record after its request was answered: in the coalescer and the spool.
 
-    By then only the `traceparent` in the record is left of the request: through the held topic, the
-    spool, a restart, or another process. So these spans need no memory of the request.
+    The `traceparent` in the record is the only link to the request. It survives the held topic, the
+    spool, restarts and other processes, so these spans need no state of the request.
 
-    digits: so many random hexadecimal digits.  clock_ns: nanoseconds since 1970.
-    take: gets each span once it has ended."""
+    Args:
+        digits: Returns so many random hexadecimal digits.
+        clock_ns: Wall clock, in nanoseconds since 1970.
+        take: Takes each span once it has ended.
+    """
 
     def __init__(
         self,
@@ -394,7 +450,15 @@ class LaterSpans:
     def end(
         self, of: Carried, name: str, began_ns: int, attributes: Attributes, error: str = ""
     ) -> None:
-        """One has ended now."""
+        """Record a span that ends now.
+
+        Args:
+            of: Trace context of the record.
+            name: Name of the span.
+            began_ns: Begin, in nanoseconds since 1970.
+            attributes: Attributes of the span.
+            error: Cause of the failure; empty if the span succeeded.
+        """
         ended_ns = max(self.clock_ns(), began_ns)
         if error:
             attributes = {**attributes, "error.type": error}

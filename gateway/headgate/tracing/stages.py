@@ -1,7 +1,6 @@
-"""Measures stages from outside: each of these stands where the real one would, and passes all on.
+"""Wrappers that measure stages: each takes the position of a stage and passes all calls on.
 
-They are there only where tracing is on (`wiring.tracing`), so without it no event passes a line of
-this.
+They exist only if tracing is on (`wiring.tracing`), so without tracing they cost nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,10 @@ from headgate.tracing.spans import Producing, Reserving, Traces
 
 
 class TracedLanes:
-    """Implements `base.Lanes`: a produce span begins with the first record that enters a lane."""
+    """Traced lanes: a produce span begins with the first record that enters a lane.
+
+    Implements `base.Lanes`.
+    """
 
     def __init__(self, lanes: Lanes, traces: Traces) -> None:
         self._lanes = lanes
@@ -44,7 +46,10 @@ class TracedLanes:
 
 
 class TracedDeliveries:
-    """Implements `base.Deliveries`: a produce span ends with its last record."""
+    """Traced lane reports: a produce span ends with its last record.
+
+    Implements `base.Deliveries`.
+    """
 
     def __init__(self, deliveries: Deliveries, traces: Traces) -> None:
         self._deliveries = deliveries
@@ -72,7 +77,7 @@ class TracedDeliveries:
         self._deliveries.failed(batch, failure)
 
     def _traced(self, batch: Sequence[Publish]) -> Iterator[tuple[int, Publish, Producing]]:
-        """Those of sampled requests, with their place in the batch."""
+        """Yield the events of sampled requests, with their index in the batch."""
         if self._traces.is_idle:
             return
         for index, publish in enumerate(batch):
@@ -87,7 +92,10 @@ def _end(producing: Producing, now_ns: int) -> None:
 
 
 class TracedSuppression:
-    """Implements `base.Suppression`: a reserve span begins with the first question."""
+    """Traced suppression: a reserve span begins with the first reservation.
+
+    Implements `base.Suppression`.
+    """
 
     def __init__(self, suppression: Suppression, traces: Traces) -> None:
         self._suppression = suppression
@@ -121,7 +129,10 @@ class TracedSuppression:
 
 
 class TracedVerdicts:
-    """Implements `base.Verdicts`: a reserve span ends with the last answer."""
+    """Traced verdicts: a reserve span ends with the last verdict.
+
+    Implements `base.Verdicts`.
+    """
 
     def __init__(self, verdicts: Verdicts, traces: Traces) -> None:
         self._verdicts = verdicts
