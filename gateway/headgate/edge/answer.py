@@ -1,9 +1,8 @@
-"""An answer in one write.
+"""Responses that are sent in one write.
 
 aiohttp builds a response field by field and sends it through its writer: 23 % of a single event's
-cost (docs/design/measured.md#the-cost-of-http). What this gateway answers to events is known in
-full, so its bytes go to the transport as they are; whatever is unusual takes aiohttp's own way
-(`problems.response`).
+cost (docs/design/measured.md#the-cost-of-http). The gateway's responses to events are complete, so
+their bytes go directly to the transport. All other responses are aiohttp's (`problems.response`).
 """
 
 from http import HTTPStatus
@@ -17,7 +16,7 @@ from aiohttp.http import HttpVersion11
 from headgate.core.reply import Reply
 from headgate.edge.problems import response
 
-# More may have to wait for a slow reader, which aiohttp's writer does.
+# With more unsent bytes, the response waits for the reader like aiohttp's writer.
 AT_ONCE_BYTES: Final = 65_536
 _LINES: Final = {
     status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
@@ -26,7 +25,7 @@ _LINES: Final = {
 
 
 def on_the_wire(reply: Reply, request_id: str) -> bytes:
-    """The whole HTTP/1.1 response, for a connection that stays open."""
+    """Return the bytes of an HTTP/1.1 response on a connection that stays open."""
     more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
     head = (
         f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
@@ -37,15 +36,15 @@ def on_the_wire(reply: Reply, request_id: str) -> bytes:
 
 
 def closing(response: bytes) -> bytes:
-    """The same response for a connection that is closed behind it."""
+    """Return the same response for a connection that closes after it."""
     return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
 class Answer(web.StreamResponse):
-    """A complete HTTP/1.1 response, on a connection that stays open unless it is told otherwise.
+    """A complete HTTP/1.1 response; its connection stays open unless `force_close` is called.
 
-    Not initialised as a StreamResponse: it has what `RequestHandler` and the access
-    log ask of one, and no more.
+    It is not initialised as a StreamResponse: it has only the attributes that `RequestHandler` and
+    the access log use.
     """
 
     def __init__(self, reply: Reply, request_id: str) -> None:
@@ -77,13 +76,13 @@ class Answer(web.StreamResponse):
 
 
 def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.StreamResponse:
-    """The reply as the cheapest response that is right for this request."""
+    """Return the reply as the cheapest response that is correct for the request."""
     if (
         request.version == HttpVersion11
         and request.keep_alive
         and request.content.is_eof()
-        and "Origin" not in request.headers  # `edge.origins` may have something to add
-        and request.content.is_eof()  # else the connection ends (`Connection.finish_response`)
+        and "Origin" not in request.headers  # `edge.origins` may add headers
+        and request.content.is_eof()  # else the connection closes after the response
     ):
         return Answer(reply, request_id)
     return response(reply, request_id)

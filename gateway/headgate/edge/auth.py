@@ -1,7 +1,7 @@
-"""Who is asking: producers by name, by token, by a signed token, or by certificate.
+"""Authentication of producers by name, by token, by signed token, or by certificate.
 
-Tokens of the configuration are known by their hash alone, and so are signed ones once they were
-checked: a signature costs 100 to 300 us, a look-up 3 us.
+Configured tokens are stored as hashes only, and so are signed tokens after their check: a signature
+check takes 100 to 300 us, a look-up 3 us.
 """
 
 import asyncio
@@ -34,9 +34,11 @@ _KINDS: Final = {"URI": "uri", "DNS": "dns", "email": "email"}
 
 
 class Certificate(NamedTuple):
-    """A client's certificate, which an authority of `http.tls_client_ca_file` has signed.
+    """A client certificate that an authority of `http.tls_client_ca_file` has signed.
 
-    names: kind (as `auth.mtls_name` has them) and name.  until: seconds since 1970.
+    Attributes:
+        names: Kinds (the values of `auth.mtls_name`) and names.
+        until: Expiry, in seconds since 1970.
     """
 
     names: tuple[tuple[str, str], ...]
@@ -44,35 +46,39 @@ class Certificate(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """address: None on a unix socket, and where the client has left.  certificate: None where the
-    connection has none that was checked."""
+    """The peer of a connection.
+
+    Attributes:
+        address: IP address; None on a Unix socket, or if the client has disconnected.
+        certificate: Verified client certificate; None without one.
+    """
 
     address: str | None
     certificate: Certificate | None = None
 
 
 def peer_of(request: web.BaseRequest) -> Peer:
-    """Who sends this request."""
+    """Return the peer that sent a request."""
     transport = request.transport
-    found = None if transport is None else _certificate(transport)
-    return Peer(request.remote, found)
+    certificate = None if transport is None else _certificate(transport)
+    return Peer(request.remote, certificate)
 
 
 def peer_at(transport: BaseTransport) -> Peer:
-    """Who is connected. The address is empty where there is none."""
+    """Return the peer of a connection. Its address is empty if the socket has none."""
     address = transport.get_extra_info("peername")
     shown = str(address[0]) if isinstance(address, tuple) else ""
     return Peer(shown, _certificate(transport))
 
 
 def _certificate(transport: BaseTransport) -> Certificate | None:
-    # Python gives its fields only where the authority was checked.
-    found = transport.get_extra_info("peercert")
-    return read_certificate(found) if found else None
+    # Python returns the fields only if the authority was checked.
+    fields = transport.get_extra_info("peercert")
+    return read_certificate(fields) if fields else None
 
 
 def read_certificate(fields: Mapping[str, Any]) -> Certificate:
-    """fields: as `ssl.SSLSocket.getpeercert` gives them."""
+    """Return the certificate with the fields of `ssl.SSLSocket.getpeercert`."""
     return Certificate(tuple(_names(fields)), ssl.cert_time_to_seconds(fields["notAfter"]))
 
 
@@ -86,27 +92,27 @@ def _names(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield _KINDS[kind], name
 
 
-# ---- limit of wrong credentials per address
+# ---- limit on wrong credentials per address
 
 WINDOW_S: Final = 60.0
-_ADDRESSES_MAX: Final = 4096  # others share one record, so that spraying addresses gains nothing
+_ADDRESSES_MAX: Final = 4096  # further addresses share one record, so many addresses gain nothing
 _KNOWN_MAX: Final = 16_384  # pairs of address and credentials
 _OTHERS: Final = "others"
-_IPV6_NETWORK_BITS: Final = 64  # what one subscriber has to itself
+_IPV6_NETWORK_BITS: Final = 64  # the network of one subscriber
 
 
 class Attempts:
     """A bounded table of wrong credentials by address.
 
-    Each wrong one moves the time at which its address has a clean record again (GCRA: one number
-    for each address, no windows whose edges can be gamed). Over the limit no credentials of the
-    address are checked, except those that were right before from there: many clients may share an
-    address, and they go on.
+    Each wrong attempt delays the time at which the address has a clean record again (GCRA: one
+    number for each address, and no window edges to exploit). Over the limit, the address's
+    credentials are not checked, except those that it sent correctly before: many clients may share
+    an address. All times are monotonic seconds.
 
-    limit: wrong credentials that an address may send at once, and then within WINDOW_S.
-
-    addresses, known: how many are kept apart, and how many pairs of address and credentials.
-    All times are monotonic seconds.
+    Args:
+        limit: Wrong credentials that an address may send at once, and then within WINDOW_S.
+        addresses: Maximum number of addresses with a record of their own.
+        known: Maximum number of remembered pairs of address and correct credentials.
     """
 
     def __init__(
@@ -117,19 +123,19 @@ class Attempts:
         self._interval_s = WINDOW_S / limit
         self._clean_at: dict[str, float] = {}
         self._swept_at = float("-inf")
-        # Hashes of Python's own, keyed anew in each process: they say only whether to look closer,
-        # and no token stands here.
+        # Python's own hashes, with a new key in each process. They only decide whether credentials
+        # are checked, and contain no tokens.
         self._known: dict[int, None] = {}
 
     def wait(self, address: str, credentials: bytes, now: float) -> float:
-        """Seconds until credentials from here are looked at again; 0 when they are now."""
+        """Return the seconds until the address's credentials are checked again; 0 if now."""
         if not self._clean_at or hash((address, credentials)) in self._known:
             return 0.0
         clean_at = self._clean_at.get(self._record_of(address), now)
         return max(0.0, clean_at + self._interval_s - WINDOW_S - now)
 
     def right(self, address: str, credentials: bytes) -> None:
-        """These were right."""
+        """Remember credentials that were correct."""
         pair = hash((address, credentials))
         if pair in self._known:
             return
@@ -151,22 +157,22 @@ class Attempts:
         return network if has_place else _OTHERS
 
     def _sweep(self, now: float) -> None:
-        """Drop clean records. That walks over all of them, so not at every request."""
+        """Drop clean records. This walks over all records, so it does not run at each request."""
         if now < self._swept_at + self._interval_s:
             return
         self._swept_at = now
-        self._clean_at = {one: at for one, at in self._clean_at.items() if at > now}
+        self._clean_at = {record: at for record, at in self._clean_at.items() if at > now}
 
 
 def network_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, or the /64 of an IPv6 one."""
+    """Return the network that counts as one address: an IPv4 address, or an IPv6 /64."""
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:
         return address
     if not isinstance(parsed, IPv6Address):
         return address
-    if parsed.ipv4_mapped is not None:  # as a socket for both kinds shows IPv4
+    if parsed.ipv4_mapped is not None:  # dual-stack sockets show IPv4 addresses so
         return str(parsed.ipv4_mapped)
     network = int(parsed) >> (128 - _IPV6_NETWORK_BITS) << (128 - _IPV6_NETWORK_BITS)
     return f"{IPv6Address(network)}/{_IPV6_NETWORK_BITS}"
@@ -180,8 +186,13 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 class AttemptLimit:
-    """limit: see `Attempts`.  clock: monotonic seconds.  later: calls something after so many
-    seconds, by default by the running loop."""
+    """Limit on wrong credentials, with log lines for each window.
+
+    Args:
+        limit: Wrong credentials that an address may send (`Attempts`).
+        clock: Monotonic clock, in seconds.
+        later: Schedules a call after so many seconds; by default on the running loop.
+    """
 
     def __init__(
         self,
@@ -197,7 +208,12 @@ class AttemptLimit:
         self._refused: dict[str, int] = {}
 
     def refusal(self, remote: str | None, credentials: bytes) -> Failure | None:
-        """Why these credentials are not even looked at, or None. remote: the peer's address."""
+        """Return the failure if credentials are not checked for now, else None.
+
+        Args:
+            remote: Address of the peer.
+            credentials: Credentials of the request.
+        """
         address = remote or ""
         wait_s = self._attempts.wait(address, credentials, self._clock())
         if wait_s <= 0:
@@ -210,7 +226,7 @@ class AttemptLimit:
         return Failure(Reason.TOO_MANY_ATTEMPTS, detail, None, math.ceil(wait_s))
 
     def right(self, remote: str | None, credentials: bytes) -> None:
-        """These were right."""
+        """Remember credentials that were correct."""
         self._attempts.right(remote or "", credentials)
 
     def wrong(self, remote: str | None, credentials: bytes) -> None:
@@ -219,8 +235,10 @@ class AttemptLimit:
         self._attempts.wrong(remote or "", credentials, self._clock())
 
     def _tell(self, address: str) -> None:
-        """Count it. The first one is written at once; then there is one line a window, however many
-        addresses take part."""
+        """Count a refusal.
+
+        The first one is logged at once. Then there is one line for each window, for all addresses.
+        """
         if not self._is_counting:
             self._is_counting = True
             self._later(WINDOW_S, self._end_of_window)
@@ -265,7 +283,7 @@ _DEFAULT_ROLES = ("produce",)
 
 
 class Identity(NamedTuple):
-    """A caller. topics: globs of what it may post to; None = all."""
+    """A caller. `topics` holds globs of the topics that it may write to; None: all."""
 
     name: str
     roles: frozenset[str]
@@ -278,9 +296,13 @@ class Identity(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What a signed token says that is in force.
+    """Claims of a valid signed token.
 
-    topics, roles: None = the configuration says them.  until: when it ends, seconds since 1970.
+    Attributes:
+        name: Name of the producer.
+        topics: Globs of topics; None: those of the configuration.
+        roles: Roles; None: those of the configuration.
+        until: Expiry, in seconds since 1970.
     """
 
     name: str
@@ -290,10 +312,11 @@ class Claims(NamedTuple):
 
 
 class SignedTokens(Protocol):
-    """Checks signed tokens (`signed.tokens`).
+    """Checks of signed tokens (`edge.jwt.CheckedTokens`).
 
-    generation: another number once a key is no longer in force: what was checked with it is not
-    valid any more.  trusted_until: when the keys are too old, seconds since 1970.
+    Attributes:
+        generation: Number that changes when a key is withdrawn; earlier checks are then invalid.
+        trusted_until: Time at which the keys are too old, in seconds since 1970.
     """
 
     @property
@@ -306,7 +329,7 @@ class SignedTokens(Protocol):
 
 
 class _Checked(NamedTuple):
-    """A signed token whose signature was good."""
+    """A signed token with a valid signature."""
 
     identity: Identity
     until: float
@@ -317,11 +340,15 @@ OWN_PAGES = Origins()
 
 
 class Authenticator:
-    """Answers who a request comes from.
+    """Authenticator of requests.
 
-    origins: for which web pages a browser may ask.  attempts: counts wrong credentials, and knows
-    those that were right; it outlives a reload.  signed: needed where auth.mode has jwt.
-    clock: seconds since 1970.
+    Args:
+        auth: Settings of authentication.
+        producers: Configured producers.
+        origins: Web pages whose requests browsers may send.
+        attempts: Limit on wrong credentials; it outlives a reload.
+        signed: Checks signed tokens; required if auth.mode contains jwt.
+        clock: Wall clock, in seconds since 1970.
     """
 
     def __init__(
@@ -358,17 +385,22 @@ class Authenticator:
                     self._by_certificate[certified] = identity
 
     def identities(self) -> Iterable[Identity]:
-        """All whom tokens and certificates name."""
+        """Return the identities of all configured tokens and certificates."""
         return chain(self._by_hash.values(), self._by_certificate.values())
 
     def identify(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity | Failure:
-        """headers: names in lower case."""
+        """Return the caller of a request, or the failure of its authentication.
+
+        Args:
+            headers: Headers of the request; names in lower case.
+            peer: Peer of the connection.
+        """
         if self._open:
             refused = self._origins.refusal(headers, peer.address)
             return refused or self._remembered(headers.get(b"headgate-producer"), peer.address)
         credentials = headers.get(b"authorization", b"").strip()
         if not credentials and peer.certificate is not None and self._takes_certificates:
-            # A browser shows a certificate by itself, whatever page has it ask.
+            # A browser sends its certificate by itself, for requests of any page.
             return self._origins.of_elsewhere(headers) or self._certified(peer.certificate)
         token = _token(credentials)
         if token is None:
@@ -376,19 +408,19 @@ class Authenticator:
         unseen = self._attempts.refusal(peer.address, credentials)
         if unseen is not None:
             return unseen
-        # One look-up, however many tokens there are. What its time tells is about the SHA-256 of
-        # what was sent: nobody can choose a token by its hash, so it brings nobody nearer to one.
+        # One look-up, whatever the number of tokens. Its duration depends on the SHA-256 of the
+        # credentials sent. An attacker cannot choose tokens by hash, so timing reveals no token.
         digest = hashlib.sha256(token).digest()
         identity = self._by_hash.get(digest)
         if identity is None:
-            found = self._of_signed(token, digest)
-            if isinstance(found, Failure):
-                if found.reason is Reason.UNAUTHENTICATED:  # else nobody can say what it is
+            signed = self._of_signed(token, digest)
+            if isinstance(signed, Failure):
+                if signed.reason is Reason.UNAUTHENTICATED:  # else the token could not be checked
                     self._attempts.wrong(peer.address, credentials)
-                return found
-            identity = found
+                return signed
+            identity = signed
         self._attempts.right(peer.address, credentials)
-        if credentials[:5].lower() == b"basic":  # which browsers remember, and add by themselves
+        if credentials[:5].lower() == b"basic":  # browsers remember these and send them unasked
             return self._origins.of_elsewhere(headers) or identity
         return identity
 
@@ -398,12 +430,12 @@ class Authenticator:
         signed = self._signed_tokens
         if signed is None:
             return Failure(Reason.UNAUTHENTICATED, "the token is not known here")
-        known = self._checked.get(digest)
-        if known is not None:
+        checked = self._checked.get(digest)
+        if checked is not None:
             now = self._clock()
-            is_valid = now < known.until and now < signed.trusted_until
-            if is_valid and known.generation == signed.generation:
-                return known.identity
+            is_valid = now < checked.until and now < signed.trusted_until
+            if is_valid and checked.generation == signed.generation:
+                return checked.identity
             del self._checked[digest]
         claims = signed.check(token)
         if isinstance(claims, Failure):
@@ -417,7 +449,7 @@ class Authenticator:
         return identity
 
     def _claimed(self, claims: Claims) -> Identity | Failure:
-        """Who the claims name; what they do not say is as the configuration has it."""
+        """Return the identity in claims; the configuration supplies missing topics and roles."""
         producer = self._producers.get(claims.name)
         if producer is None and claims.topics is None and claims.roles is None:
             detail = f"the token names {brief(claims.name)}, which is not a configured producer"
@@ -435,11 +467,13 @@ class Authenticator:
         if self._clock() >= certificate.until:
             return Failure(Reason.UNAUTHENTICATED, "the client certificate has expired")
         names = [name for kind, name in certificate.names if kind == self._name_kind]
-        found = {name: self._by_certificate[name] for name in names if name in self._by_certificate}
-        if len({one.name for one in found.values()}) == 1:
-            return next(iter(found.values()))
+        matches = {
+            name: self._by_certificate[name] for name in names if name in self._by_certificate
+        }
+        if len({identity.name for identity in matches.values()}) == 1:
+            return next(iter(matches.values()))
         shown = ", ".join(map(repr, names)) or f"no name of the kind {self._name_kind}"
-        what = "names several producers" if found else "names no producer"
+        what = "names several producers" if matches else "names no producer"
         detail = f"the client certificate {what}: it has {shown}"
         return Failure(Reason.UNAUTHENTICATED, detail)
 
@@ -447,14 +481,14 @@ class Authenticator:
 
     def _remembered(self, name: bytes | None, remote: str | None) -> Identity | Failure:
         if name is not None and len(name) > _NAME_MAX * _UTF8_MAX:
-            return self._named(name, remote)  # no name, and nothing to keep
-        known = self._named_before.get((name, remote))
-        if known is None:
-            known = self._named(name, remote)
+            return self._named(name, remote)  # it is refused, so it is not remembered
+        identity = self._named_before.get((name, remote))
+        if identity is None:
+            identity = self._named(name, remote)
             if len(self._named_before) >= _REMEMBERED:
                 self._named_before.clear()
-            self._named_before[name, remote] = known
-        return known
+            self._named_before[name, remote] = identity
+        return identity
 
     def _named(self, name: bytes | None, remote: str | None) -> Identity | Failure:
         roles = {"produce", "view"}
@@ -473,7 +507,7 @@ class Authenticator:
 
 
 def _wanted(auth: AuthSettings) -> str:
-    """What a request without credentials is answered."""
+    """Return the error text for requests without credentials."""
     by_token = not {"token", "jwt"}.isdisjoint(auth.mode)
     ways = ["`Authorization: Bearer <token>`"] if by_token else []
     if "mtls" in auth.mode:
@@ -482,7 +516,7 @@ def _wanted(auth: AuthSettings) -> str:
 
 
 def _token(given: bytes) -> bytes | None:
-    """The token of an Authorization header: of Bearer, or the password of Basic (RFC 7617)."""
+    """Return the token of an Authorization header: Bearer, or Basic's password (RFC 7617)."""
     scheme, _, rest = given.strip().partition(b" ")
     if scheme.lower() == b"bearer":
         return rest.strip()

@@ -1,4 +1,4 @@
-"""Request bodies: read with a cap and a deadline, decompressed with the same cap."""
+"""Reading of request bodies with a size limit and a deadline, and their decompression."""
 
 import asyncio
 import sys
@@ -21,16 +21,16 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_IN_THREAD_BYTES = 4096  # 4 kB may unfold to 4 MB: from here on inflate off the event loop
+_IN_THREAD_BYTES = 4096  # 4 kB may expand to 4 MB; larger bodies are inflated in a thread
 _STEP_BYTES = 262_144
-_MAX_MEMBERS = 1000  # each one copies what is behind it; bgzip makes one for 64 kB
+_MAX_MEMBERS = 1000  # each member copies the rest of the body; bgzip makes one for 64 kB
 _ENCODINGS = (b"gzip", b"x-gzip", b"deflate", b"zstd")
 _GZIP = 31  # zlib's window bits for a gzip header
 _ZLIB = 15
 _RAW = -15
 _WINDOW_LOG = 23  # 8 MiB
 _WINDOW_LOG_MAX = zstd.DecompressionParameter.window_log_max
-# What reading a body raises that ends too early, or cannot be read as chunks.
+# Errors of reading a body that ends too early, or has invalid chunks.
 BREAKS = (
     ClientPayloadError,
     RequestPayloadError,
@@ -42,7 +42,7 @@ BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot 
 
 
 class Budget(Protocol):
-    """The in-flight bytes (`core.admission`)."""
+    """Budget of in-flight bytes (`core.admission`)."""
 
     def take_bytes(self, size: int) -> Failure | None: ...
 
@@ -50,7 +50,7 @@ class Budget(Protocol):
 
 
 class Inflater(Protocol):
-    """What zlib's and zstd's decompressors share."""
+    """The common interface of zlib's and zstd's decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -62,8 +62,16 @@ class Inflater(Protocol):
 
 
 def received_body(request: web.BaseRequest, cap: int, budget: Budget) -> bytes:
-    """The body of a request that has arrived whole, its bytes taken from the budget: what
-    `read_body` does, without its waits. Raises Refused."""
+    """Return the body of a request that has arrived completely, like `read_body` without waits.
+
+    Args:
+        request: The request.
+        cap: Maximum size of the body, in bytes.
+        budget: Budget from which the body's bytes are taken.
+
+    Raises:
+        Refused: The body is too large, or the budget is used up.
+    """
     body = _capped(request.content.read_nowait(-1), cap)
     take(budget, len(body))
     return body
@@ -72,9 +80,17 @@ def received_body(request: web.BaseRequest, cap: int, budget: Budget) -> bytes:
 async def read_body(
     request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: Budget
 ) -> bytes:
-    """The decompressed body; its bytes stay taken from the budget. Raises Refused.
+    """Return the decompressed body; its bytes stay taken from the budget.
 
-    cap: bytes, for the body as sent and as decompressed.
+    Args:
+        request: The request.
+        encoding: Content-Encoding of the request.
+        cap: Maximum size of the body, as sent and as decompressed, in bytes.
+        timeout_s: Timeout for the body, in seconds.
+        budget: Budget from which the body's bytes are taken.
+
+    Raises:
+        Refused: The body is too large, late or broken, or the budget is used up.
     """
     declared = request.content_length or 0
     if declared > cap:
@@ -99,7 +115,11 @@ async def read_body(
 
 
 def take(budget: Budget, size: int) -> None:
-    """Raises Refused (overloaded)."""
+    """Take bytes from the budget.
+
+    Raises:
+        Refused: The budget is used up (overloaded).
+    """
     failure = budget.take_bytes(size) if size > 0 else None
     if failure is not None:
         raise Refused(failure)
@@ -123,21 +143,20 @@ async def _received(
 
 
 def is_coded(encoding: bytes) -> bool:
-    """Whether a Content-Encoding means that the body has to be decompressed."""
+    """Return whether a Content-Encoding requires decompression."""
     return encoding.strip().lower() not in (b"", b"identity")
 
 
 def waits_for_leave(request: web.BaseRequest) -> bool:
-    """Whether the client sends its body only when it is asked to."""
+    """Return whether the client waits for `100 Continue` before it sends its body."""
     expects = request.headers.get("Expect", "").strip().lower() == "100-continue"
     return expects and not request.content.is_eof()
 
 
 async def continue_body(request: web.BaseRequest) -> None:
-    """Ask for the body if the client waits for that (RFC 9110, 10.1.1), as curl does over 1 MB.
+    """Send `100 Continue` if the client waits for it (RFC 9110, 10.1.1), like curl over 1 MB.
 
-    aiohttp's low-level server leaves it to us, and here all that can refuse the request by its
-    headers alone has been asked.
+    aiohttp's low-level server does not send it. All checks of the headers must come before.
     """
     if waits_for_leave(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -158,7 +177,7 @@ async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: 
         size += len(chunk)
         if size > cap:
             raise _too_much(size, cap, chunks)
-        if size > taken[0]:  # chunked: nobody said how much would come
+        if size > taken[0]:  # chunked: the size was not declared
             take(budget, size - taken[0])
             taken[0] = size
     return b"".join(chunks)
@@ -171,7 +190,16 @@ async def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
 
 
 def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
-    """Undo a Content-Encoding, never unfolding more than cap bytes. Raises Refused."""
+    """Undo a Content-Encoding, up to a maximum size.
+
+    Args:
+        body: The compressed body.
+        encoding: Content-Encoding of the body.
+        cap: Maximum size of the decompressed body, in bytes.
+
+    Raises:
+        Refused: The body is too large or broken, or its encoding is not supported.
+    """
     start = _inflaters(_known(encoding), body, cap)
     chunks: list[bytes] = []
     size = 0
@@ -199,12 +227,16 @@ def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
 
 
 def _unread(inflater: Inflater) -> bytes:
-    """What zlib hands back for the next call; zstd keeps it to itself."""
+    """Return the input that zlib returns for the next call; zstd buffers it itself."""
     return getattr(inflater, "unconsumed_tail", b"")
 
 
 def _known(encoding: bytes) -> bytes:
-    """The encoding's name as we know it. Raises Refused."""
+    """Return the normalised name of an encoding.
+
+    Raises:
+        Refused: The encoding is not supported.
+    """
     name = encoding.strip().lower()
     if name not in _ENCODINGS:
         detail = f"Content-Encoding {brief(encoding.decode('latin-1'))}: use gzip, deflate or zstd"
@@ -214,11 +246,11 @@ def _known(encoding: bytes) -> bytes:
 
 def _inflaters(encoding: bytes, body: bytes, cap: int) -> Callable[[], Inflater]:
     if encoding == b"zstd":
-        # A frame of 17 bytes may ask for a window of 128 MiB, and gets it at once. None need be
-        # larger than what it is for; RFC 9659 allows 8 MiB in any case.
+        # A frame of 17 bytes may request a window of 128 MiB, which is allocated at once. No
+        # window needs to be larger than the content; RFC 9659 allows 8 MiB in any case.
         window_log = max(_WINDOW_LOG, (cap - 1).bit_length())
         return partial(zstd.ZstdDecompressor, options={_WINDOW_LOG_MAX: min(window_log, 30)})
-    if encoding == b"deflate":  # RFC 9110 means zlib's format; some clients send it raw
+    if encoding == b"deflate":  # RFC 9110 requires zlib's format; some clients send raw data
         window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
         return lambda: zlib.decompressobj(window)
     return lambda: zlib.decompressobj(_GZIP)

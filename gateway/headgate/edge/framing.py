@@ -1,8 +1,8 @@
-"""Requests that are no good HTTP: unreadable ones, and those that two servers may read differently.
+"""Checks for invalid HTTP requests: unreadable ones, and those that servers may read differently.
 
-Where a proxy and this gateway disagree about where a request ends, one client's bytes become the
-request of another (request smuggling). tests/app/attacks/test_request_smuggling.py compares what is
-read here with a strict reader.
+If a proxy and this gateway disagree about the end of a request, one client's bytes may become
+another client's request (request smuggling). tests/app/attacks/test_request_smuggling.py compares
+these checks with a strict parser.
 """
 
 import re
@@ -20,12 +20,12 @@ from aiohttp.http_exceptions import (
 
 from headgate.core.outcome import Failure, Reason
 
-_TOO_MANY = "Too many headers received"  # aiohttp has no class of its own for it
+_TOO_MANY = "Too many headers received"  # aiohttp has no exception class for this error
 _PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")
 
 
 def ambiguity(message: RawRequestMessage) -> str | None:
-    """Why the request is refused, or None: words that the client may see."""
+    """Return the reason for refusing an ambiguous request, for its client; else None."""
     if message.version not in (HttpVersion10, HttpVersion11):  # HTTP/0.9 has a request line only
         return "The version is neither HTTP 1.1 nor 1.0"
     encodings = message.headers.getall("Transfer-Encoding", ())
@@ -41,7 +41,7 @@ def ambiguity(message: RawRequestMessage) -> str | None:
 async def unambiguous(
     handle: Callable[[Any], Awaitable[web.StreamResponse]], request: web.BaseRequest
 ) -> web.StreamResponse:
-    """Hand it on, unless another server could see another request in the same bytes."""
+    """Handle a request, unless another server could read its bytes differently."""
     why = ambiguity(request._message)
     if why is not None:
         raise BadHttpMessage(why)
@@ -49,8 +49,14 @@ async def unambiguous(
 
 
 def unreadable(error: HttpProcessingError, header_max_bytes: int) -> Failure:
-    """What the parser could not read. Only the first line of what it says is for clients, and only
-    where it quotes nothing: the rest are reprs."""
+    """Return the failure for a request that the parser could not read.
+
+    Clients see only the first line of the parser's message, and only if it quotes nothing.
+
+    Args:
+        error: Error of the parser.
+        header_max_bytes: Limit on the size of headers, in bytes.
+    """
     if isinstance(error, LineTooLong):
         limit = f"http.header_max_bytes = {header_max_bytes}"
         detail = f"the request line or a header field is longer than {limit}"

@@ -30,14 +30,18 @@ _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 
 
 class BadKeysError(Exception):
-    """What was fetched is no JWK Set, or has no key that a token could be signed with."""
+    """An error for a fetched document that is no JWK Set, or has no usable key."""
 
 
 class Keys:
-    """Those that signatures can be checked with.
+    """Public keys for checking signatures.
 
-    algorithms: that tokens may be signed with. A key goes with some of them, by its kind: so no
-    token can have a public key taken for the secret of another algorithm.
+    Each key is valid for the algorithms of its kind only. So no token can make the gateway use a
+    public key as the secret of another algorithm.
+
+    Args:
+        found: Documents and keys of the JWK Set.
+        algorithms: Algorithms that tokens may be signed with.
     """
 
     def __init__(self, found: Iterable[tuple[Mapping[str, Any], Key]], algorithms: Iterable[str]):
@@ -49,17 +53,26 @@ class Keys:
             if usable:
                 self._by_id.setdefault(document.get("kid"), []).append((usable, key))
                 self.thumbprints.add(key.thumbprint())
-        self._all = [one for some in self._by_id.values() for one in some]
+        self._all = [usable_key for some in self._by_id.values() for usable_key in some]
 
     def find(self, key_id: str | None, algorithm: str) -> Key | None:
-        """The key that a token names; without a name, the only one that can be meant."""
+        """Return the key for a token, or None.
+
+        Args:
+            key_id: Key id in the token; without one, a single usable key is returned.
+            algorithm: Algorithm of the signature.
+        """
         some = self._all if key_id is None else self._by_id.get(key_id, [])
         fitting = [key for usable, key in some if algorithm in usable]
         return fitting[0] if len(fitting) == 1 else None
 
 
 def read_keys(body: bytes, algorithms: Iterable[str]) -> Keys:
-    """Keys that cannot be read, or are for something else, are left out. Raises BadKeysError."""
+    """Read a JWK Set. Unreadable keys and keys for other purposes are left out.
+
+    Raises:
+        BadKeysError: The document is no JWK Set, or has no usable key.
+    """
     try:
         document = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -67,8 +80,8 @@ def read_keys(body: bytes, algorithms: Iterable[str]) -> Keys:
     listed = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         raise BadKeysError('no JWK Set: it has no list "keys"')
-    found = [(one, key) for one in listed if (key := _imported(one)) is not None]
-    keys = Keys(found, algorithms)
+    imported = [(entry, key) for entry in listed if (key := _imported(entry)) is not None]
+    keys = Keys(imported, algorithms)
     if not keys.thumbprints:
         raise BadKeysError(f"no key for {', '.join(algorithms)} in it")
     return keys
@@ -98,7 +111,7 @@ def _bits(modulus: object) -> int:
 
 
 def _algorithms(document: Mapping[str, Any], key: Key) -> frozenset[str]:
-    """What a key can be for; where it says so itself, that alone."""
+    """Return the algorithms of a key; only its `alg`, if it has one."""
     fitting: tuple[str, ...] = ()
     if isinstance(key, RSAKey):
         fitting = _OF_RSA
@@ -107,10 +120,10 @@ def _algorithms(document: Mapping[str, Any], key: Key) -> frozenset[str]:
     elif isinstance(key, OKPKey) and key.curve_name == "Ed25519":
         fitting = ("EdDSA",)
     named = document.get("alg")
-    return frozenset(one for one in fitting if named in (None, one))
+    return frozenset(algorithm for algorithm in fitting if named in (None, algorithm))
 
 
-# ---- keys, fetched beside the event loop and kept while the issuer does not answer
+# ---- keys: fetched in a task, and kept while the issuer does not respond
 
 
 log = logging.getLogger("headgate.edge.jwt")
@@ -119,14 +132,20 @@ FETCHED, FAILED = "fetched", "failed"  # the values of the metric's label `resul
 _MAX_BYTES = 1_048_576
 _TIMEOUT = aiohttp.ClientTimeout(total=10)
 _NAMES_REMEMBERED = 1000  # clients choose them freely
-_FIRST_TRIES_S = 2.0  # between two, as long as there are no keys at all
+_FIRST_TRIES_S = 2.0  # between two attempts, as long as there are no keys
 
 
 class FetchedKeys:
-    """Keys of the issuer; `run` fetches them again and again.
+    """Keys of the issuer, which `run` fetches periodically.
 
-    report: told of each fetch, FETCHED or FAILED.  clock: seconds since 1970.
-    generation: grows when a key is gone.  first: set once there are keys.
+    Args:
+        auth: Settings of authentication.
+        report: Callback with the result of each fetch: FETCHED or FAILED.
+        clock: Wall clock, in seconds since 1970.
+
+    Attributes:
+        generation: Number that grows when a key is withdrawn.
+        first: Set once there are keys.
     """
 
     def __init__(
@@ -146,7 +165,7 @@ class FetchedKeys:
         self._outage = Outage(clock)
         self._wake = asyncio.Event()
         self.first = asyncio.Event()
-        # Names of keys in tokens that were not known: since the last fetch, and in vain before it.
+        # Unknown key ids in tokens: new since the last fetch, and not found by earlier fetches.
         self._wanted: set[str] = set()
         self._missing: set[str] = set()
         self._is_fetching = False
@@ -155,7 +174,7 @@ class FetchedKeys:
         self.trusted_until = float("-inf")
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Fetch keys until cancelled."""
         while True:
             await self.fetch()
             pause_s = self._refresh_s
@@ -168,19 +187,19 @@ class FetchedKeys:
                 continue
 
     async def fetch(self) -> None:
-        """Once. What fails leaves the keys that are known in force, until they are too old."""
+        """Fetch the keys once. If that fails, the old keys stay valid until they are too old."""
         self._wake.clear()
-        asked, self._wanted = self._wanted, set()
+        wanted, self._wanted = self._wanted, set()
         self._begun, self._is_fetching = asyncio.get_running_loop().time(), True
         try:
-            self._accept(read_keys(await self._body(), self._algorithms), asked)
+            self._accept(read_keys(await self._body(), self._algorithms), wanted)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, BadKeysError) as error:
             self._report(FAILED)
             self._outage.begins()
             left_s = max(0.0, self.trusted_until - self._clock())
-            known = {"url": self._shown, "trusted_for_s": round(left_s)}
+            fields = {"url": self._shown, "trusted_for_s": round(left_s)}
             why = without_secrets(repr(error))
-            log.error("keys of the issuer cannot be fetched: %s", why, extra=known)  # noqa: TRY400
+            log.error("keys of the issuer cannot be fetched: %s", why, extra=fields)  # noqa: TRY400
         finally:
             self._is_fetching = False
 
@@ -188,9 +207,10 @@ class FetchedKeys:
         return None if self._keys is None else self._keys.find(key_id, algorithm)
 
     def ask_again(self, key_id: str = "") -> bool:
-        """A token names a key that is not known: fetch, but not too often.
+        """Schedule a fetch because a token names an unknown key; at most once in a while.
 
-        Returns whether it may be known soon. One that the issuer was asked for in vain may not.
+        Returns:
+            Whether the key may be known soon. False for a key that an earlier fetch did not find.
         """
         is_under_way = self._is_fetching or self._wake.is_set()
         waited_s = asyncio.get_running_loop().time() - self._begun
@@ -206,8 +226,8 @@ class FetchedKeys:
 
     def _accept(self, keys: Keys, asked: set[str]) -> None:
         if (away_s := self._outage.ends()) is not None:
-            known = {"url": self._shown, "away_s": away_s}
-            log.info("keys of the issuer fetched again", extra=known)
+            fields = {"url": self._shown, "away_s": away_s}
+            log.info("keys of the issuer fetched again", extra=fields)
         before = set() if self._keys is None else self._keys.thumbprints
         if before - keys.thumbprints:
             self.generation += 1
@@ -235,7 +255,7 @@ class FetchedKeys:
                 raise BadKeysError(text) from error
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session,
-            # Followed elsewhere, the keys would be those of whoever answers there.
+            # After a redirect, the keys could be those of another server.
             session.get(self._url, allow_redirects=False, ssl=verified) as answer,
         ):
             if answer.status != 200:
@@ -264,14 +284,20 @@ def _read(path: Path) -> bytes:
 
 
 _RETRY_AFTER_S = 1
-_LATEST_S = 2**53  # an `exp` beyond it says "never" as well
-_HEADER_MAX_BYTES = 8192  # a certificate chain may be in it; `http.header_max_bytes` bounds all
-# What reading text of a client may raise; nesting that is too deep is a RecursionError.
+_LATEST_S = 2**53  # a later `exp` also means "never"
+_HEADER_MAX_BYTES = 8192  # room for a certificate chain; `http.header_max_bytes` limits it too
+# Errors of parsing a client's text; too deep nesting raises RecursionError.
 _UNREADABLE = (JoseError, ValueError, TypeError, KeyError, RecursionError)
 
 
 class CheckedTokens:
-    """Implements `auth.SignedTokens`. clock: seconds since 1970."""
+    """Checks of signed tokens. Implements `auth.SignedTokens`.
+
+    Args:
+        auth: Settings of authentication.
+        keys: Keys of the issuer.
+        clock: Wall clock, in seconds since 1970.
+    """
 
     def __init__(self, auth: AuthSettings, keys: FetchedKeys, clock: Callable[[], float]) -> None:
         self._auth = auth
@@ -300,7 +326,7 @@ class CheckedTokens:
         return self._keys.trusted_until
 
     def check(self, token: bytes) -> Claims | Failure:
-        """What a token says, once its signature is known to be the issuer's."""
+        """Return the claims of a token with a valid signature of the issuer, or the failure."""
         if token.count(b".") != 2:
             return _refused("the token is not known here")
         try:
@@ -311,13 +337,13 @@ class CheckedTokens:
         if isinstance(key, Failure):
             return key
         try:
-            found = jwt.decode(token, key, registry=self._registry).claims
-            self._claims.validate(found)
+            claims = jwt.decode(token, key, registry=self._registry).claims
+            self._claims.validate(claims)
         except ClaimError as error:
             return _refused(_in_words(error))
         except _UNREADABLE:
             return _refused("the token's signature is not good")
-        return self._said(found)
+        return self._said(claims)
 
     def _key(self, header: Mapping[str, Any]) -> Key | Failure:
         algorithm, key_id = header.get("alg"), header.get("kid")
@@ -353,8 +379,10 @@ class CheckedTokens:
 
 
 class _Registry(JWSRegistry):
-    """As joserfc's, but EdDSA is no surprise: the name that replaces it (RFC 9864) is in no
-    issuer's tokens yet."""
+    """The registry of joserfc, without its warning about EdDSA.
+
+    No issuer uses the name that replaces EdDSA (RFC 9864) in its tokens yet.
+    """
 
     max_header_length = _HEADER_MAX_BYTES
 
@@ -363,20 +391,20 @@ class _Registry(JWSRegistry):
 
 
 def _claim(claims: Mapping[str, Any], path: str) -> object:
-    """Of that very name, or else inside of objects. None: it is not there."""
+    """Return a claim by its exact name, or by its path through objects; None if it is missing."""
     if path in claims:
         return claims[path]
-    found: object = claims
+    value: object = claims
     for part in path.split("."):
-        found = found.get(part) if isinstance(found, dict) else None
-    return found
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
 
 
 def _texts(found: object) -> tuple[str, ...]:
     if isinstance(found, str):
         return tuple(found.split())
     if isinstance(found, list):
-        return tuple(one for one in found if isinstance(one, str))
+        return tuple(text for text in found if isinstance(text, str))
     return ()
 
 

@@ -1,9 +1,9 @@
-"""Request heads that were read before: what comes again means the same again.
+"""Cache of request heads.
 
-A client sends nearly the same head with each request. aiohttp's parser reads the first; one that
-differs only in values which do not change how it is read (its length, ids, a key) is known by its
-bytes. Reading a request so takes a fifth of the parser's time (loadtest/README.md), and nothing is
-parsed here: a head is known only if aiohttp took one like it.
+A client sends nearly the same head with each request. aiohttp's parser reads the first one. Later
+heads that differ only in values without effect on parsing (length, ids, a key) are recognised by
+their bytes. This takes a fifth of the parser's time (loadtest/README.md). Nothing is parsed here: a
+head is known only if aiohttp accepted one like it.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,13 @@ _HEADS_REMEMBERED: Final = 1000  # clients choose them freely
 
 
 class Framed:
-    """Where a request lies in the bytes that came.
+    """Position of a request in received bytes.
 
-    same: its head without the values that are its own.  own: those, but for the length; names in
-    lower case.  start, end: of its body, which may not have come as a whole yet.
+    Attributes:
+        same: Its head without the values that vary.
+        own: Values that vary, except the length; names in lower case.
+        start: Begin of its body.
+        end: End of its body, which may not have arrived completely.
     """
 
     __slots__ = ("end", "own", "same", "start")
@@ -34,17 +37,20 @@ class Framed:
 
 
 def frame(data: bytes) -> Framed | None:
-    """The request that the data begins with. None: its head is not whole, is long, or names no
-    length, or one of its own values twice or not as a plain word."""
-    found = framed(data)
-    if found is None:
+    """Return the request at the begin of the data, or None.
+
+    None if its head is incomplete, long or without a length, or if a value that varies is there
+    twice or is no plain word.
+    """
+    request = framed(data)
+    if request is None:
         return None
-    same, own, start, end = found
+    same, own, start, end = request
     return Framed(same, own, start, end)
 
 
 class KnownHeads:
-    """Topic and headers of heads like those that `learn` was given."""
+    """A cache of topics and headers by request head."""
 
     __slots__ = ("_known",)
 
@@ -52,9 +58,12 @@ class KnownHeads:
         self._known: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}
 
     def learn(self, framed: Framed, topic: str, headers: Headers) -> None:
-        """Another request with this head would be a plain post with these headers.
+        """Remember the head of a plain post.
 
-        framed: of the request.  headers: all of them, names in lower case.
+        Args:
+            framed: Position of the request.
+            topic: Topic of the request.
+            headers: All headers; names in lower case.
         """
         if len(self._known) >= _HEADS_REMEMBERED:
             self._known.clear()
@@ -66,9 +75,9 @@ class KnownHeads:
         self._known[framed.same] = topic, shared
 
     def find(self, framed: Framed) -> tuple[str, Headers] | None:
-        """Topic and headers (without the length) of a request with a known head, else None."""
-        known = self._known.get(framed.same)
-        if known is None or not framed.own:
-            return known
-        topic, headers = known
+        """Return topic and headers (without the length) of a request with a known head."""
+        cached = self._known.get(framed.same)
+        if cached is None or not framed.own:
+            return cached
+        topic, headers = cached
         return topic, {**headers, **framed.own}

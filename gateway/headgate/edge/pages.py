@@ -1,6 +1,6 @@
-"""Pages of any management port: JSON, lists page by page, metrics, and problem documents.
+"""Pages of management ports: JSON, paged lists, metrics, and problem documents.
 
-The gateway, the monitor and the coalescer have such a port each.
+Gateway, monitor and coalescer each have a management port.
 """
 
 import logging
@@ -35,7 +35,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def json_page(request: web.Request, page: object, status: int = 200) -> web.Response:
-    """An answer."""
+    """Return a JSON response."""
     pretty = orjson.OPT_INDENT_2 if is_pretty(request) else 0
     body = escaped(orjson.dumps(page, option=pretty).decode()).encode() + b"\n"
     return web.Response(body=body, status=status, content_type="application/json")
@@ -47,30 +47,38 @@ def is_pretty(request: web.Request) -> bool:
 
 
 def is_set(request: web.Request, name: str) -> bool:
-    """A flag of the query; `?NAME` alone says yes. Raises Refused (malformed)."""
+    """Return a flag of the query; `?NAME` alone means True.
+
+    Raises:
+        Refused: The value is no flag (malformed).
+    """
     given = request.query.get(name)
     if not given:
         return given is not None
     return read_flag(name, given.encode("utf-8", "replace"))
 
 
-# ---- lists: pages of `limit` rows, which begin after the row that `after` names
+# ---- lists: pages of `limit` rows that begin after the row named by `after`
 
-LIMIT = 100  # where the request asks for none
+LIMIT = 100  # default of a request's `limit`
 MAX_LIMIT = 1000
 
 Row = TypeVar("Row")
 
 
 class Paging(NamedTuple):
-    """The requested page. after: `next` of the page before; None = the first page."""
+    """The requested page. `after` is the `next` of the previous page; None: the first page."""
 
     limit: int
     after: str | None
 
 
 def paging(request: web.Request) -> Paging:
-    """Raises Refused (malformed)."""
+    """Return the page that a request asks for.
+
+    Raises:
+        Refused: The limit is not valid (malformed).
+    """
     given = request.query.get("limit", str(LIMIT))
     is_number = given.isascii() and given.isdecimal() and len(given) <= len(str(MAX_LIMIT))
     if not is_number or not 1 <= int(given) <= MAX_LIMIT:
@@ -85,28 +93,37 @@ def page_of(
     read: Callable[[str], Any],
     text: Callable[[Any], str],
 ) -> tuple[list[Row], str | None]:
-    """The rows of the page, and `next`, which is None on the last one. Raises Refused.
+    """Return the rows of a page, and its `next`, which is None on the last page.
 
-    rows: all, by place.  place: a row's; `text` and `read` make it into `next` and back (None =
-    not one of ours). It is no count, so rows that come and go shift no others to another page.
+    Positions are no counts, so added or removed rows do not shift others to another page.
+
+    Args:
+        rows: All rows, sorted by position.
+        wanted: The requested page.
+        place: Returns a row's position.
+        read: Turns a `next` into a position; returns None if it is not valid.
+        text: Turns a position into a `next`.
+
+    Raises:
+        Refused: The request's `after` is not valid.
     """
-    left = rows
+    remaining = rows
     if wanted.after is not None:
         after = read(wanted.after)
         if after is None:
             raise Refused(malformed("after is `next` of the page before"))
-        left = rows[bisect_right(rows, after, key=place) :]
-    page = list(left[: wanted.limit])
-    return page, text(place(page[-1])) if len(left) > len(page) else None
+        remaining = rows[bisect_right(rows, after, key=place) :]
+    page = list(remaining[: wanted.limit])
+    return page, text(place(page[-1])) if len(remaining) > len(page) else None
 
 
 def names_of(names: Sequence[str], wanted: Paging) -> tuple[list[str], str | None]:
-    """The same of a list by name, where `next` is the last name of the page."""
+    """Return a page of names, and its `next`: the last name of the page."""
     return page_of(names, wanted, str, str, str)
 
 
 def listed(section: str, rows: Sequence[Any], following: str | None) -> dict[str, Any]:
-    """The answer."""
+    """Return the JSON document of a page of rows."""
     return {section: rows, "next": following}
 
 
@@ -117,7 +134,7 @@ _OPENMETRICS, _PLAIN = "application/openmetrics-text", "text/plain"
 
 
 def metrics_page(request: web.Request, snapshot: Snapshot) -> web.Response:
-    """The figures, in the format that the request's Accept header asks for."""
+    """Return the metrics in the format of the request's Accept header."""
     accept = ",".join(request.headers.getall("Accept", ()))
     now = time.time()
     if prefers_openmetrics(accept):
@@ -128,10 +145,10 @@ def metrics_page(request: web.Request, snapshot: Snapshot) -> web.Response:
 
 
 def prefers_openmetrics(accept: str) -> bool:
-    """Whether it is named, and plain text is not preferred."""
+    """Return whether an Accept header names OpenMetrics and does not prefer plain text."""
     qualities = {_OPENMETRICS: 0.0, _PLAIN: 0.0}
-    for one in accept.split(","):
-        kind, *parameters = (part.strip().lower() for part in one.split(";"))
+    for media_type in accept.split(","):
+        kind, *parameters = (part.strip().lower() for part in media_type.split(";"))
         if kind in qualities:
             qualities[kind] = max(qualities[kind], _quality(parameters))
     return qualities[_OPENMETRICS] > 0 and qualities[_OPENMETRICS] >= qualities[_PLAIN]
@@ -149,10 +166,10 @@ def _quality(parameters: list[str]) -> float:
 
 
 def problems(request_log: RequestLog) -> Middleware:
-    """The one place that turns errors of these pages into problem documents, and tells the log.
+    """Return middleware that turns errors of pages into problem documents and logs them.
 
-    In one-port mode a worker has a line of every request, and this process only of those that
-    failed: here it is known why.
+    In one-port mode, a worker logs each request. This process then logs only failed requests,
+    with their cause.
     """
     request_ids = RequestIds(os.urandom(6))
 
@@ -160,9 +177,9 @@ def problems(request_log: RequestLog) -> Middleware:
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         began = time.monotonic()
         request_id = _given_id(request) or request_ids()
-        known = request[REPORTED] = {"request_id": request_id}
+        fields = request[REPORTED] = {"request_id": request_id}
         try:
-            is_pretty(request)  # what is asked wrongly must not change anything first
+            is_pretty(request)  # an invalid request must be refused before it changes anything
             answer = await handler(request)
             if not answer.prepared:
                 answer.headers["X-Request-Id"] = request_id
@@ -170,19 +187,19 @@ def problems(request_log: RequestLog) -> Middleware:
             failure, headers = _failure(request, error)
             if failure is None:
                 raise
-            request_log.refused(failure, path=request.path, **known)
+            request_log.refused(failure, path=request.path, **fields)
             answer = problem_response(failure, request_id)
             answer.headers.update(headers)
         if request_log.logs_every_request and request.remote:
             seconds, size = time.monotonic() - began, received_bytes(request)
-            request_log.served(request.method, request.path, answer.status, size, seconds, **known)
+            request_log.served(request.method, request.path, answer.status, size, seconds, **fields)
         return answer
 
     return answered
 
 
 def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, dict[str, str]]:
-    """What an error tells the client, and headers for it; None: it is an answer by itself."""
+    """Return the failure and headers for an error; None if the error is itself a response."""
     if isinstance(error, Refused):
         return error.failure, {}
     if isinstance(error, web.HTTPMethodNotAllowed):
@@ -198,12 +215,12 @@ def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, di
 
 
 def _given_id(request: web.Request) -> str:
-    """The client's X-Request-Id where it is fit to be sent back, else nothing."""
+    """Return the client's X-Request-Id if it can be sent back, else an empty string."""
     given = request.headers.get("X-Request-Id", "")
     return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""
 
 
 def _hint(request: web.Request) -> str:
-    """What the client probably meant. What comes from a worker came to the one port for both."""
+    """Return a hint about the intended page. Requests from a worker came to the single port."""
     of_port = of_management_port if request.remote else of_one_port
     return of_port(request.method, request.path)

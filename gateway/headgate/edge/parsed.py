@@ -1,11 +1,11 @@
-"""What aiohttp's parser has read and does not hand out.
+"""Recovery of requests that aiohttp's parser has read but does not return.
 
-Given several requests in one piece of data of which the last is nonsense, aiohttp 3.14's parser
-raises and keeps the good ones before it to itself: their clients would be told `malformed` for
-events that are good, and that were never looked at. The parser is written in C and has no way to
-ask for them; Python's garbage collector knows them all the same. Only what is broken comes here.
+If one piece of data contains several requests of which the last is invalid, aiohttp 3.14's parser
+raises and does not return the valid ones before it. Their clients would get `malformed` for valid
+events. The parser is written in C and has no API for these requests, but Python's garbage
+collector can list them. This code runs only for invalid data.
 
-tests/unit/edge/test_connection.py shows whether a newer aiohttp keeps them elsewhere.
+tests/unit/edge/test_connection.py fails if a newer aiohttp keeps the requests elsewhere.
 """
 
 import gc
@@ -19,19 +19,19 @@ Parsed = tuple[RawRequestMessage, StreamReader]
 
 
 def parsed_before(parser: object) -> list[Parsed]:
-    """Take the requests that the parser had read when it raised. Asked again it has none."""
+    """Take the requests that the parser had read when it raised. A second call returns none."""
     for held in gc.get_referents(parser):
         if isinstance(held, list) and held and _is_parsed(held[0]):
-            taken = [one for one in held if _is_whole(*one)]
+            taken = [request for request in held if _is_whole(*request)]
             held.clear()
             return taken
     return []
 
 
 def _is_whole(message: RawRequestMessage, payload: StreamReader) -> bool:
-    """Whether it has been read to its end: else it is the bad one itself.
+    """Return whether a request was read to its end; the invalid one was not.
 
-    One without a body has no end that is seen; what it may be refused for is its encoding.
+    A request without a body shows no end; it is complete unless it has a Transfer-Encoding.
     """
     if payload is EMPTY_PAYLOAD:
         return TRANSFER_ENCODING not in message.headers

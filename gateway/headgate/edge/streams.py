@@ -1,8 +1,8 @@
-"""Bodies that are too large for memory, on topics with claim-check: straight to the blob store.
+"""Streaming of bodies that are too large for memory to the blob store, on claim-check topics.
 
-At most a few megabytes of each are in memory, and only those count in the in-flight budget. The
-event is handed on when its blob is there; its order within its key counts from then, as any
-request's does from its last byte.
+At most a few megabytes of each body are in memory, and only those count in the in-flight budget.
+The event goes on when its blob is stored. Its position among the events of its key counts from
+then, like any request's from its last byte.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of a
 
 
 class Upload(Protocol):
-    """A blob on its way (`backends.blobs.blobs.BlobStream`)."""
+    """An upload of a blob (`backends.blobs.blobs.BlobStream`)."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -45,13 +45,20 @@ class Upload(Protocol):
 
 
 class UploadStore(Protocol):
-    """Where they go (`backends.blobs.blobs.Blobs`). inspect: gets each piece, in a thread."""
+    """A store for uploads (`backends.blobs.blobs.Blobs`). `inspect` gets pieces in a thread."""
 
     async def begin(self, inspect: Callable[[bytes], None]) -> Upload: ...
 
 
 class StreamLimits(NamedTuple):
-    """max_bytes: of a body.  window_bytes: so much may take timeout_s to arrive."""
+    """Limits on streamed bodies.
+
+    Attributes:
+        max_bytes: Maximum size of a body, in bytes.
+        window_bytes: Number of bytes that must arrive within timeout_s.
+        timeout_s: Timeout of each window, in seconds.
+        json_max_depth: Maximum nesting of JSON documents.
+    """
 
     max_bytes: int
     window_bytes: int
@@ -60,7 +67,13 @@ class StreamLimits(NamedTuple):
 
 
 class Streams:
-    """blobs: None where no store is configured."""
+    """Receiver of streamed bodies.
+
+    Args:
+        gate: Checks of the topic's state.
+        blobs: The blob store; None if none is configured.
+        limits: Limits on streamed bodies.
+    """
 
     def __init__(
         self,
@@ -80,26 +93,34 @@ class Streams:
         much: TooMuch,
         budget: Budget,
     ) -> Streamed:
-        """Store the body of a request that `much` was raised for. Raises Refused, with nothing
-        left behind: `much` itself where the topic or the request is not for that.
+        """Store the body of a request for which `much` was raised.
 
-        budget: its producer's.
+        Args:
+            request: The request.
+            topic: Topic of the request.
+            headers: Headers of the request.
+            much: The refusal, with the chunks that were already read.
+            budget: In-flight budget of the producer.
+
+        Raises:
+            Refused: The body was not stored, and no data is left behind. `much` itself, if topic
+                or request do not allow streaming.
         """
         blobs, route = self._blobs, self._gate.open(topic)
         if blobs is not None and route.is_behind:
             raise Refused(BEHIND)
         if blobs is None or not takes_streams(route):
             raise much
-        found = announced(headers, route)
-        if found is None:
+        event = announced(headers, route)
+        if event is None:
             raise much
         self._check(request.content_length or 0)
         chunks = deque(much.chunks)
         held = STREAM_BYTES + sum(map(len, chunks))
         take(budget, held)
-        much.chunks.clear()  # others hold the list, and the chunks must go as they are stored
+        much.chunks.clear()  # the caller holds the list; stored chunks must be freed
         try:
-            return await self._store(request, blobs, topic, found, route, chunks)
+            return await self._store(request, blobs, topic, event, route, chunks)
         except TimeoutError:
             seconds, window = self._limits.timeout_s, self._limits.window_bytes
             detail = f"{window} bytes of the body did not arrive within {seconds:g} s"
@@ -131,7 +152,7 @@ class Streams:
         return Streamed(found.event, stored, digest)
 
     async def _pieces(self, request: web.BaseRequest, chunks: deque[bytes]) -> AsyncIterator[bytes]:
-        """The body from its first byte, some at a time."""
+        """Yield the body in pieces, from its first byte."""
         total = 0
         arriving = self._arriving(request)
         while True:
@@ -149,7 +170,7 @@ class Streams:
             yield b"".join(piece)
 
     async def _arriving(self, request: web.BaseRequest) -> AsyncIterator[bytes]:
-        """What the client still sends; each window has the whole of its time."""
+        """Yield the chunks that still arrive; each window has the full timeout."""
         loop, (_, window, seconds, _) = asyncio.get_running_loop(), self._limits
         await continue_body(request)
         left_s, arrived = seconds, 0
@@ -171,6 +192,6 @@ class Streams:
 
 
 def streamed(inbound: Inbound, route: Route) -> Decoded:
-    """What the pipeline decodes of a streamed event."""
+    """Return the decoded event of a streamed request, for the pipeline."""
     value = inbound.streamed
     return Decoded([] if value is None else [value.event], False)

@@ -1,1 +1,1 @@
-"""What becomes of events that are too large for their topic (docs/publish/oversize.md)."""
+"""Handling of events that are too large for their topic (docs/publish/oversize.md)."""
