@@ -1,4 +1,4 @@
-"""POST /v1/topics/{topic}/events, the one route that must be cheap, and the commit of bursts."""
+"""Fronts for posting events, the route that must be cheap, and for committing bursts."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -29,13 +29,13 @@ from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
 
 class Weigher(Protocol):
-    """Finds the heaviest paths of documents, without holding up the event loop."""
+    """Search for the largest paths of documents, without blocking the event loop."""
 
     async def weigh(self, document: bytes) -> list[Weight]: ...
 
 
 class Requests(Protocol):
-    """What the front reports of each request."""
+    """Metrics of requests and outcomes."""
 
     def request(self, route: str, status: int, seconds: float) -> None: ...
 
@@ -59,7 +59,7 @@ _REQUEST_ID_MAX: Final = 128
 
 
 class EventsFront:
-    """aiohttp's requests to tickets and back."""
+    """Front that turns aiohttp's requests into tickets, and tickets into responses."""
 
     def __init__(
         self,
@@ -89,12 +89,12 @@ class EventsFront:
         self._request_ids = request_ids
         self.body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
-        # The ordinary way refuses what is larger than a body may be.
+        # Larger bodies take aiohttp's path, which refuses them.
         self.plain_posts = PlainPosts(min(MAX_BYTES, body_max_bytes))
         self._loop = asyncio.get_running_loop()
 
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
-        """Answer once every event of the request has ended, or its time is up."""
+        """Respond once every event of the request has ended, or at the deadline."""
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, producer = self.request_id(headers), ""
@@ -127,17 +127,17 @@ class EventsFront:
     async def start(
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
-        """See `Starting`."""
+        """Start a request (`Starting.start`), and log its begin."""
         ticket = await self._starting.start(inbound, endpoint, decode_as)
         self.request_log.began(ticket)
         return ticket
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
-        """The reply to a ticket of `start`, once a repeat would be answered with it."""
+        """Return the reply to a ticket of `start`, once repeats would get the same reply."""
         return self._with_limits(ticket, await self._starting.remembered(ticket, reply))
 
     def ended(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Done when every event of the ticket has ended; the deadline sees to that."""
+        """Return a future that is done when all events have ended, or at the deadline."""
         return self._starting.ended(ticket)
 
     def begin(
@@ -149,10 +149,18 @@ class EventsFront:
         respond: Callable[[bytes], None],
         ended: Callable[[Ticket], None],
     ) -> Ticket | None:
-        """As `post`, for a request that is there as a whole: no task, no future.
+        """Start a complete request without task or future; otherwise like `post`.
 
-        None: it has ended, and `respond` was told the answer's bytes. Otherwise `finish` answers
-        once `ended` was told of a ticket; that may come before this returns.
+        Args:
+            topic: Topic of the request.
+            body: Body of the request.
+            headers: Headers of the request; names in lower case.
+            peer: Peer of the connection.
+            respond: Sends the bytes of a response.
+            ended: Callback with the ticket for `finish`; it may be called before this returns.
+
+        Returns:
+            None if the request has ended and `respond` was called; else its ticket.
         """
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
@@ -179,7 +187,7 @@ class EventsFront:
         return ticket
 
     def finish(self, ticket: Ticket) -> bytes:
-        """The answer to a ticket of `begin` that is done."""
+        """Return the response to a ticket of `begin` that is done."""
         for index, document in ticket.weighing or ():
             self._put_weights(ticket, index, heaviest(document))
         reply = self._with_limits(ticket, self._starting.marked(ticket, answer(ticket)))
@@ -188,21 +196,21 @@ class EventsFront:
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)
         if self._logs_every_request:
-            known = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
-            self._served(ticket.topic, reply.status, *known)
+            fields = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
+            self._served(ticket.topic, reply.status, *fields)
         return on_the_wire(reply, ticket.request_id)
 
     def _with_limits(self, ticket: Ticket, reply: Reply) -> Reply:
-        """The reply, with what is left of the producer's quotas if it has any."""
+        """Return the reply, with the rest of the producer's quotas if it has any."""
         producer = ticket.producer
         if producer not in self._quotas.policies or reply.status == _EXCEEDED:
-            return reply  # what exceeds a quota is answered with it
+            return reply  # a reply to an exceeded quota already contains it
         return reply.with_headers(self._quotas.fields(producer))
 
     def _served(
         self, topic: str, status: int, size: int, seconds: float, request_id: str, producer: str
     ) -> None:
-        """Of `begin` and `finish`; of all others the connection tells."""
+        """Log a request of `begin` and `finish`; the connection logs all others."""
         path = ROUTE.replace("{topic}", quote(topic, safe=""))
         fields = {"request_id": request_id, "producer": producer}
         self.request_log.served("POST", path, status, size, seconds, **fields)
@@ -221,7 +229,7 @@ class EventsFront:
         topic: str,
         request_id: str,
     ) -> Inbound:
-        """The request as the pipeline takes it, its body in memory or in the blob store."""
+        """Return the request for the pipeline, with its body in memory or in the blob store."""
         producer = caller.name
         body, value, budget = b"", None, self.budget.of(producer)
         try:
@@ -243,7 +251,11 @@ class EventsFront:
         topic: str,
         request_id: str,
     ) -> bytes:
-        """The decompressed body, its bytes taken from the budget. Raises Refused."""
+        """Return the decompressed body; its bytes are taken from the budget.
+
+        Raises:
+            Refused: The request is refused, or its body is too large, late or broken.
+        """
         self.look_first(request, headers, producer, topic, request_id, needs_offset=True)
         try:
             return await self._read(request, headers, self.budget.of(producer))
@@ -261,10 +273,18 @@ class EventsFront:
         *,
         needs_offset: bool = False,
     ) -> None:
-        """Refuse a client that waits to be asked for its body (`Expect`), if the request would be
-        refused whatever the body is. Raises Refused.
+        """Check a request whose client waits with its body (`Expect`), before asking for the body.
 
-        needs_offset: see `Gate`.
+        Args:
+            request: The request.
+            headers: Headers of the request; names in lower case.
+            producer: Producer of the request.
+            topic: Topic of the request.
+            request_id: Id of the request.
+            needs_offset: Whether the response must contain offsets (`Gate.open`).
+
+        Raises:
+            Refused: The request would be refused whatever its body contains.
         """
         if not waits_for_leave(request):
             return
@@ -289,7 +309,7 @@ class EventsFront:
         return await read_body(request, encoding, limit, self._body_timeout_s, budget)
 
     def _count(self, producer: str, topic: str, failure: Failure, request_id: str) -> None:
-        """A request that ended before the pipeline saw it is one rejected event."""
+        """Count a request that ended before the pipeline as one rejected event."""
         self.requests.account(producer, topic, [rejected(failure)], [0], request_id)
         self.pipeline.report_refused(producer, topic, failure)
 
@@ -304,7 +324,11 @@ class EventsFront:
     def may_post(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
     ) -> Identity:
-        """Return the same, also while the gateway drains. Raises Refused."""
+        """Return the caller, if it may post to the topic, even while the gateway drains.
+
+        Raises:
+            Refused: The authentication failed, or the caller may not post to the topic.
+        """
         caller = self.callers.identify(headers, peer)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller, request_id)
@@ -317,7 +341,7 @@ class EventsFront:
         return caller
 
     async def _weigh(self, ticket: Ticket) -> None:
-        """Tell the producer where the bytes of its oversize events are."""
+        """Add the largest paths of oversized events to their failures."""
         for index, document in ticket.weighing or ():
             self._put_weights(ticket, index, await self._weigher.weigh(document))
 
@@ -331,11 +355,11 @@ class EventsFront:
         ticket.outcomes[index] = outcome.with_failure(outcome.failure._replace(figures=figures))
 
     def now(self) -> float:
-        """Monotonic seconds."""
+        """Return the monotonic time, in seconds."""
         return self._loop.time()
 
     def request_id(self, headers: Mapping[bytes, bytes]) -> str:
-        """The client's own id of the request where it is fit, else a new one."""
+        """Return the client's request id if it is valid, else a new one."""
         given = headers.get(b"x-request-id")
         if given is not None and 0 < len(given) <= _REQUEST_ID_MAX:
             shown = given.decode("latin-1")
@@ -351,7 +375,7 @@ COMMIT_ROUTE = "/v1/bursts/{id}/commit"
 
 
 class BurstsFront:
-    """Asks who it is as posting events does."""
+    """Front for committing bursts; it authenticates callers like `EventsFront`."""
 
     def __init__(self, events: EventsFront, bursts: Bursts) -> None:
         self._events = events
@@ -359,7 +383,7 @@ class BurstsFront:
         self._loop = asyncio.get_running_loop()
 
     async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
-        """Answer once Kafka has acknowledged the burst's end. ?topic=: only there."""
+        """Respond once Kafka has acknowledged the burst's end; `?topic=` limits the topics."""
         arrived = self._loop.time()
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id, who = self._events.request_id(headers), ""
@@ -382,7 +406,7 @@ class BurstsFront:
     def _caller(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity:
         if self._events.pipeline.admission.is_closed:
             raise Refused(DRAINING)
-        found = self._events.callers.identify(headers, peer)
-        if isinstance(found, Failure):
-            raise Refused(found)
-        return found
+        identity = self._events.callers.identify(headers, peer)
+        if isinstance(identity, Failure):
+            raise Refused(identity)
+        return identity

@@ -1,4 +1,4 @@
-"""A listening port whose TLS can be replaced, and that loses no connection when it stops."""
+"""Listening ports with replaceable TLS, which lose no connection when they stop."""
 
 import asyncio
 import socket
@@ -14,7 +14,7 @@ from headgate.config.settings import HttpSettings
 
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 
-# A classic BPF program (linux/filter.h) over the TCP header of what arrives at a listening socket.
+# A classic BPF program (linux/filter.h) over the TCP headers of segments for a listening socket.
 # It drops segments with SYN and without ACK, which begin a connection, and keeps all others.
 _NO_NEW_CONNECTIONS = (
     (0x30, 0, 0, 13),  # load the byte of the flags
@@ -33,10 +33,16 @@ _POLL_S = 0.02
 
 
 class Listener:
-    """shares: whether other processes may listen on the port, too.
+    """A listening port.
 
-    The sockets stay the same for as long as it lasts, so no client is refused while TLS is
-    replaced: what waits for `accept` belongs to the socket, not to who listens on it.
+    The sockets never change, so no client is refused while TLS is replaced: connections that wait
+    for `accept` belong to the socket, not to the server that listens on it.
+
+    Args:
+        runner: Runner of the server.
+        host: Host to listen on.
+        port: Port to listen on.
+        shares: Whether other processes may listen on the port too.
     """
 
     def __init__(
@@ -50,32 +56,36 @@ class Listener:
         self._sites: list[tuple[web.SockSite, socket.socket]] = []
 
     async def start(self, context: ssl.SSLContext | None) -> None:
-        """Listen. Raises OSError."""
+        """Open the sockets and listen.
+
+        Raises:
+            OSError: The port cannot be opened.
+        """
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(
+        addresses = await loop.getaddrinfo(
             self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         with ExitStack() as opened:
-            for family, _, _, _, address in dict.fromkeys(found):
+            for family, _, _, _, address in dict.fromkeys(addresses):
                 self._sockets.append(opened.enter_context(socket.socket(family)))
                 self._bind(self._sockets[-1], address)
             self._sites = await self._listen(context)
             opened.pop_all()
 
     async def renew(self, context: ssl.SSLContext) -> None:
-        """Use this for connections that come from now on; those that are open go on."""
+        """Use another TLS context for new connections; open connections go on."""
         before, self._sites = self._sites, await self._listen(context)
         loop = asyncio.get_running_loop()
         for _, shared in before:
             loop.remove_reader(shared)
-        # asyncio hands what it has accepted to the server one turn later, and drops it without a
-        # word where that one is closed by then: its client would wait for ever.
+        # asyncio hands an accepted connection to the server one turn later. If the server is closed
+        # by then, asyncio drops the connection silently and the client waits for ever.
         await asyncio.sleep(0)
         for site, _ in before:
             await site.stop()
 
     async def stop_accepting(self) -> None:
-        """Let no connection begin, and accept those that the kernel has queued.
+        """Stop new connections, and accept those that the kernel has queued.
 
         When a socket is closed, the kernel resets the connections in its accept queue. They get no
         answer and do not move to other sockets of the port (tcp_migrate_req is off by default). So
@@ -83,7 +93,7 @@ class Listener:
         dropped tries again after a second. It then reaches the process that listens by then, or
         is refused.
         """
-        filtered = [_drop_new_connections(one) for one in self._sockets]
+        filtered = [_drop_new_connections(listening) for listening in self._sockets]
         if not all(filtered):
             return
         loop = asyncio.get_running_loop()
@@ -96,21 +106,21 @@ class Listener:
         await asyncio.sleep(0)  # asyncio makes the transport of a connection one turn later
 
     def close(self) -> None:
-        """Let go of the port, once the runner has stopped its sites."""
-        for one in self._sockets:
-            one.close()
+        """Close the sockets, once the runner has stopped its sites."""
+        for listening in self._sockets:
+            listening.close()
 
     @property
     def addresses(self) -> Iterator[tuple[str, int]]:
-        """Where it listens."""
-        for one in self._sockets:
-            yield one.getsockname()[:2]
+        """Yield the addresses of the sockets."""
+        for listening in self._sockets:
+            yield listening.getsockname()[:2]
 
     def _bind(self, opened: socket.socket, address: tuple[object, ...]) -> None:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._shares:
             opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if opened.family == socket.AF_INET6:  # the IPv4 one of the same name has its own socket
+        if opened.family == socket.AF_INET6:  # the IPv4 address of the name has its own socket
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         opened.setblocking(False)
         opened.bind(address)
@@ -119,8 +129,8 @@ class Listener:
         self, context: ssl.SSLContext | None
     ) -> list[tuple[web.SockSite, socket.socket]]:
         sites = []
-        for one in self._sockets:
-            shared = one.dup()  # closed with its site
+        for listening in self._sockets:
+            shared = listening.dup()  # closed with its site
             site = web.SockSite(self._runner, shared, ssl_context=context, backlog=_BACKLOG)
             await site.start()
             sites.append((site, shared))
@@ -152,9 +162,10 @@ _CLIENTS = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 def server_context(http: HttpSettings) -> ssl.SSLContext | None:
-    """None where no certificate is configured.
+    """Return the TLS context of an HTTP port; None if no certificate is configured.
 
-    Raises OSError (`ssl.SSLError` is one) when a file cannot be used.
+    Raises:
+        OSError: A file cannot be used (`ssl.SSLError` is one).
     """
     if http.tls_cert_file is None:
         return None
@@ -162,6 +173,6 @@ def server_context(http: HttpSettings) -> ssl.SSLContext | None:
     context.minimum_version = _VERSIONS[http.tls_min_version]
     if http.tls_client_ca_file is not None:
         context.verify_mode = _CLIENTS[http.tls_client_auth]
-    # Without a password OpenSSL would ask for the key's on the terminal.
+    # Without a password, OpenSSL would ask for it on the terminal.
     context.load_cert_chain(http.tls_cert_file, http.tls_key_file, password=lambda: b"-")
     return context

@@ -1,9 +1,9 @@
-"""Requests that a browser sends for a web page of somebody else.
+"""Protection against requests that browsers send for other web pages.
 
-Any page may have its reader's browser send forms and plain texts anywhere, and a page whose own
-name is made to point here (DNS rebinding) may send everything and reads the answers. Both get
-nowhere where a token is asked for, since no browser adds one by itself; without authentication, or
-with credentials that browsers remember (Basic), what tells them are headers that no page can forge.
+Any page can make a browser send forms and plain texts to any address. A page whose name resolves to
+the gateway (DNS rebinding) can send any request and read the response. Tokens stop both, since
+browsers do not add tokens by themselves. Without authentication, or with credentials that browsers
+remember (Basic), the gateway checks headers that pages cannot forge.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,17 +17,19 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import brief
 
 _ANY = "*"
-# No stranger can have such a name point here: these top-level domains are in nobody's public DNS.
+# An attacker cannot make such a name resolve to the gateway: public DNS has no such domains.
 _PRIVATE = (".localhost", ".local", ".internal")
 
 
 class Origins:
-    """Which pages may ask.
+    """Rules for the web pages whose requests are allowed.
 
-    pages: origins beside those of our own address, or `*`.  hosts: names of ours beside those that
-    no stranger can own; none = any name, but for requests from this machine, which may do more.
-    asks_all: whether the name is asked of every request, not only of those that say what page
-    they are from: such as can be read, too.
+    Args:
+        pages: Allowed origins besides the gateway's own address, or `*`.
+        hosts: Host names of the gateway, besides those that an attacker cannot own. If empty, any
+            name is allowed, except in requests from this machine, which have more rights.
+        asks_all: Whether the host name of every request is checked, not only of requests with an
+            origin; this also protects pages that are only read.
     """
 
     def __init__(
@@ -39,18 +41,20 @@ class Origins:
 
     @classmethod
     def of_data_port(cls, http: HttpSettings) -> "Origins":
-        """Pages of `http.cors_origins` may post events."""
+        """Return the rules of the data port: pages of `http.cors_origins` may post events."""
         return cls(http.cors_origins, http.hosts)
 
     @classmethod
     def of_control_plane(cls, http: HttpSettings) -> "Origins":
-        """No page of elsewhere may see or change how events are handled."""
+        """Return the rules of the control plane: no other page may read or change anything."""
         return cls((), http.hosts, asks_all=True)
 
     def refusal(self, headers: Mapping[bytes, bytes], remote: str | None) -> Failure | None:
-        """Why a request without credentials is not carried out. headers: names in lower case.
+        """Return the failure if a request without credentials is not allowed.
 
-        remote: the peer's address, None for a peer on this machine.
+        Args:
+            headers: Headers of the request; names in lower case.
+            remote: Address of the peer; None for a peer on this machine.
         """
         is_marked = b"origin" in headers or b"sec-fetch-site" in headers
         if not is_marked and not self._asks_all:
@@ -60,7 +64,7 @@ class Origins:
         return self.of_elsewhere(headers) or self._stranger(_host(headers), remote)
 
     def of_elsewhere(self, headers: Mapping[bytes, bytes]) -> Failure | None:
-        """Why a request is not carried out that has credentials which a browser may have added."""
+        """Return the failure if another page sent a request with a browser's credentials."""
         origin = headers.get(b"origin")
         if origin is None:
             return self._foreign("another site") if _is_cross_site(headers) else None
@@ -96,7 +100,10 @@ class Origins:
 
 
 def _is_cross_site(headers: Mapping[bytes, bytes]) -> bool:
-    """Following a link is harmless, and is a GET: browsers send an Origin with all others."""
+    """Return whether another site sent the request. Navigation is harmless, so it does not count.
+
+    Navigation is a GET; browsers send an Origin with all other methods.
+    """
     if headers.get(b"sec-fetch-site") != b"cross-site":
         return False
     return headers.get(b"sec-fetch-mode") != b"navigate"
@@ -107,7 +114,7 @@ def _host(headers: Mapping[bytes, bytes]) -> str:
 
 
 def _name(host: str) -> str:
-    """Without the port."""
+    """Return the host name without the port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].rstrip(".")
@@ -122,7 +129,7 @@ def _is_address(name: str) -> bool:
 
 
 def is_loopback(remote: str | None) -> bool:
-    """A unix socket's peer has no address: whoever opens it is on this machine."""
+    """Return whether a peer is on this machine. Peers of Unix sockets have no address."""
     if not remote:
         return True
     try:
@@ -134,7 +141,7 @@ def is_loopback(remote: str | None) -> bool:
 # ---- cross-origin requests of browsers (the Fetch standard, section 3.2), off by default
 
 
-# What an answer that is a stream must take itself, since afterwards it is too late.
+# Headers that a streamed response must add itself, since they cannot be added later.
 CORS_HEADERS: Final = web.RequestKey("cors", dict[str, str])
 
 _EXPOSED = (
@@ -145,18 +152,22 @@ _MAX_AGE_S = 600
 
 
 class Cors:
-    """origins: as browsers send them (`https://app.example`), or `*` for all."""
+    """Headers of cross-origin responses.
+
+    Args:
+        origins: Allowed origins as browsers send them (`https://app.example`), or `*` for all.
+    """
 
     def __init__(self, origins: Iterable[str]) -> None:
         self._origins = frozenset(origin.lower() for origin in origins)
 
     @property
     def is_on(self) -> bool:
-        """Whether any origin is let in."""
+        """Return whether any origin is allowed."""
         return bool(self._origins)
 
     def headers(self, request: Mapping[str, str]) -> dict[str, str]:
-        """What any answer to this request carries. request: its headers."""
+        """Return the headers of any response to a request with these headers."""
         origin = request.get("Origin")
         if origin is None or not self._origins:
             return {}
@@ -171,12 +182,17 @@ class Cors:
         }
 
     def preflight(self, request: Mapping[str, str], methods: str) -> dict[str, str]:
-        """What the answer to OPTIONS carries as well. methods: those of the path."""
+        """Return further headers of the response to OPTIONS.
+
+        Args:
+            request: Headers of the request.
+            methods: Methods of the path.
+        """
         if "Access-Control-Allow-Origin" not in self.headers(request):
             return {}
-        asked = request.get("Access-Control-Request-Headers", "")
+        requested = request.get("Access-Control-Request-Headers", "")
         return {
             "Access-Control-Allow-Methods": methods,
-            "Access-Control-Allow-Headers": asked or _ANY,
+            "Access-Control-Allow-Headers": requested or _ANY,
             "Access-Control-Max-Age": str(_MAX_AGE_S),
         }

@@ -1,4 +1,4 @@
-"""Which requests may take the short way: a POST of events that asks for nothing unusual."""
+"""Selection of requests for the fast path: a POST of events without unusual headers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from headgate.edge.known_heads import KnownHeads
 
-# Larger ones are few, and their JSON would be weighed or digested on the event loop here.
+# Larger bodies are rare, and their JSON would be weighed or digested on the event loop.
 MAX_BYTES: Final = 262_144
 _EVENTS: Final = re.compile(r"/v1/topics/([^/?#]+)/events")
 _UNUSUAL: Final = frozenset(
@@ -20,11 +20,16 @@ _UNUSUAL: Final = frozenset(
     )
 )
 _PATHS_REMEMBERED: Final = 1000  # clients choose them freely
-_PATH_MAX: Final = 1024  # characters of one; a topic's name of 249 has 747 where each is encoded
+_PATH_MAX: Final = 1024  # characters; a topic name of 249 characters may be encoded as 747
 
 
 class PlainPosts:
-    """max_bytes: of a body.  heads: those of such requests that are known."""
+    """Requests that may take the fast path.
+
+    Attributes:
+        max_bytes: Maximum size of a body, in bytes.
+        heads: Cache of their heads.
+    """
 
     __slots__ = ("_topics", "heads", "max_bytes")
 
@@ -36,7 +41,7 @@ class PlainPosts:
     def read(
         self, path: str, raw_headers: Sequence[tuple[bytes, bytes]]
     ) -> tuple[str, Mapping[bytes, bytes]] | None:
-        """Topic and headers (names in lower case) of such a request, else None."""
+        """Return topic and headers (names in lower case) of such a request, else None."""
         topic = self._topics.get(path)
         if topic is None:
             topic = self._topic(path)
@@ -53,10 +58,10 @@ class PlainPosts:
         return topic, headers
 
     def _topic(self, path: str) -> str | None:
-        found = _EVENTS.fullmatch(path)
-        if found is None:
+        match = _EVENTS.fullmatch(path)
+        if match is None:
             return None
-        topic = str(found.group(1))
+        topic = str(match.group(1))
         if "%" in topic:
             topic = unquote(topic)
         if len(path) > _PATH_MAX:

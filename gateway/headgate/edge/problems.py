@@ -20,7 +20,7 @@ code{{background:#eee;padding:0 .2em}}</style></head><body>
 
 
 def response(reply: Reply, request_id: str) -> web.Response:
-    """An answer as aiohttp sends it."""
+    """Return a reply as a response of aiohttp."""
     built = web.Response(body=reply.body, status=reply.status, content_type=reply.content_type)
     for name, value in reply.headers:
         built.headers[name] = value
@@ -30,7 +30,7 @@ def response(reply: Reply, request_id: str) -> web.Response:
 
 
 def problem_response(failure: Failure, instance: str) -> web.Response:
-    """A whole request's failure; instance: the request id."""
+    """Return the response for a request that failed as a whole. `instance` is the request id."""
     return response(problem(failure, instance), instance)
 
 
@@ -70,7 +70,7 @@ def _page(title: str, body: str) -> web.Response:
 
 
 def html_page(text: str) -> web.Response:
-    """A page for people; nothing in it is fetched from elsewhere, and no browser may try."""
+    """Return an HTML page; its content policy forbids all other resources."""
     built = web.Response(text=text, content_type="text/html")
     built.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
     return built

@@ -1,8 +1,8 @@
-"""What the log says of requests: those that did not end well, and every one where that is wanted.
+"""Log lines for failed requests, and optionally for all requests.
 
-The table of reasons gives the level: a client's mistake is no alarm. Of each reason and producer
-some lines a minute are written, and then it is told how many were left out: a client that repeats
-its mistake without end must neither fill the disk nor hide the mistakes of others.
+The reason of a failure determines the level: a client's mistake is no alarm. For each reason and
+producer, some lines a minute are written; a last line has the number of omitted ones. So a client
+that repeats a mistake neither fills the disk nor hides the mistakes of others.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from headgate.metrics.logs import ACCESS, REQUESTS
 
 LINES = 10  # of one reason and producer within WINDOW_S
 WINDOW_S = 60.0
-MAX_PRODUCERS = 50  # of one reason that are told apart at a time: clients may choose their names
+MAX_PRODUCERS = 50  # with lines of their own, for each reason: clients may choose their names
 _MAX_DETAIL = 500
 _MAX_FIELD = 200
 _LEVELS = logging.getLevelNamesMapping()
@@ -28,14 +28,14 @@ _LEVELS = logging.getLevelNamesMapping()
 log = logging.getLogger(REQUESTS)
 access = logging.getLogger(ACCESS)
 
-# What is known of a request beside what aiohttp knows: request id and producer.
+# Facts about a request that aiohttp does not know: request id and producer.
 REPORTED: Final = web.RequestKey("told", dict[str, str])
 
 Later = Callable[[float, Callable[[], None]], object]
 
 
 class RequestReports(Protocol):
-    """What the log says of requests. logs_every_request: of each one."""
+    """The interface of `RequestLog`. `logs_every_request`: successful requests are logged too."""
 
     logs_every_request: bool
 
@@ -51,8 +51,12 @@ class RequestReports(Protocol):
 
 
 class RequestLog:
-    """logs_every_request: or only what failed.  later: calls something after so many seconds, by
-    default by the running loop.  trace_id: of the request that is being answered, if it is sampled.
+    """Log of requests.
+
+    Args:
+        logs_every_request: Whether successful requests are logged too.
+        later: Schedules a call after so many seconds; by default on the running loop.
+        trace_id: Returns the trace id of the current request, if it is sampled.
     """
 
     def __init__(
@@ -68,19 +72,25 @@ class RequestLog:
         self._windows: dict[Reason, dict[str, _Window]] = {}
 
     def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
-        """A request failed as a whole. fields: producer, topic or path, as far as is known; status
-        where it is not that of the reason."""
+        """Log a request that failed as a whole.
+
+        Args:
+            failure: The failure.
+            request_id: Id of the request.
+            fields: Producer, topic or path, as far as known; the status, if it is not the one of
+                the reason.
+        """
         status = TRAITS[failure.reason].status
         texts = {name: text for name, text in fields.items() if isinstance(text, str)}
         fields.update({name: text[:_MAX_FIELD] for name, text in texts.items()})
         self._report(failure, {"request_id": request_id, "status": status, **fields})
 
     def began(self, ticket: Ticket) -> None:
-        """Events of a request go their way: nothing to say yet."""
+        """No-op: the start of a request is not logged."""
 
     def ended(self, ticket: Ticket, status: int) -> None:
-        """All events of a request have ended; one line if any failed."""
-        failures = [one.failure for one in ticket.answered() if one.failure is not None]
+        """Log a request whose events have all ended: one line if any failed."""
+        failures = [outcome.failure for outcome in ticket.answered() if outcome.failure is not None]
         if not failures:
             return
         counts = Counter(failure.reason for failure in failures)
@@ -99,7 +109,16 @@ class RequestLog:
     def served(
         self, method: str, path: str, status: int, size: int, seconds: float, **fields: Any
     ) -> None:
-        """Any request, where `logs_every_request`. size: bytes of its body, as sent."""
+        """Log a request in the access log, if `logs_every_request`.
+
+        Args:
+            method: Method of the request.
+            path: Path of the request.
+            status: Status of the response.
+            size: Size of the request's body as sent, in bytes.
+            seconds: Duration, in seconds.
+            fields: Further fields of the line.
+        """
         path = path[:_MAX_FIELD]
         method = method[:_MAX_FIELD]
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
@@ -107,7 +126,7 @@ class RequestLog:
         access.info("%s %s %d", method, path, status, extra=self._traced(extra))
 
     def close(self) -> None:
-        """Tell what is only counted."""
+        """Log the numbers of omitted lines."""
         for reason, windows in list(self._windows.items()):
             for producer in list(windows):
                 self._end(reason, producer)
@@ -154,7 +173,7 @@ class RequestLog:
 
 
 class _Window:
-    """The lines of one reason and producer. newest: the fields of the last that was left out."""
+    """Lines of one reason and producer. `newest` holds the fields of the last omitted line."""
 
     __slots__ = ("left_out", "newest", "written")
 
@@ -165,7 +184,7 @@ class _Window:
 
 
 def received_bytes(request: web.BaseRequest) -> int:
-    """Of the body, so far; aiohttp's reader of no body at all counts none."""
+    """Return the bytes of the body that have arrived; 0 without a body."""
     return getattr(request.content, "total_bytes", 0)
 
 

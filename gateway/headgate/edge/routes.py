@@ -1,6 +1,6 @@
-"""The data plane's table of contents: method and path to who answers.
+"""Routes of the data plane: handlers by method and path.
 
-What stands here stands in the OpenAPI document as well (`edge/openapi`): a test compares the two.
+The OpenAPI document contains the same routes (`edge/openapi`): a test compares the two.
 """
 
 import re
@@ -29,7 +29,7 @@ _PART = re.compile(r"\\\{\w+\\\}")
 
 
 class Path(NamedTuple):
-    """One path. methods: who answers which; HEAD goes with GET."""
+    """One path. `methods` maps methods to handlers; HEAD is handled like GET."""
 
     template: str
     pattern: re.Pattern[str]
@@ -37,7 +37,7 @@ class Path(NamedTuple):
 
     @property
     def allowed(self) -> str:
-        """As the Allow header names them."""
+        """Return the allowed methods, for the Allow header."""
         return ", ".join(
             shown
             for method in self.methods
@@ -46,12 +46,12 @@ class Path(NamedTuple):
 
 
 def path(template: str, **methods: PathPage) -> Path:
-    """`{name}` stands for one part of the path, handed on decoded."""
+    """Return a path; `{name}` in the template stands for one part, which is decoded."""
     return Path(template, re.compile(_PART.sub("([^/]+)", re.escape(template))), methods)
 
 
 class Confluent(NamedTuple):
-    """Confluent's REST."""
+    """Endpoints of Confluent's REST API."""
 
     service: ProduceService
     produce: ProduceEndpoint
@@ -60,8 +60,19 @@ class Confluent(NamedTuple):
 
 
 class DataPlane:
-    """others: what is asked for every path not known here (the management
-    pages when both ports are one), or None; it raises Refused."""
+    """Dispatcher of the data plane's requests.
+
+    Args:
+        events: Front for posting events.
+        bursts: Front for committing bursts.
+        confluent: Endpoints of Confluent's REST API.
+        readiness: Returns the readiness of the gateway.
+        request_ids: Generates request ids.
+        documents: OpenAPI documents.
+        cors: Cross-origin settings.
+        others: Handler for all other paths (the management pages in one-port mode), or None. It
+            may raise Refused.
+    """
 
     def __init__(
         self,
@@ -102,29 +113,29 @@ class DataPlane:
         )
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to any request."""
+        """Return the response to any request."""
         if not self._cors.is_on or "Origin" not in request.headers:
             return await self._answer(request)
         headers = request[CORS_HEADERS] = self._cors.headers(request.headers)
         answer = await self._answer(request)
-        if not answer.prepared:  # a stream has taken them itself
+        if not answer.prepared:  # a stream has already sent these headers
             answer.headers.update(headers)
         return answer
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = request.rel_url.raw_path
-        for one in self.paths:
-            found = one.pattern.fullmatch(raw)
-            if found is not None:
+        for route in self.paths:
+            match = route.pattern.fullmatch(raw)
+            if match is not None:
                 method = "GET" if request.method == "HEAD" else request.method
-                page = one.methods.get(method)
+                page = route.methods.get(method)
                 if page is None:
-                    return self._not_allowed(request, one.allowed)
-                return await page(request, *map(unquote, found.groups()))
+                    return self._not_allowed(request, route.allowed)
+                return await page(request, *map(unquote, match.groups()))
         return self._confluent.service.not_offered(request) or await self._unknown(request)
 
     def _not_allowed(self, request: web.BaseRequest, allowed: str) -> web.Response:
-        """405 with the methods that the path takes; with CORS on, OPTIONS is answered."""
+        """Return a 405 with the allowed methods; with CORS on, answer OPTIONS."""
         if request.method == "OPTIONS" and self._cors.is_on:
             headers = {"Allow": allowed, **self._cors.preflight(request.headers, allowed)}
             return web.Response(status=204, headers=headers)

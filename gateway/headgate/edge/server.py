@@ -1,8 +1,8 @@
-"""The HTTP server below the routes: aiohttp's low-level server with our answers to bad requests.
+"""The HTTP server below the routes: aiohttp's low-level server with problem documents for errors.
 
-What aiohttp says of itself, its version and the reprs in its errors, reaches no client.
+Clients see neither aiohttp's version nor the reprs in its errors.
 
-`web.Server` instead of an Application: 25-30 us less for a request
+`web.Server` takes 25-30 us less for a request than an Application
 (docs/design/measured.md#the-cost-of-http). It keeps aiohttp's limits on request line, headers and
 idle connections.
 """
@@ -36,26 +36,26 @@ from headgate.edge.short_way import Answers
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
-_LINGER_S = 2.0  # reads on after an early refusal, so that the client sees the answer
+_LINGER_S = 2.0  # time of reading after an early refusal, so that the client sees the response
 _POLL_S = 0.02
 _FIRST_REQUEST_S = (
     1.0  # a client that connects sends its request by then, or may lose the connection
 )
 
-_LEFT = ConnectionError | RequestPayloadError  # what reading a body says when its client has left
+_LEFT = ConnectionError | RequestPayloadError  # errors of reading when the client has left
 
 IDLE_S = 75.0  # unless the configuration says otherwise
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 Connect = Callable[..., RequestHandler]
-# Whether `log_access` is called: by default not, since a line a request costs too much.
+# aiohttp calls `log_access` only with an enabled logger; a line for each request costs too much.
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
 _ACCESS_LOG = logging.Logger("access", logging.INFO)
 log = logging.getLogger("headgate.edge.server")
 
 
 class HttpConnection(RequestHandler):
-    """One connection; answers what aiohttp refuses with a problem document."""
+    """One connection; it answers requests that aiohttp refuses with a problem document."""
 
     __slots__ = ("_made_s", "_server")
 
@@ -65,8 +65,11 @@ class HttpConnection(RequestHandler):
         self._made_s = self._loop.time()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As aiohttp. A client that takes nothing of its answers is given up by the kernel, which
-        alone sees that; else it would hold them, and its request, for ever."""
+        """Set up a connection like aiohttp, with a limit on unacknowledged data.
+
+        Only the kernel sees a client that accepts no data. It closes such a connection, which
+        would otherwise keep its request and response for ever.
+        """
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         if _USER_TIMEOUT is not None and peer is not None and peer.family in _INTERNET:
@@ -74,7 +77,7 @@ class HttpConnection(RequestHandler):
             peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, limit_ms)
 
     def data_received(self, data: bytes) -> None:
-        """As aiohttp, but what came before nonsense is not lost with it."""
+        """Handle data like aiohttp, but keep valid requests before invalid data."""
         super().data_received(data)
         if self._messages:
             last = self._messages[-1][0]
@@ -82,9 +85,9 @@ class HttpConnection(RequestHandler):
                 self._broken_off(last.exc)
 
     def _broken_off(self, error: BaseException) -> None:
-        """The parser met nonsense: have the good requests before it answered.
+        """Queue the valid requests before invalid data.
 
-        A body that breaks off in it fails at once, not at its deadline.
+        A body that the invalid data cuts off fails at once, not at its deadline.
         """
         last = self._messages.pop()
         parsed = parsed_before(self._parser)
@@ -100,9 +103,9 @@ class HttpConnection(RequestHandler):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the answer to everything that has arrived is at least under way.
+        """Return whether responses to all requests that have arrived were at least begun.
 
-        A new connection's first request counts as arrived: it is on its way.
+        On a new connection, the first request counts as arrived: it will come soon.
         """
         if self.transport is None:
             return True
@@ -116,30 +119,32 @@ class HttpConnection(RequestHandler):
         return request is not None and request.writer.output_size > 0
 
     def refuse_body(self) -> None:
-        """A request whose body is still on its way is answered 503 `draining` now."""
+        """Answer a request with an incomplete body with 503 `draining` now."""
         request = self._current_request
         if request is not None and not request.content.is_eof():
             request.content.set_exception(Refused(DRAINING))
 
     def _is_last(self) -> bool:
-        """Whether the answer that comes now is this connection's last."""
+        """Return whether the current response is the connection's last."""
         return self._server.is_leaving and not self._messages
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """As aiohttp, but say so where the connection cannot go on.
+        """Finish a response like aiohttp, but announce that the connection closes if it must.
 
-        An answer that came before the whole body (refused, timed out, `Expect`) leaves open where
-        the next request begins: the client may send the rest or not. A server that leaves sends
-        the client away with the answer to its last request. And nothing is upgraded here, but
-        aiohttp's parser takes what follows such a request for another protocol.
+        It must close in these cases:
+        - The response came before the complete body (refused, timed out, `Expect`). The begin of
+          the next request is then unknown: the client may send the rest of the body or not.
+        - The server leaves, and this is the response to the connection's last request.
+        - The request asks for an upgrade. The gateway never upgrades, but aiohttp's parser takes
+          the following data for another protocol.
         """
         content = request.content
         if self._is_last() or not content.is_eof() or request._message.upgrade:
             resp.force_close()
         if isinstance(content.exception(), Refused):
-            content._exception = None  # aiohttp reads on, so that the client sees the answer
+            content._exception = None  # aiohttp reads on, so that the client sees the response
         return await super().finish_response(request, resp, start_time)
 
     def handle_error(
@@ -161,29 +166,29 @@ class HttpConnection(RequestHandler):
         request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)
         self._server.request_log.refused(failure, request_id, path=request.path)
-        answer.force_close()  # where the next request begins cannot be told any more
-        answer.headers["Connection"] = "close"  # aiohttp takes bad requests for HTTP/1.0
+        answer.force_close()  # the begin of the next request is unknown
+        answer.headers["Connection"] = "close"  # aiohttp treats invalid requests as HTTP/1.0
         return answer
 
     def log_access(
         self, request: web.BaseRequest, response: web.StreamResponse, time: float | None
     ) -> None:
-        """As aiohttp, in our words."""
+        """Log a request in the gateway's own access log."""
         if not self._logging_enabled or time is None:
             return
-        known = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
+        fields = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
         status, size = response.status, received_bytes(request)
         seconds, path = self._loop.time() - time, request.rel_url.raw_path
-        self._server.request_log.served(request.method, path, status, size, seconds, **known)
+        self._server.request_log.served(request.method, path, status, size, seconds, **fields)
 
     def log_exception(self, *args: Any, **known: Any) -> None:
-        """As aiohttp, but nonsense in a body that nobody reads any more is no error of ours."""
+        """Log an exception like aiohttp, except invalid data in a body that is no longer read."""
         if not isinstance(known.get("exc_info"), HttpProcessingError | _LEFT):
             super().log_exception(*args, **known)
 
 
 class Request(web.BaseRequest):
-    """A request whose answers do not name the server."""
+    """A request whose responses do not name the server."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         response.headers.pop("Server", None)
@@ -191,7 +196,7 @@ class Request(web.BaseRequest):
 
 
 class PageRequest(web.Request):
-    """The same, of an application."""
+    """A request to an application whose responses do not name the server."""
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
@@ -200,12 +205,20 @@ class PageRequest(web.Request):
 
 
 class HttpServer(web.Server):
-    """Makes a connection for each client.
+    """HTTP server that creates a connection for each client.
 
-    connection: called with this server and aiohttp's options for a connection.
-    make_request: as aiohttp's request_factory; None: `Request`.
-    idle_s: see `http.idle_timeout_ms`.
-    is_leaving: it serves on, and each client is told with its next answer to go elsewhere.
+    Args:
+        handle: Handler of requests.
+        header_max_bytes: Limit on request line and headers, in bytes.
+        request_ids: Generates request ids.
+        request_log: Log of requests.
+        connection: Creates a connection from this server and aiohttp's options.
+        make_request: Request factory of aiohttp; None: `Request`.
+        idle_s: Timeout of idle connections (`http.idle_timeout_ms`), in seconds.
+
+    Attributes:
+        is_leaving: If true, the server still serves, but each connection closes after its next
+            response.
     """
 
     def __init__(
@@ -228,16 +241,19 @@ class HttpServer(web.Server):
         super().__init__(partial(unambiguous, handle), request_factory=make_request)
 
     def refuse_bodies(self) -> None:
-        """Leave, and answer 503 `draining` to requests whose bodies are still on their way."""
+        """Start to leave, and answer requests with incomplete bodies with 503 `draining`."""
         self.is_leaving = True
         for connection in self.connections:
             if isinstance(connection, HttpConnection):
                 connection.refuse_body()
 
     async def answered(self, within_s: float) -> None:
-        """Wait until everything that has arrived is answered, but not longer than this.
+        """Wait until all requests that have arrived are answered, or until the timeout.
 
-        What has arrived may still lie in its socket, so the event loop reads it first.
+        Requests may still be in their sockets, so the event loop reads them first.
+
+        Args:
+            within_s: Timeout, in seconds.
         """
         end = self._loop.time() + within_s
         await asyncio.sleep(_POLL_S)
@@ -274,9 +290,13 @@ class HttpServer(web.Server):
 
 
 class PagesRunner(web.AppRunner):
-    """Serves an application as `HttpServer` serves the data plane.
+    """Runner that serves an application with `HttpServer`, like the data plane.
 
-    linger_s: how long a stop waits for open connections.  idle_s: as there.
+    Args:
+        app: The application.
+        header_max_bytes: Limit on request line and headers, in bytes.
+        linger_s: Longest wait for open connections at a stop, in seconds.
+        idle_s: Timeout of idle connections, in seconds.
     """
 
     def __init__(
@@ -289,7 +309,11 @@ class PagesRunner(web.AppRunner):
         self._ports: list[Listener] = []
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None = None) -> Listener:
-        """Open a port, which `cleanup` closes. Raises OSError."""
+        """Open a port, which `cleanup` closes.
+
+        Raises:
+            OSError: The port cannot be opened.
+        """
         listener = Listener(self, host, port)
         await listener.start(context)
         self._ports.append(listener)
@@ -319,7 +343,13 @@ class PagesRunner(web.AppRunner):
 
 
 async def close_sites(runner: web.BaseRunner, server: HttpServer, within_s: float) -> None:
-    """Take no new connection, and answer what has come by then on the others."""
+    """Accept no new connections, and answer the requests that have arrived.
+
+    Args:
+        runner: Runner of the server.
+        server: The server.
+        within_s: Timeout, in seconds.
+    """
     server.is_leaving = True
     for site in runner.sites:
         await site.stop()

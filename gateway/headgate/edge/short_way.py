@@ -1,6 +1,6 @@
-"""One connection's events on the short way: requests that are there as a whole, and their answers.
+"""The fast path of a connection: complete requests with events, and their responses.
 
-`edge.shortcut` finds them: it inherits from aiohttp, so it cannot be compiled as this is.
+`edge.shortcut` finds the requests. It inherits from aiohttp and cannot be compiled; this module is.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from headgate.edge.answer import closing, on_the_wire
 from headgate.edge.auth import Peer, peer_at
 from headgate.edge.known_heads import Framed, frame
 
-UNREAD_BYTES: Final = 65_536  # a client that does not read its answers waits in aiohttp's writer
+UNREAD_BYTES: Final = 65_536  # with more unread bytes, a client's requests take aiohttp's path
 
 log = logging.getLogger("headgate.edge.short_way")
 
 
 class Heads(Protocol):
-    """See `known_heads.KnownHeads`."""
+    """The interface of `known_heads.KnownHeads`."""
 
     def find(self, framed: Framed) -> tuple[str, Mapping[bytes, bytes]] | None: ...
 
@@ -29,7 +29,7 @@ class Heads(Protocol):
 
 
 class Posts(Protocol):
-    """See `plain_post.PlainPosts`."""
+    """The interface of `plain_post.PlainPosts`."""
 
     @property
     def heads(self) -> Heads: ...
@@ -43,7 +43,7 @@ class Posts(Protocol):
 
 
 class Front(Protocol):
-    """See `events.EventsFront`."""
+    """The interface of `events.EventsFront`."""
 
     @property
     def plain_posts(self) -> Posts: ...
@@ -62,7 +62,7 @@ class Front(Protocol):
 
 
 class Connection(Protocol):
-    """aiohttp's, as far as it is asked here."""
+    """The part of aiohttp's connection that is used here."""
 
     @property
     def transport(self) -> asyncio.Transport | None: ...
@@ -71,18 +71,18 @@ class Connection(Protocol):
     def _messages(self) -> Sized: ...
 
     def is_idle(self) -> bool:
-        """Whether nothing else is under way on it."""
+        """Return whether aiohttp handles no request on the connection."""
         ...
 
     def go_on(self) -> None:
-        """Start what has arrived meanwhile."""
+        """Start requests that have arrived meanwhile."""
         ...
 
     def force_close(self) -> None: ...
 
 
 class ServerState(Protocol):
-    """is_leaving: each client is told with its next answer to go elsewhere."""
+    """State of the server. If `is_leaving`, each connection closes after its next response."""
 
     is_leaving: bool
     answers: "Answers"
@@ -90,15 +90,17 @@ class ServerState(Protocol):
 
 
 class Answers:
-    """Gathers what ended in one turn of the event loop, of all connections: the lanes that report
-    it have more to report, and go first."""
+    """Requests of all connections that ended in this turn of the event loop.
+
+    They are answered at the end of the turn, so that lanes can first report all their events.
+    """
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._ended: list[ShortWay] = []
 
     def add(self, way: "ShortWay") -> None:
-        """Its ticket is done."""
+        """Add a connection whose ticket is done."""
         if not self._ended:
             self._loop.call_soon(self._flush)
         self._ended.append(way)
@@ -110,9 +112,14 @@ class Answers:
 
 
 class ShortWay:
-    """At most one request is open: `ticket`. What comes meanwhile waits in aiohttp's queue, so that
-    answers leave in the order of their requests.  answered_s: when the last answer left, by the
-    event loop's clock.
+    """The fast path of one connection.
+
+    At most one request is open. Further requests wait in aiohttp's queue, so that responses are
+    sent in the order of the requests.
+
+    Attributes:
+        ticket: Ticket of the open request.
+        answered_s: Time of the last response, by the event loop's clock.
     """
 
     def __init__(self, front: Front, connection: Connection, server: ServerState) -> None:
@@ -129,28 +136,29 @@ class ShortWay:
         self._peer: Peer | None = None
 
     def receive(self, data: bytes) -> bytes:
-        """Start the requests that the data begins with, as long as their heads are known.
+        """Start the requests at the begin of the data, as long as their heads are known.
 
-        Returns the rest, for aiohttp's parser.
+        Returns:
+            The rest of the data, for aiohttp's parser.
         """
         while data and self.ticket is None:
             framed = frame(data)
             if framed is None or len(data) < framed.end:
                 break
-            known = self._heads.find(framed)
-            if known is None or framed.end - framed.start > self._max_bytes:
+            cached = self._heads.find(framed)
+            if cached is None or framed.end - framed.start > self._max_bytes:
                 break
             transport = self._connection.transport
             if transport is None or transport.get_write_buffer_size() > UNREAD_BYTES:
                 break
             if not self._connection.is_idle():
                 break
-            self.begin(known[0], data[framed.start : framed.end], known[1])
+            self.begin(cached[0], data[framed.start : framed.end], cached[1])
             data = data[framed.end :]
         return data
 
     def begin(self, topic: str, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Start a request, and answer it at once or when it has ended."""
+        """Start a request; it is answered at once or when it has ended."""
         answering = (self._known_peer(), self._respond, self._ended)
         try:
             self.ticket = self._front.begin(topic, body, headers, *answering)
@@ -158,14 +166,14 @@ class ShortWay:
             self._fail()
 
     def answer(self) -> None:
-        """Answer the request that has ended, and go on with what has come behind it."""
+        """Answer the request that has ended, and start the requests behind it."""
         self._answer()
         connection = self._connection
         if connection._messages:
             connection.go_on()
 
     def _ended(self, ticket: Ticket) -> None:
-        """Its ticket, or one that stands for it, is to be answered."""
+        """Schedule the response to a ticket: the request's own, or one that replaces it."""
         self._done = ticket
         self._answers.add(self)
 
@@ -190,7 +198,7 @@ class ShortWay:
         self.answered_s = self._time()
 
     def _fail(self) -> None:
-        """Answer 500, the last of this connection. Called with the exception at hand."""
+        """Respond with 500 and close the connection. Call it in an exception handler."""
         log.exception("request failed")
         connection = self._connection
         request_id = self._server.request_ids()
@@ -200,7 +208,7 @@ class ShortWay:
         connection.force_close()
 
     def _known_peer(self) -> Peer:
-        """Who is connected; the same for as long as the connection lasts."""
+        """Return the connection's peer, which never changes."""
         if self._peer is None:
             transport = self._connection.transport
             self._peer = Peer(None) if transport is None else peer_at(transport)

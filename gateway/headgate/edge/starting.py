@@ -1,4 +1,4 @@
-"""Starts requests: in their turn, under their Idempotency-Key, and with a deadline."""
+"""Start of requests: in their turn, with their Idempotency-Key, and with a deadline."""
 
 import asyncio
 import logging
@@ -18,16 +18,19 @@ from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.pipeline.clock import Deadlines
 from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
-# ---- fair turns: a producer that has had its share of this turn waits (`core.fair_turns`)
+# ---- fair turns: a producer that has used its share of a turn waits (`core.fair_turns`)
 
 
 log = logging.getLogger("headgate.edge.starting")
 
 
 class InTurn:
-    """max_wait_s: a request that has waited longer is refused.
+    """A queue that shares the event loop fairly among producers.
 
-    clock: monotonic seconds, finer than the event loop's own, which it reads once a turn.
+    Args:
+        max_wait_s: Longest wait of a request, in seconds; then it is refused.
+        clock: Monotonic clock, in seconds. The event loop's clock is too coarse: it is read once
+            a turn.
     """
 
     def __init__(self, max_wait_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -39,34 +42,34 @@ class InTurn:
 
     @property
     def waited(self) -> int:
-        """How many requests had to wait so far."""
+        """Return the number of requests that had to wait so far."""
         return self._turns.waited
 
     def is_pressed(self) -> bool:
-        """Whether requests of a producer wait while others are there, or did a moment ago."""
+        """Return whether a producer waits, or waited recently, while other producers send."""
         return self._turns.is_pressed(self._clock())
 
     def starts(self, inbound: Inbound) -> bool:
-        """Whether a request may start now; else it has to `wait`."""
+        """Return whether a request may start now; otherwise it must `wait`."""
         turns = self._turns
-        found = turns.starts(inbound.producer, len(inbound.body), inbound.arrived)
+        may_start = turns.starts(inbound.producer, len(inbound.body), inbound.arrived)
         if self._due is None and turns.is_turning:
             self._schedule()
-        return found
+        return may_start
 
     def wait(self, inbound: Inbound, start: Callable[[], None]) -> None:
         """Call `start` when the request may start."""
         self._turns.wait(inbound.producer, len(inbound.body), start)
 
     async def came(self, inbound: Inbound) -> Failure | None:
-        """As `wait`, for who awaits it. Returns the `refusal`."""
+        """Wait until the request may start. Return its `refusal`."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self.wait(inbound, partial(_end, turn))
         await turn
         return self.refusal(inbound)
 
     def refusal(self, inbound: Inbound) -> Failure | None:
-        """Why a request that has waited is not started any more."""
+        """Return the failure if a request has waited too long."""
         if self._loop.time() - inbound.arrived <= self._max_wait_s:
             return None
         detail = f"producer {brief(inbound.producer)} sends more than its share of this instance"
@@ -90,12 +93,15 @@ class InTurn:
 
 
 def _end(turn: "asyncio.Future[None]") -> None:
-    if not turn.done():  # else whoever waited for it was cancelled
+    if not turn.done():  # else the waiting task was cancelled
         turn.set_result(None)
 
 
 class Starting:
-    """Between a front and the pipeline. The bytes of a request's body were taken before."""
+    """Starter of requests, between a front and the pipeline.
+
+    The front has already taken the bytes of a request's body from the budget.
+    """
 
     def __init__(
         self, pipeline: Pipeline, once: Once, deadlines: Deadlines, in_turn: InTurn
@@ -107,9 +113,12 @@ class Starting:
         self._loop = asyncio.get_running_loop()
 
     async def start(self, inbound: Inbound, endpoint: bytes, decode_as: Decode | None) -> Ticket:
-        """Start a request, without what earlier ones under its Idempotency-Key have done.
+        """Start a request, without events that earlier attempts of its Idempotency-Key completed.
 
-        endpoint: which one, and where it points to beside the topic.
+        Args:
+            inbound: The request.
+            endpoint: Endpoint of the request, and its parameters besides the topic.
+            decode_as: Decodes the body for a front of another protocol.
         """
         if not self._in_turn.starts(inbound):
             failure = await self._in_turn.came(inbound)
@@ -122,14 +131,19 @@ class Starting:
         return self._pipeline.take(inbound, decode_as)
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
-        """The reply to a ticket of `start`, once a repeat would be answered with it."""
+        """Return the reply to a ticket of `start`, once repeats would get the same reply."""
         return reply if ticket.attempt is None else await self._once.finish(ticket, reply)
 
     def begin(self, inbound: Inbound, ended: Callable[[Ticket], None]) -> Ticket:
-        """As `start`, for a request that is there as a whole: no task, no future.
+        """Start a complete request without task or future.
 
-        It may be done already. Else `ended` is told of it, or of a ticket that stands for it, when
-        it is; with an Idempotency-Key in any case, perhaps before this returns.
+        Args:
+            inbound: The request.
+            ended: Callback for the ticket, or for one that replaces it, when it is done. With an
+                Idempotency-Key it is always called, perhaps before this returns.
+
+        Returns:
+            The ticket; it may already be done. Without Idempotency-Key, `ended` is then not called.
         """
         if not self._in_turn.starts(inbound):
             self._in_turn.wait(inbound, partial(self._begin_late, inbound, ended))
@@ -142,11 +156,11 @@ class Starting:
         return ticket
 
     def marked(self, ticket: Ticket, reply: Reply) -> Reply:
-        """The reply to a ticket of `begin`."""
+        """Return the reply to a ticket of `begin`."""
         return reply if ticket.attempt is None else self._once.marked(ticket, reply)
 
     def ended(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Done when every event of the ticket has ended; the deadline sees to that."""
+        """Return a future that is done when all events have ended, or at the deadline."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._watch(ticket, lambda _: None if future.done() else future.set_result(None))
         return future

@@ -1,7 +1,7 @@
-"""Requests that are traced: a front before the front, there only where tracing is on.
+"""Tracing of requests: wrappers around the fronts, which exist only if tracing is on.
 
-It gives a sampled request the produce span's context as its `traceparent` (see
-`tracing.spans`), remembers which request is being answered, and ends its span.
+They replace a sampled request's `traceparent` by the produce span's context (`tracing.spans`), keep
+the trace of the current request, and end its span.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,13 +28,13 @@ _PATH_SHOWN: Final = 1024  # characters
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-# Set around everything that answers a request, whether it is sampled or not: what is scheduled
-# from within takes the context with it.
+# Set while a request is handled, even if it is not sampled. Callbacks that are scheduled meanwhile
+# inherit the context.
 _current: Final[ContextVar[Trace | None]] = ContextVar("headgate trace", default=None)
 
 
 def current_trace_id() -> str | None:
-    """Of the request that is being answered, if it is sampled."""
+    """Return the trace id of the current request, if it is sampled."""
     trace = _current.get()
     return None if trace is None else trace.trace_id
 
@@ -42,7 +42,7 @@ def current_trace_id() -> str | None:
 class RequestMeter(Protocol):
     """The part of `metrics.meter` that counts requests, with an exemplar for each bucket.
 
-    It repeats `events.Requests`: no class inherits from one of a compiled module.
+    It repeats `events.Requests`, since classes cannot inherit from those of compiled modules.
     """
 
     def request(self, route: str, status: int, seconds: float) -> None: ...
@@ -60,7 +60,10 @@ class RequestMeter(Protocol):
 
 
 class TracedRequests:
-    """Implements `events.Requests`: a sampled request learns its route, and is an exemplar."""
+    """Request metrics that set the trace's route and record an exemplar.
+
+    Implements `events.Requests`.
+    """
 
     def __init__(self, meter: RequestMeter) -> None:
         self._meter = meter
@@ -84,7 +87,10 @@ class TracedRequests:
 
 
 class TracedReports:
-    """Implements `request_log.RequestReports`: a sampled request learns why it failed."""
+    """Request log that sets the trace's reason of failure.
+
+    Implements `request_log.RequestReports`.
+    """
 
     def __init__(self, reports: RequestReports) -> None:
         self._reports = reports
@@ -115,7 +121,7 @@ class TracedReports:
 
 
 class TracedFront:
-    """Implements `short_way.Front`: the requests that take the short way."""
+    """Traced front for requests on the fast path. Implements `short_way.Front`."""
 
     def __init__(self, front: EventsFront, traces: Traces) -> None:
         self._front = front
@@ -124,7 +130,7 @@ class TracedFront:
 
     @property
     def plain_posts(self) -> PlainPosts:
-        """As the front's."""
+        """Return the front's selection of requests."""
         return self._front.plain_posts
 
     def begin(
@@ -136,7 +142,7 @@ class TracedFront:
         respond: Callable[[bytes], None],
         ended: Callable[[Ticket], None],
     ) -> Ticket | None:
-        """As the front's."""
+        """Begin a request and its trace; otherwise like `EventsFront.begin`."""
         trace = self._traces.begin(headers)
         before = _current.set(trace)
         try:
@@ -154,7 +160,7 @@ class TracedFront:
             _current.reset(before)
 
     def finish(self, ticket: Ticket) -> bytes:
-        """As the front's."""
+        """Return the response and end the trace; otherwise like `EventsFront.finish`."""
         trace = self._tickets.pop(ticket, None)
         before, status = _current.set(trace), _FAILED
         try:
@@ -168,19 +174,24 @@ class TracedFront:
         return response
 
     def _respond(self, trace: Trace, respond: Callable[[bytes], None], response: bytes) -> None:
-        """It has ended at once."""
+        """End the trace of a request that is answered at once."""
         self._traces.end(trace, int(response[_STATUS]))
         respond(response)
 
     def _ended(self, trace: Trace, ended: Callable[[Ticket], None], ticket: Ticket) -> None:
-        """It may be answered."""
+        """Keep the trace of a ticket that is ready for `finish`."""
         self._tickets[ticket] = trace
         ended(ticket)
 
 
 class TracedAnswers:
-    """Answers all other requests. answer: the data plane's.  request_id: the client's, if it is
-    fit, or a new one."""
+    """Traced handler of all other requests.
+
+    Args:
+        answer: Handler of the data plane.
+        traces: Open traces.
+        request_id: Returns the client's request id if it is valid, else a new one.
+    """
 
     def __init__(
         self, answer: Page, traces: Traces, request_id: Callable[[Mapping[bytes, bytes]], str]
@@ -190,12 +201,12 @@ class TracedAnswers:
         self._request_id = request_id
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to any request. What only reads is not traced: probes, mostly."""
+        """Return the response to any request. Only POST is traced; others are mostly probes."""
         trace, given, status = None, dict[bytes, bytes](), 0
         if request.method == "POST":
             given = {name.lower(): value for name, value in request._message.raw_headers}
             trace = self._traces.begin(given)
-        _current.set(trace)  # for as long as the connection's task answers this
+        _current.set(trace)  # for as long as the connection's task handles this request
         if trace is None:
             return await self._answer(request)
         trace.path = request.rel_url.raw_path[:_PATH_SHOWN]
@@ -216,6 +227,6 @@ class TracedAnswers:
 def _continued(
     headers: Mapping[bytes, bytes], trace: Trace, request_id: str
 ) -> Mapping[bytes, bytes]:
-    """The headers as the front gets them."""
+    """Return the headers for the front, with trace context and request id."""
     trace.request_id = request_id
     return {**headers, TRACEPARENT: trace.context, _REQUEST_ID: request_id.encode()}

@@ -34,7 +34,7 @@ SEPARATOR = b"\r\n"
 
 
 class ProduceTarget(NamedTuple):
-    """Where the records of a request go, and who sends them."""
+    """Destination and producer of a request's records."""
 
     events: EventsFront
     topic: str
@@ -45,12 +45,18 @@ class ProduceTarget(NamedTuple):
 
 
 class Group:
-    """Starts its records at once. body: their bytes, which were taken from the budget."""
+    """Records that are started and answered together. Building the group starts them.
+
+    Args:
+        target: Destination and producer of the records.
+        texts: JSON documents of the records.
+        body: Bytes of all records, which were taken from the budget.
+    """
 
     def __init__(self, target: ProduceTarget, texts: Sequence[bytes], body: bytes) -> None:
         self._target = target
         self._texts = texts
-        self.is_broken = False  # one is no JSON at all: where the next begins cannot be told
+        self.is_broken = False  # a record is no JSON, so the begin of the next is unknown
         self._sent: list[Sent | None] = []
         events = target.events
         inbound = Inbound(
@@ -62,35 +68,35 @@ class Group:
             self._done = events.ended(self._ticket)
 
     def _decode(self, _inbound: Inbound, route: Route) -> Decoded:
-        """A record that is wrong fails alone."""
-        found: list[bytes | RawEvent | Failure] = []
+        """Decode the records. An invalid record fails alone."""
+        events: list[bytes | RawEvent | Failure] = []
         rules, count = (route.policy.compat_json_keys, route.key_max_bytes), HeaderCount()
         for text in self._texts:
             try:
                 event, sent = read_record(text, *rules, count)
             except Refused as refused:
-                found.append(refused.failure)
+                events.append(refused.failure)
                 self._sent.append(None)
                 self.is_broken = not _is_json(text)
                 if self.is_broken:
                     break
             else:
-                found.append(event)
+                events.append(event)
                 self._sent.append(sent)
-        return Decoded(found, True)
+        return Decoded(events, True)
 
     @property
     def refusal(self) -> Failure | None:
-        """Why nothing of the group was started, if it was refused as a whole."""
+        """Return the failure if the group was refused as a whole."""
         return None if self._ticket.is_batch else self._ticket.answered()[0].failure
 
     async def ended(self) -> None:
-        """Wait until every record has ended; the deadline sees to that."""
+        """Wait until every record has ended, at the latest at the deadline."""
         if self._done is not None:
             await self._done
 
     def lines(self) -> list[bytes]:
-        """The reports, once all have ended."""
+        """Return the reports of all records, once they have ended."""
         self._target.events.request_log.ended(self._ticket, 200)
         refusal = self.refusal
         if refusal is not None:
@@ -102,13 +108,15 @@ class Group:
         ]
 
     def status(self) -> int:
-        """The HTTP status of a request with one record, which says it as its report does."""
+        """Return the HTTP status of a request with one record; its report has the same."""
         failure = self._ticket.answered()[0].failure
         return 200 if failure is None else codes_of(failure)[0]
 
     def advice(self) -> tuple[tuple[str, str], ...]:
-        """Headers for the client's next try."""
-        failures = [one.failure for one in self._ticket.answered() if one.failure is not None]
+        """Return headers that advise the client on its next attempt."""
+        failures = [
+            outcome.failure for outcome in self._ticket.answered() if outcome.failure is not None
+        ]
         return advice_headers(failures[0]) if failures else ()
 
 
@@ -121,23 +129,31 @@ def _is_json(text: bytes) -> bool:
 
 
 def failure_line(failure: Failure) -> bytes:
-    """The report of a record that was not published."""
+    """Return the report of a record that was not published."""
     return failure_report(failure)
 
 
-# ---- streams: unanswered records are bounded, so a client that does not read its reports is not
-# read from either. Each direction has one coroutine, and neither outlives the request.
+# ---- streams: the number of unanswered records is limited, so the gateway stops reading from a
+# client that does not read its reports. Each direction has one coroutine, which ends with the
+# request.
 
 
 GROUP_RECORDS = 50  # start together, and are answered together
 GROUPS_AHEAD = 8  # started and not answered yet
-SILENCE_S = 300.0  # between two records; then the stream is ended, as idle connections are
-_IDENTIFIED_S = 1.0  # so long a caller is taken for whom it was, unless callers are reloaded
+SILENCE_S = 300.0  # longest time between two records; then the stream ends
+_IDENTIFIED_S = 1.0  # interval of checking the caller's credentials again; reloads check at once
 _GONE = (ConnectionError, ClientPayloadError)
 
 
 class RecordStream:
-    """max_bytes: of one record.  idle_s: how long silence may last within a record."""
+    """A stream of records and their reports on one connection.
+
+    Args:
+        target: Destination and producer of the records.
+        request: The request whose body is the stream.
+        max_bytes: Maximum size of one record, in bytes.
+        idle_s: Maximum silence within a record, in seconds.
+    """
 
     def __init__(
         self, target: ProduceTarget, request: web.BaseRequest, max_bytes: int, idle_s: float
@@ -147,20 +163,20 @@ class RecordStream:
         self._request = request
         self._documents = Documents(max_bytes)
         self._idle_s = idle_s
-        self._held = 0  # bytes taken from the budget that no group has
+        self._held = 0  # bytes taken from the budget that belong to no group
         self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)
         self._callers = target.events.callers
         self._identified_s = target.events.now()
 
     async def run(self) -> web.StreamResponse:
-        """Answer 200 at once; what becomes of each record, its report says."""
+        """Respond with 200 at once; the outcome of each record is in its report."""
         response = web.StreamResponse(headers={"X-Request-Id": self._target.request_id})
         response.headers.update(self._request.get(CORS_HEADERS, {}))
         response.content_type = TYPE
         response.enable_chunked_encoding()
         await continue_body(self._request)
         await response.prepare(self._request)
-        with suppress(*_GONE):  # what was started goes on and is counted; nobody reads it
+        with suppress(*_GONE):  # started records go on and are counted, without a reader
             await self._both(response)
         if not self._request.content.is_eof():
             response.force_close()
@@ -171,15 +187,15 @@ class RecordStream:
         reading = asyncio.ensure_future(self._read())
         try:
             done, _ = await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_EXCEPTION)
-            for one in done:
-                one.result()
+            for task in done:
+                task.result()
         finally:
-            for one in (reading, writing):
-                one.cancel()
+            for task in (reading, writing):
+                task.cancel()
             await asyncio.gather(reading, writing, return_exceptions=True)
             self._give(self._held)
 
-    # ---- in
+    # ---- input
 
     async def _read(self) -> None:
         try:
@@ -188,10 +204,10 @@ class RecordStream:
                 if not await self._start(self._documents.feed(piece)):
                     break
                 self._documents.check()
-                await asyncio.sleep(0)  # what has arrived is read without a wait
+                await asyncio.sleep(0)  # reading data that has arrived does not yield
             else:
                 self._documents.end()
-        except Refused as refused:  # where the next record would begin cannot be told
+        except Refused as refused:  # the begin of the next record is unknown
             await self._queue.put(refused.failure)
         await self._queue.put(None)
 
@@ -207,13 +223,13 @@ class RecordStream:
             raise Refused(BROKEN) from None
 
     async def _start(self, texts: Sequence[bytes]) -> bool:
-        """Start records; False = there is no going on, and the last report says why."""
+        """Start records. Return False if the stream cannot go on; the last report has the cause."""
         for some in _groups(texts):
             self._identify_again()
             body = b"".join(some)
             self._held -= len(body)
             group = Group(self._target, some, body)
-            await self._queue.put(group)  # waits here while too much is not answered yet
+            await self._queue.put(group)  # waits while too many groups are unanswered
             refusal = group.refusal
             if group.is_broken or (refusal is not None and refusal.reason is Reason.DRAINING):
                 return False
@@ -221,8 +237,11 @@ class RecordStream:
         return True
 
     def _identify_again(self) -> None:
-        """Raises Refused if the caller may not post any more: a reload took its token away, or its
-        token or certificate has expired."""
+        """Check the caller's credentials again.
+
+        Raises:
+            Refused: A reload removed the caller's token, or its token or certificate has expired.
+        """
         target, events = self._target, self._target.events
         now = events.now()
         if events.callers is self._callers and now - self._identified_s < _IDENTIFIED_S:
@@ -244,15 +263,15 @@ class RecordStream:
         self._budget.give(size, 0)
         self._held -= size
 
-    # ---- out
+    # ---- output
 
     async def _write(self, response: web.StreamResponse) -> None:
-        while (found := await self._queue.get()) is not None:
-            if isinstance(found, Failure):
-                lines = [failure_line(found)]
+        while (item := await self._queue.get()) is not None:
+            if isinstance(item, Failure):
+                lines = [failure_line(item)]
             else:
-                await found.ended()
-                lines = found.lines()
+                await item.ended()
+                lines = item.lines()
             await response.write(b"".join(line + SEPARATOR for line in lines))
         await response.write_eof()
 
@@ -267,7 +286,7 @@ def _groups(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 
 _PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
-_CHARSETS = (b"utf-8", b"iso-8859-1", b"us-ascii")  # named only: what is not UTF-8 is refused
+_CHARSETS = (b"utf-8", b"iso-8859-1", b"us-ascii")  # accepted names; the body must be UTF-8
 
 
 def _wrong_type(content_type: bytes) -> Reply | None:
@@ -281,8 +300,14 @@ def _wrong_type(content_type: bytes) -> Reply | None:
 
 
 class RecordStreams:
-    """max_events, max_bytes: http.batch_max_events and http.body_max_bytes.  idle_s: how long a
-    stream may keep silent within a record."""
+    """The endpoint for records of REST v3.
+
+    Args:
+        service: Common parts of Confluent's endpoints.
+        max_events: Limit http.batch_max_events.
+        max_bytes: Limit http.body_max_bytes.
+        idle_s: Maximum silence of a stream within a record, in seconds.
+    """
 
     def __init__(
         self, service: ProduceService, max_events: int, max_bytes: int, idle_s: float
@@ -345,13 +370,13 @@ class RecordStreams:
         return Reply(status, TYPE, group.advice(), SEPARATOR.join(lines))
 
     async def _cut(self, body: bytes) -> tuple[list[bytes], Failure | None]:
-        """The records of a body, and what is wrong behind the last of them."""
+        """Return the records of a body, and the failure after the last one, if any."""
         documents, texts = Documents(self._max_bytes), list[bytes]()
         try:
             for at in range(0, len(body), PIECE_BYTES):
                 texts += documents.feed(body[at : at + PIECE_BYTES])
                 if len(texts) > self._max_events:
-                    return texts, None  # the pipeline says that they are too many
+                    return texts, None  # the pipeline refuses them as too many
                 if at:
                     await asyncio.sleep(0)
             documents.end()

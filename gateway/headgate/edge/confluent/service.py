@@ -1,6 +1,7 @@
-"""Confluent's paths: what they share, the look-ups of topics and clusters, and producing with v2.
+"""Confluent's paths: common parts, look-ups of topics and clusters, and producing with REST v2.
 
-The way in is that of /v1: the same credentials, limits, budget, quotas, suppression and figures.
+Requests are handled like those of /v1: same credentials, limits, budget, quotas, suppression and
+metrics.
 """
 
 import asyncio
@@ -36,25 +37,34 @@ _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
 
 class KnownTopics(Protocol):
-    """What Kafka says of topics and clusters (`backends.kafka.topics`)."""
+    """State of topics and clusters in Kafka (`backends.kafka.topics`)."""
 
     def states(self) -> Sequence[TopicState]:
-        """The topics that a policy matches, by name."""
+        """Return the topics that a policy matches, sorted by name."""
         ...
 
     def cluster_ids(self) -> Mapping[str, str]:
-        """Kafka's ids of the clusters, by our names, as far as they have answered."""
+        """Return Kafka's cluster ids by configured name, for clusters that have responded."""
         ...
 
     async def partitions(self, topic: str) -> Sequence[PartitionState]:
-        """The topic's partitions. Raises Refused."""
+        """Return the topic's partitions.
+
+        Raises:
+            Refused: Kafka is not available.
+        """
         ...
 
 
 class ServiceRequest(NamedTuple):
-    """A request with its headers in lower case, its id, and when it came (monotonic seconds).
+    """A request and its context.
 
-    reported: the request id and, once it is known, the producer, for the log.
+    Attributes:
+        request: The request.
+        headers: Headers; names in lower case.
+        request_id: Id of the request.
+        arrived: Monotonic time of its arrival, in seconds.
+        reported: Request id and, once known, producer, for the log.
     """
 
     request: web.BaseRequest
@@ -68,7 +78,7 @@ Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
 
 
 class ProduceService:
-    """Where requests arrive: `answer` does the work and says in Confluent's words why not."""
+    """Common parts of Confluent's endpoints; `answer` turns failures into Confluent's errors."""
 
     def __init__(self, events: EventsFront, topics: KnownTopics) -> None:
         self.events = events
@@ -78,66 +88,87 @@ class ProduceService:
     async def answer(
         self, request: web.BaseRequest, path: str, content_type: str, work: Work
     ) -> web.StreamResponse:
-        """path: as figures show it.  content_type: of an error."""
+        """Handle a request, and count it.
+
+        Args:
+            request: The request.
+            path: Template of the path, for metrics.
+            content_type: Content type of error responses.
+            work: Handler of the request.
+        """
         headers = {name.lower(): value for name, value in request.raw_headers}
         request_id = self.events.request_id(headers)
         reported = {"request_id": request_id, "producer": ""}
         call = ServiceRequest(request, headers, request_id, self._loop.time(), reported)
         try:
-            found = await work(call)
+            reply = await work(call)
         except Refused as refused:
             reported["producer"] = reported["producer"] or refused.producer
-            found = self._refused(refused.failure, call, content_type)
+            reply = self._refused(refused.failure, call, content_type)
         except BREAKS:
-            raise  # the client has gone, or speaks no HTTP any more: for the server's own frame
-        except Exception:  # the outermost frame that knows whose shape the answer has
+            raise  # the client left or sends invalid HTTP, which the server handles
+        except Exception:  # the outermost frame that knows the format of error responses
             if request.writer.output_size > 0:
                 raise
             log.exception("request failed", extra={"path": request.rel_url.raw_path[:SHOWN]})
             failure = Failure(Reason.INTERNAL, "an internal error")
-            found = self._refused(failure, call, content_type)
+            reply = self._refused(failure, call, content_type)
         if self.events.request_log.logs_every_request:
             request[REPORTED] = reported
         seconds = self._loop.time() - call.arrived
-        if not isinstance(found, Reply):
-            self.events.requests.request(path, found.status, seconds)
-            return found
-        self.events.requests.request(path, found.status, seconds)
-        return response(found, request_id)
+        if not isinstance(reply, Reply):
+            self.events.requests.request(path, reply.status, seconds)
+            return reply
+        self.events.requests.request(path, reply.status, seconds)
+        return response(reply, request_id)
 
     def caller(self, call: ServiceRequest) -> Identity:
-        """Who asks. Raises Refused."""
-        found = self.events.callers.identify(call.headers, peer_of(call.request))
-        if isinstance(found, Failure):
-            raise Refused(found)
-        call.reported["producer"] = found.name
-        return found
+        """Return the authenticated caller.
+
+        Raises:
+            Refused: The authentication failed.
+        """
+        identity = self.events.callers.identify(call.headers, peer_of(call.request))
+        if isinstance(identity, Failure):
+            raise Refused(identity)
+        call.reported["producer"] = identity.name
+        return identity
 
     def producer(self, call: ServiceRequest, topic: str) -> Identity:
         """Return the caller, if it may post to the topic. Raises Refused."""
         peer = peer_of(call.request)
-        found = self.events.caller(call.headers, peer, topic, call.request_id)
-        call.reported["producer"] = found.name
-        return found
+        identity = self.events.caller(call.headers, peer, topic, call.request_id)
+        call.reported["producer"] = identity.name
+        return identity
 
     def _refused(self, failure: Failure, call: ServiceRequest, content_type: str) -> Reply:
-        """The answer, which the log is told, too."""
+        """Return the response to a failure, and log the failure."""
         reply = failed(failure, content_type)
         self._report(call, failure, reply.status)
         return reply
 
     def refuse(self, call: ServiceRequest, reason: Reason, reply: Reply) -> Reply:
-        """An answer in Confluent's own words; reason: for the log."""
+        """Log a refused request and return its response.
+
+        Args:
+            call: The request.
+            reason: Reason for the log.
+            reply: Response in Confluent's format.
+        """
         self._report(call, Failure(reason, orjson.loads(reply.body)["message"]), reply.status)
         return reply
 
     def _report(self, call: ServiceRequest, failure: Failure, status: int) -> None:
         path = call.request.rel_url.raw_path
-        known = {"producer": call.reported["producer"], "path": path, "status": status}
-        self.events.request_log.refused(failure, call.request_id, **known)
+        fields = {"producer": call.reported["producer"], "path": path, "status": status}
+        self.events.request_log.refused(failure, call.request_id, **fields)
 
     def policy(self, topic: str, caller: Identity) -> TopicPolicy:
-        """The policy of a topic that events may be produced to from here. Raises Refused."""
+        """Return the policy of a topic to which the gateway may produce.
+
+        Raises:
+            Refused: The topic is unknown or not available.
+        """
         return self.rules(topic, caller).policy
 
     def rules(self, topic: str, caller: Identity) -> Route:
@@ -150,15 +181,19 @@ class ProduceService:
             raise Refused(failure) from refused
 
     def cluster_id(self, policy: TopicPolicy) -> str:
-        """Kafka's id of a topic's cluster. Raises Refused."""
-        found = self.topics.cluster_ids().get(policy.cluster)
-        if found is None:
+        """Return Kafka's id of a topic's cluster.
+
+        Raises:
+            Refused: The cluster has not responded since the start.
+        """
+        cluster_id = self.topics.cluster_ids().get(policy.cluster)
+        if cluster_id is None:
             detail = f"cluster {policy.cluster} has not answered since the start"
             raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, None, 2))
-        return found
+        return cluster_id
 
     def not_offered(self, request: web.BaseRequest) -> web.Response | None:
-        """The answer to those of Confluent's paths that are not here, None for other paths."""
+        """Return the response for Confluent's paths that are not offered; None for other paths."""
         method, path = request.method[:SHOWN], request.rel_url.raw_path[:SHOWN]
         text = (
             f"{method} {path} is not offered: this gateway produces records (POST /topics/NAME, "
@@ -168,7 +203,7 @@ class ProduceService:
         return self.failed(request, Failure(Reason.NOT_FOUND, text))
 
     def failed(self, request: web.BaseRequest, failure: Failure) -> web.Response | None:
-        """A failure in Confluent's shape where the path is one of theirs, None for others."""
+        """Return a failure in Confluent's format on Confluent's paths; None for other paths."""
         path = request.rel_url.raw_path
         if not any(path == prefix or path.startswith(prefix + "/") for prefix in _PREFIXES):
             return None
@@ -179,7 +214,7 @@ class ProduceService:
 
 
 def no_cluster(cluster_id: str) -> Reply:
-    """The answer where a path names a cluster that is not the one."""
+    """Return the response for a path with an unknown cluster."""
     text = (
         f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
     )
@@ -201,49 +236,51 @@ _RELATED = (
 
 
 class TopicViews:
-    """Topics as far as the caller may post to them, and the clusters' ids."""
+    """Views of the topics that the caller may write to, and of the clusters' ids."""
 
     def __init__(self, service: ProduceService) -> None:
         self._service = service
         self._topics = service.topics
 
     async def topics(self, request: web.BaseRequest) -> web.StreamResponse:
-        """GET /topics."""
+        """Handle GET /topics."""
         return await self._service.answer(request, "/topics", confluent_v2.TYPE, self._names)
 
     async def topic(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
-        """GET /topics/{topic}."""
+        """Handle GET /topics/{topic}."""
         work = partial(self._topic, topic)
         return await self._service.answer(request, "/topics/{topic}", confluent_v2.TYPE, work)
 
     async def partitions(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
-        """GET /topics/{topic}/partitions."""
+        """Handle GET /topics/{topic}/partitions."""
         work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
         return await self._service.answer(request, path, confluent_v2.TYPE, work)
 
     async def partition(
         self, request: web.BaseRequest, topic: str, partition: str
     ) -> web.StreamResponse:
-        """GET /topics/{topic}/partitions/{partition}."""
+        """Handle GET /topics/{topic}/partitions/{partition}."""
         work = partial(self._partition, topic, partition)
         path = "/topics/{topic}/partitions/{partition}"
         return await self._service.answer(request, path, confluent_v2.TYPE, work)
 
     async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
-        """GET /v3/clusters."""
+        """Handle GET /v3/clusters."""
         return await self._service.answer(
             request, "/v3/clusters", confluent_v3.TYPE, self._clusters
         )
 
     async def cluster(self, request: web.BaseRequest, cluster_id: str) -> web.StreamResponse:
-        """GET /v3/clusters/{cluster_id}."""
+        """Handle GET /v3/clusters/{cluster_id}."""
         work, path = partial(self._cluster, cluster_id), "/v3/clusters/{cluster_id}"
         return await self._service.answer(request, path, confluent_v3.TYPE, work)
 
     async def _names(self, call: ServiceRequest) -> Reply:
         caller = self._service.caller(call)
-        known = (state.name for state in self._topics.states())
-        names = [one for one in known if not one.startswith(INTERNAL_PREFIXES)]
+        all_names = (state.name for state in self._topics.states())
+        names = [
+            state_name for state_name in all_names if not state_name.startswith(INTERNAL_PREFIXES)
+        ]
         return _json([name for name in names if caller.may_post(name)], confluent_v2.TYPE)
 
     async def _topic(self, topic: str, call: ServiceRequest) -> Reply:
@@ -271,7 +308,11 @@ class TopicViews:
         raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
 
     def _state(self, topic: str, call: ServiceRequest) -> TopicState | Reply:
-        """Of a topic that is looked up; the answer where there is none. Raises Refused."""
+        """Return the state of a topic, or the response if the topic is unknown.
+
+        Raises:
+            Refused: The caller may not write to the topic, or the topic is not available.
+        """
         caller = self._service.caller(call)
         if not caller.may_post(topic):
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
@@ -288,11 +329,14 @@ class TopicViews:
     async def _clusters(self, call: ServiceRequest) -> Reply:
         self._service.caller(call)
         base = _base(call.request)
-        found = [_shown(base, one) for one in sorted(set(self._topics.cluster_ids().values()))]
+        rows = [
+            _shown(base, cluster_id)
+            for cluster_id in sorted(set(self._topics.cluster_ids().values()))
+        ]
         page = {
             "kind": "KafkaClusterList",
             "metadata": {"self": base, "next": None},
-            "data": found,
+            "data": rows,
         }
         return _json(page, confluent_v3.TYPE)
 
@@ -308,7 +352,7 @@ def _base(request: web.BaseRequest) -> str:
 
 
 def _shown(base: str, cluster_id: str) -> dict[str, Any]:
-    """One cluster. The related addresses are part of the shape; nothing is behind them here."""
+    """Return the JSON of a cluster. The related URLs belong to the format, but are not served."""
     itself = f"{base}/{quote(cluster_id)}"
     return {
         "kind": "KafkaCluster",
@@ -360,7 +404,7 @@ _DIGITS = 10
 
 
 class ProduceEndpoint:
-    """max_events: http.batch_max_events."""
+    """The endpoints for producing with REST v2. `max_events` is http.batch_max_events."""
 
     def __init__(self, service: ProduceService, max_events: int) -> None:
         self._service = service
@@ -370,7 +414,7 @@ class ProduceEndpoint:
     async def post(
         self, request: web.BaseRequest, topic: str, partition: str | None = None
     ) -> web.StreamResponse:
-        """Answer once every record of the request has ended."""
+        """Respond once every record of the request has ended."""
         path = _PATH if partition is None else _PATH_OF_PARTITION
         return await self._service.answer(
             request, path, TYPE, partial(self._post, topic, partition)
@@ -422,7 +466,7 @@ def _format(content_type: bytes) -> Format | Reply:
     why = ""
     if any(name in named.lower() for name in ("avro", "protobuf", "jsonschema")):
         why = "; formats with schemas need a schema registry, which this gateway has not"
-    taken = ", ".join(one.value for one in Format)
+    taken = ", ".join(known_format.value for known_format in Format)
     text = f"Content-Type {named[:SHOWN] or 'none'}: use one of {taken}{why}"
     return error(415, 415, text, TYPE)
 

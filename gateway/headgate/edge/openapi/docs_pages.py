@@ -1,7 +1,7 @@
-"""/docs: what a port serves, shown by Swagger UI, which lets people try it.
+"""Page /docs: the API of a port in Swagger UI, where people can try it.
 
-Everything that the page needs comes from here (`static/`): no browser may fetch anything from
-elsewhere, or run a script that is not a file of ours.
+All files of the page come from `static/`. Its content policy forbids browsers to fetch anything
+from other servers, or to run other scripts.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ _FILES = {
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript"}
 _DOCUMENT = "openapi.json"
 FILES = (_DOCUMENT, *sorted(_FILES))
-# Pictures in Swagger UI's styles are `data:`; what is tried out is asked of this very port.
+# Images in Swagger UI's styles are `data:` URLs; requests for trying out go to the same port.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,23 +34,30 @@ POLICY = (
 
 
 class Documents(NamedTuple):
-    """The OpenAPI documents. both: of both ports.  own: of what the port serves."""
+    """OpenAPI documents: `both` describes both ports, `own` the port that serves it."""
 
     both: Callable[[], bytes]
     own: Callable[[], bytes]
 
 
 def docs_page() -> web.StreamResponse:
-    """The page."""
+    """Return the page."""
     built = _file(_STATIC / "docs.html")
     built.headers["Content-Security-Policy"] = POLICY
     return built
 
 
 def docs_file(name: str, document: Callable[[], bytes]) -> web.StreamResponse:
-    """What the page is made of. document: of what this port serves. Raises Refused.
+    """Return a file of the page.
 
-    Files are sent piece by piece: the largest has 1.7 MB, and slow readers must not hold as many.
+    Files are sent in pieces: the largest has 1.7 MB, and slow readers must not hold that much.
+
+    Args:
+        name: Name of the file.
+        document: Returns the OpenAPI document of this port.
+
+    Raises:
+        Refused: There is no such file.
     """
     if name == _DOCUMENT:
         return response(Reply(200, JSON, (), document()), "")
@@ -62,7 +69,7 @@ def docs_file(name: str, document: Callable[[], bytes]) -> web.StreamResponse:
 def _file(path: Path) -> web.StreamResponse:
     headers = {
         "Content-Type": f"{_TYPES[path.suffix]}; charset=utf-8",
-        "Cache-Control": "no-cache",  # asked for again, and sent if it has changed
+        "Cache-Control": "no-cache",  # browsers ask again; it is sent only if it has changed
         "X-Content-Type-Options": "nosniff",
     }
     return web.FileResponse(path, headers=headers)

@@ -116,7 +116,7 @@ def _document(http: HttpSettings, ports: frozenset[str]) -> Json:
 
 
 def _values(http: HttpSettings) -> dict[str, Any]:
-    """Return what the code fills in, by placeholder."""
+    """Return the values of the code, by placeholder."""
     return {
         "version": __version__,
         "batch_max_events": http.batch_max_events,
@@ -138,7 +138,7 @@ def _values(http: HttpSettings) -> dict[str, Any]:
         "replay_states": [*ReplayState],
         "replay_controls": [*Control],
         "offset_results": [*Result],
-        "audit_changes": [one for one in Change if one not in (Change.NEW, Change.GONE)],
+        "audit_changes": [change for change in Change if change not in (Change.NEW, Change.GONE)],
     }
 
 
@@ -154,8 +154,8 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
         return items
     if not isinstance(part, str):
         return part
-    if whole := _PLACEHOLDER.fullmatch(part):
-        return values[whole[1]]
+    if placeholder := _PLACEHOLDER.fullmatch(part):
+        return values[placeholder[1]]
     return _PLACEHOLDER.sub(lambda match: str(values[match[1]]), part)
 
 
