@@ -15,9 +15,12 @@ from headgate.edge.request_log import RequestLog
 def management_app(
     admin: Admin, logs_every_request: bool = False, plots: Plots | None = None
 ) -> web.Application:
-    """The management port's application.
+    """Return the management port's application.
 
-    logs_every_request: or only of those that failed.  plots: see `console`.
+    Args:
+        admin: The pages.
+        logs_every_request: Whether successful requests are logged too.
+        plots: Source of the console's figures over time; None: this process.
     """
     request_log = RequestLog(logs_every_request=logs_every_request)
     app = web.Application(middlewares=[problems(request_log)])

@@ -1,4 +1,7 @@
-"""The control plane: health, metrics, figures, and changes (docs/reference/http.md)."""
+"""The control plane: health, metrics, views of topics and producers, and changes.
+
+docs/reference/http.md describes its pages.
+"""
 
 import base64
 import binascii
@@ -52,7 +55,7 @@ class DocumentPages:
         self._http = http
 
     async def openapi(self, _request: web.Request) -> web.Response:
-        """The description of both ports."""
+        """Respond with the OpenAPI document of both ports."""
         from headgate.edge.openapi.document import document
 
         return web.Response(body=document(self._http), content_type="application/json")
@@ -80,7 +83,15 @@ class Services(NamedTuple):
 
 
 class Admin:
-    """The pages. callers: who may do what; replaced at a reload.  pauses: of consumer groups."""
+    """Pages of the control plane.
+
+    Args:
+        instance: The instance with all its workers.
+        callers: Authenticator; replaced at a reload.
+        pauses: Endpoints for pauses of consumer groups.
+        services: Services of the second tier.
+        installation: Log and configuration.
+    """
 
     def __init__(
         self,
@@ -108,11 +119,11 @@ class Admin:
     # ---- health and metrics: for probes and scrapers, without credentials
 
     async def live(self, _request: web.Request) -> web.Response:
-        """200 while the parent runs."""
+        """Respond with 200 while the parent runs."""
         return web.json_response({"status": "live"})
 
     async def ready(self, request: web.Request) -> web.Response:
-        """200 or 503, with the worst state of each dependency that any worker sees."""
+        """Respond with 200 or 503, and the worst state of each dependency in any worker."""
         health = self.instance.health()
         page = {
             "status": health.status,
@@ -122,7 +133,7 @@ class Admin:
         return json_page(request, page, 200 if health.is_ready else 503)
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """The figures of all workers together."""
+        """Respond with the metrics of all workers together."""
         await self.instance.refresh()
         return metrics_page(request, self.instance.figures.total())
 
@@ -144,11 +155,11 @@ class Admin:
         await self.instance.refresh()
         name = request.match_info["name"]
         seen = self.seen()
-        known = {
+        names = {
             *self.instance.settings.producers,
             *(detail.producer for detail in seen.figures.details),
         }
-        if name not in known:
+        if name not in names:
             raise Refused(self.unknown_producer(name, seen))
         return json_page(request, views.producer(name, seen))
 
@@ -172,7 +183,7 @@ class Admin:
         return json_page(request, views.topic(state, policy, held, self.seen()))
 
     async def spool(self, request: web.Request) -> web.Response:
-        """Respond with the events that wait on disk for Kafka, read anew."""
+        """Respond with the current figures of events that wait on disk for Kafka."""
         self.identify(request, "view")
         await self.instance.refresh(at_once=True)
         state = self.instance.health().dependencies.get("spool")
@@ -187,7 +198,15 @@ class Admin:
     async def forget_key(
         self, request: web.Request, key_of: Callable[[web.Request], bytes | None]
     ) -> dict[str, Any]:
-        """The same, whoever says which key (None: all)."""
+        """Drop suppression state of a key, and record that in the change log.
+
+        Args:
+            request: Request with the topic.
+            key_of: Returns the key in the request; None: all keys.
+
+        Returns:
+            Topic and key, for the response.
+        """
         caller = self.identify(request, "operate")
         name = request.match_info["topic"]
         _, policy = await self.served(name)
@@ -203,16 +222,16 @@ class Admin:
         return forgotten
 
     async def paused(self, request: web.Request) -> web.Response:
-        """Every reason why a group, or a part of it, is paused."""
+        """Respond with all reasons for which a group, or a part of it, is paused."""
         self.identify(request, "view")
         return json_page(request, await self.pauses.shown(request.match_info["group"]))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Pause a group, a topic or a partition of it, for a reason."""
+        """Pause a group, or a topic or partition of it, for a reason."""
         return await self._change_pause(request, is_pause=True)
 
     async def resume(self, request: web.Request) -> web.Response:
-        """Take one reason away; reading goes on when all are gone."""
+        """Remove one reason; the group reads again once all are removed."""
         return await self._change_pause(request, is_pause=False)
 
     async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
@@ -222,7 +241,13 @@ class Admin:
         return json_page(request, await self.pauses.shown(request.match_info["group"]))
 
     async def change_pause(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
-        """Carry out what `pause` and `resume` are asked, and note it."""
+        """Add or remove a reason, and record that in the change log.
+
+        Args:
+            request: Request with the group.
+            intent: Scope and reason.
+            is_pause: Whether to add the reason; otherwise it is removed.
+        """
         caller, group = self.identify(request, "operate"), request.match_info["group"]
         if is_pause:
             await self.pauses.pause(group, intent, caller.name)
@@ -234,27 +259,40 @@ class Admin:
         """Respond with the monitor's page of all groups, or of one."""
         self.identify(request, "view")
         authorization = request.headers.get("Authorization")
-        found = await self.instance.monitored(str(request.rel_url), authorization)
-        if isinstance(found, Failure):
-            raise Refused(found)
-        return web.Response(status=found.status, body=found.body, content_type=found.content_type)
+        response = await self.instance.monitored(str(request.rel_url), authorization)
+        if isinstance(response, Failure):
+            raise Refused(response)
+        return web.Response(
+            status=response.status, body=response.body, content_type=response.content_type
+        )
 
     async def changes(self, request: web.Request) -> web.Response:
-        """The newest changes made here since the start, newest first."""
+        """Respond with the latest changes since the start, newest first."""
         self.identify(request, "view")
         return json_page(request, {"changes": list(reversed(self._changes))})
 
     def changed(
         self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
     ) -> None:
-        """Note a change in the change log."""
+        """Record a change in the change log.
+
+        Args:
+            request: Request that made the change.
+            caller: Caller of the request.
+            what: Kind of the change.
+            fields: Details of the change.
+        """
         remote = asking(request).address or "unix socket"
         change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
         self._changes.append(change | fields)
         log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
     def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:
-        """All figures; wanted: of which pairs with sketches (None: of all)."""
+        """Return the input of the views.
+
+        Args:
+            wanted: Selects the pairs that include sketches; None: all.
+        """
         instance = self.instance
         table = self.policies()
         topics = instance.topics()
@@ -270,7 +308,7 @@ class Admin:
         return self._table
 
     def unknown_producer(self, name: str, seen: views.ViewInput) -> Failure:
-        """Return why a producer has no page."""
+        """Return the failure for a producer without a page."""
         detail = f"no producer {brief(name)} is configured"
         if name in seen.figures.strangers:
             detail += (
@@ -282,7 +320,7 @@ class Admin:
         return Failure(Reason.NOT_FOUND, detail)
 
     def unknown_topic(self, name: str) -> Failure:
-        """Return why a name is refused, with the topic that it may mean.
+        """Return the failure for an unknown topic, with the topic that may be meant.
 
         Callers of these pages may see all topics.
         """
@@ -297,9 +335,13 @@ class Admin:
         return [name for name in self.instance.topics() if table.match(name) is not None]
 
     async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
-        """A topic that Kafka has and a policy matches. Raises Refused."""
+        """Return a topic that Kafka has and a policy matches.
+
+        Raises:
+            Refused: There is no such topic.
+        """
         if name not in self.instance.topics():
-            await self.instance.refresh(at_once=True)  # workers may take its events by now
+            await self.instance.refresh(at_once=True)  # workers may serve it by now
         state = self.instance.topics().get(name)
         policy = self.policies().match(name)
         if state is None or policy is None:
@@ -307,22 +349,26 @@ class Admin:
         return state, policy
 
     def identify(self, request: web.Request, *roles: str) -> Identity:
-        """Identify a caller that has one of the roles. Raises Refused."""
+        """Return the caller, if it has one of the roles.
+
+        Raises:
+            Refused: The authentication failed, or the caller has none of the roles.
+        """
         headers = {name.lower(): value for name, value in request.raw_headers}
-        found = self.callers.identify(headers, asking(request))
-        if isinstance(found, Failure):
-            raise Refused(found)
-        request.setdefault(REPORTED, {})["producer"] = found.name
-        if found.roles.isdisjoint(roles):
+        caller = self.callers.identify(headers, asking(request))
+        if isinstance(caller, Failure):
+            raise Refused(caller)
+        request.setdefault(REPORTED, {})["producer"] = caller.name
+        if caller.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self.instance.settings.auth.is_open:
                 detail += '; with auth.mode = "none" changes are allowed from loopback only'
             raise Refused(Failure(Reason.FORBIDDEN, detail))
-        return found
+        return caller
 
 
 def _key(request: web.Request) -> bytes | None:
-    """?key= as UTF-8 text, or ?key_base64=; None when neither is given."""
+    """Return the key in the query: ?key= as UTF-8 text, or ?key_base64=; None without both."""
     encoded = request.query.get("key_base64")
     if encoded is not None:
         try:

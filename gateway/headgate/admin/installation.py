@@ -27,7 +27,7 @@ class EntryLog(Protocol):
 
 
 class Configuration(NamedTuple):
-    """The active configuration. read_at: seconds since 1970."""
+    """The active configuration. `read_at` is in seconds since 1970."""
 
     file: str
     loaded: Loaded
@@ -35,7 +35,7 @@ class Configuration(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A finding of `headgate check`. level: ok, warn or error.  fix: empty for ok."""
+    """A finding of `headgate check`. `level` is ok, warn or error; `fix` is empty for ok."""
 
     level: str
     subject: str
@@ -49,7 +49,7 @@ class ConfigurationInForce(Protocol):
     shown: Configuration
 
     def findings(self) -> list[Found]:
-        """Return the findings of `headgate check`, without asking Kafka or Redis. This is slow."""
+        """Return the findings of `headgate check` without Kafka and Redis. This is slow."""
         ...
 
 
@@ -61,8 +61,12 @@ class Installation(NamedTuple):
 
 
 class InstallationPages:
-    """All of them need the role `view`. log: what `GET /v1/log` reads.  configuration: in
-    force."""
+    """Pages of the installation. All of them need the role `view`.
+
+    Attributes:
+        log: The installation log.
+        configuration: The active configuration.
+    """
 
     def __init__(self, installation: Installation, identify: IdentifyCaller) -> None:
         self.log = installation.log
@@ -78,7 +82,7 @@ class InstallationPages:
         return json_page(request, shown)
 
     async def options(self, request: web.Request) -> web.Response:
-        """Every option with its value and where that is from."""
+        """Respond with the options, their values and the origins of the values."""
         self._identify(request, "view")
         wanted, chosen = paging(request), _chosen(request)
         file, loaded, read_at = self.configuration.shown
@@ -91,11 +95,13 @@ class InstallationPages:
         wanted = paging(request)
         rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))
         page, following = page_of(rows, wanted, _first, _count, str)
-        return json_page(request, listed("findings", [one._asdict() for _, one in page], following))
+        return json_page(
+            request, listed("findings", [finding._asdict() for _, finding in page], following)
+        )
 
 
 def entry_view(entry: LogEntry) -> dict[str, Any]:
-    """An entry as it is shown."""
+    """Return the JSON of an entry."""
     return {
         "id": entry.number,
         "at": iso(entry.at_ms / 1000),
@@ -108,24 +114,24 @@ def entry_view(entry: LogEntry) -> dict[str, Any]:
 
 
 def option_view(one: Effective) -> dict[str, Any]:
-    """An option as it is shown."""
+    """Return the JSON of an option."""
     return {"option": f"{one.section}.{one.name}", "value": one.value, "origin": one.origin}
 
 
 def _entries(
     entries: Sequence[LogEntry], wanted: Paging, kinds: frozenset[str], since_ms: float
 ) -> dict[str, Any]:
-    """The page that is asked for; for a thread, as there may be 2,000 to choose from."""
+    """Return the requested page of entries. Call it in a thread: there may be 2,000 entries."""
     chosen = [entry for entry in entries if entry.kind in kinds and entry.at_ms >= since_ms]
     rows, following = page_of(chosen, wanted, _place, _number, lambda at: str(-at))
-    return listed("entries", [entry_view(one) for one in rows], following)
+    return listed("entries", [entry_view(row) for row in rows], following)
 
 
 def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
-    """The page that is asked for; for a thread, as there are 40 of each topic."""
-    rows = [(number, one) for number, one in enumerate(effective(loaded)) if chosen(one)]
+    """Return the requested page of options. Call it in a thread: each topic has 40 options."""
+    rows = [(number, option) for number, option in enumerate(effective(loaded)) if chosen(option)]
     page, following = page_of(rows, wanted, _first, _count, str)
-    return listed("options", [option_view(one) for _, one in page], following)
+    return listed("options", [option_view(option) for _, option in page], following)
 
 
 def _place(entry: LogEntry) -> int:
@@ -141,16 +147,16 @@ def _count(text: str) -> int | None:
 
 
 def _number(text: str) -> int | None:
-    found = _count(text)
-    return None if found is None else -found
+    number = _count(text)
+    return None if number is None else -number
 
 
 def _kinds(request: web.Request) -> frozenset[str]:
-    given = [one for text in request.query.getall("kind", []) for one in text.split(",") if one]
-    known = frozenset(map(str, Kind))
-    if not known.issuperset(given):
+    given = [kind for text in request.query.getall("kind", []) for kind in text.split(",") if kind]
+    all_kinds = frozenset(map(str, Kind))
+    if not all_kinds.issuperset(given):
         raise Refused(malformed(f"kind is one or some of {', '.join(Kind)}"))
-    return frozenset(given) or known
+    return frozenset(given) or all_kinds
 
 
 def _since_ms(request: web.Request) -> float:

@@ -1,4 +1,4 @@
-"""The instance that the management pages show, as they need it."""
+"""Interface of the instance for the management pages."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
@@ -33,7 +33,7 @@ class Monitored(NamedTuple):
 
 
 class Instance(Protocol):
-    """The instance with all its workers, as the parent sees it."""
+    """The instance with all its workers, seen from the parent process."""
 
     settings: Settings
     figures: Fleet
@@ -42,15 +42,19 @@ class Instance(Protocol):
 
     @property
     def since(self) -> Mapping[str, float]:
-        """The last change of each dependency's state, in seconds since 1970; by name."""
+        """Return the last change of each dependency's state, in seconds since 1970, by name."""
         ...
 
     async def refresh(self, at_once: bool = False) -> None:
-        """Read the workers, unless that was done within the last second, or in any case."""
+        """Read the workers' figures, at most once a second.
+
+        Args:
+            at_once: Read them even within a second.
+        """
         ...
 
     def topics(self) -> Mapping[str, TopicState]:
-        """The topics that exist and that a policy matches, by name."""
+        """Return the topics that exist and that a policy matches, by name."""
         ...
 
     def suppression(self) -> Mapping[str, TopicSuppression]:
@@ -58,15 +62,15 @@ class Instance(Protocol):
         ...
 
     def health(self) -> HealthView:
-        """Readiness and each dependency's state."""
+        """Return the readiness and the state of each dependency."""
         ...
 
     async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        """Drop the published state of a key, or of all keys; the failure if that did not work."""
+        """Drop the published state of a key, or of all keys. Return the failure, if any."""
         ...
 
     async def audits(self) -> Mapping[str, bytes] | Failure:
-        """The newest skew audit of each topic, as JSON; the failure if Kafka does not answer."""
+        """Return the newest skew audit of each topic as JSON; the failure if Kafka is away."""
         ...
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:

@@ -1,7 +1,7 @@
-"""The pages of pause intent: who may not read what of which group, and why.
+"""Pages of pause intent: paused groups, topics and partitions, and the reasons.
 
-They write what consumers of `headgate.consumer` with a pause store follow within a second; other
-consumers do not know of it.
+Consumers of `headgate.consumer` with a pause store follow changes within a second. Other consumers
+do not read pause intent.
 """
 
 import logging
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 class PauseIntents(Protocol):
-    """Store of pause intent. Every call raises OSError while it cannot be reached."""
+    """Store of pause intent. Every call raises OSError if the store is not available."""
 
     async def kept(self, group: str) -> Iterable[Kept]: ...
 
@@ -33,31 +33,31 @@ class PauseIntents(Protocol):
 
 
 class PauseEndpoints:
-    """store: None where no Redis is configured."""
+    """Endpoints for pause intent. `store` is None if no Redis is configured."""
 
     def __init__(self, store: PauseIntents | None) -> None:
         self._store = store
 
     async def shown(self, group: str) -> dict[str, Any]:
-        """The page of one group."""
+        """Return the page of one group."""
         store = self._usable(group)
         kept = await _from_store(lambda: store.kept(group))
         rows = [
             {
-                "scope": _shown_scope(one.intent.scope),
-                "reason": one.intent.reason,
-                "by": one.by,
-                "at": iso(one.at_ms / 1000),
+                "scope": _shown_scope(pause.intent.scope),
+                "reason": pause.intent.reason,
+                "by": pause.by,
+                "at": iso(pause.at_ms / 1000),
             }
-            for one in sorted(kept, key=lambda one: (one.at_ms, str(one.intent)))
+            for pause in sorted(kept, key=lambda one: (one.at_ms, str(one.intent)))
         ]
         return {"group": group, "intents": rows}
 
     async def pause(self, group: str, intent: Intent, by: str) -> None:
-        """Add a reason; one that is there already keeps its place."""
+        """Add a reason; an existing one is not changed."""
         store = self._usable(group)
         kept = list(await _from_store(lambda: store.kept(group)))
-        if any(one.intent == intent for one in kept):
+        if any(existing.intent == intent for existing in kept):
             return
         if len(kept) >= _MAX_INTENTS:
             detail = f"group {brief(group)} has {len(kept)} reasons already: resume some first"
@@ -65,7 +65,7 @@ class PauseEndpoints:
         await _from_store(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
 
     async def resume(self, group: str, intent: Intent) -> None:
-        """Take one reason away."""
+        """Remove one reason."""
         store = self._usable(group)
         if not await _from_store(lambda: store.resume(group, intent)):
             detail = f"group {brief(group)} is not paused for {intent.scope} with this reason"
@@ -91,7 +91,11 @@ async def _from_store(call: Callable[[], Awaitable[_T]]) -> _T:
 
 
 def read_intent(document: object) -> Intent:
-    """Read the intent from a request body. Raises Refused."""
+    """Read the intent from a request body.
+
+    Raises:
+        Refused: The document is no intent.
+    """
     example = '{"scope": "all", "reason": "deploy"}'
     if not isinstance(document, dict) or set(document) != {"scope", "reason"}:
         raise Refused(malformed(f"scope and reason are asked for, such as {example}"))
@@ -109,7 +113,11 @@ def fields_of(group: str, intent: Intent) -> dict[str, Any]:
 
 
 def _read_scope(document: object) -> PauseScope:
-    """Raises ValueError."""
+    """Read the scope of an intent.
+
+    Raises:
+        ValueError: The document is no scope.
+    """
     if document == "all":
         return ALL
     if (

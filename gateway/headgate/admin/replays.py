@@ -27,13 +27,13 @@ Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
 
 class IdentifyCaller(Protocol):
-    """Identify a caller that has one of the roles. Raises Refused."""
+    """A function that identifies a caller with one of the roles, or raises Refused."""
 
     def __call__(self, request: web.Request, *roles: str) -> Identity: ...
 
 
 class ReplayRequests(Protocol):
-    """Carries out what the pages are asked. Every call raises Refused."""
+    """Service for replays. Every call may raise Refused."""
 
     async def create(
         self, request_body: Any, caller: str, idempotency_key: str | None
@@ -47,7 +47,14 @@ class ReplayRequests(Protocol):
 
 
 class ReplayPages:
-    """changed: notes a change in the change log."""
+    """Pages of replays.
+
+    Args:
+        service: Service for replays.
+        identify: Identifies callers.
+        bodies: Reader of request bodies.
+        changed: Records a change in the change log.
+    """
 
     def __init__(
         self,
@@ -63,9 +70,8 @@ class ReplayPages:
         self._streams = 0
 
     async def create(self, request: web.Request) -> web.Response:
-        """Register a replay, or say what it would be (dry_run). A dry run needs no more than a
-        look at offsets, so that whoever may view may ask."""
-        self._identify(request, "view", "operate")  # the body says which of them it takes
+        """Create a replay, or plan it (dry_run). A dry run only reads, so it needs only `view`."""
+        self._identify(request, "view", "operate")  # the body decides which role is needed
         request_body = await self._bodies.json(request)
         page, is_new = await self.ask(request, request_body, _key(request))
         if not is_new:
@@ -77,9 +83,15 @@ class ReplayPages:
     async def ask(
         self, request: web.Request, request_body: Any, key: str | None
     ) -> tuple[dict[str, Any], bool]:
-        """Carry out what `create` is asked. Returns the page, and whether it is a new replay.
+        """Create or plan a replay.
 
-        key: an Idempotency-Key.
+        Args:
+            request: Request of the caller.
+            request_body: Description of the replay.
+            key: Idempotency-Key, if any.
+
+        Returns:
+            The page, and whether the replay is new.
         """
         is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
         caller = self._identify(request, "view" if is_dry else "operate")
@@ -102,20 +114,22 @@ class ReplayPages:
         return json_page(request, await self._service.show(request.match_info["id"]))
 
     async def cancel(self, request: web.Request) -> web.Response:
-        """End it for good; its topic is deleted."""
+        """Cancel a replay for good, and delete its topic."""
         return json_page(request, await self.change(request, Control.CANCEL))
 
     async def pause(self, request: web.Request) -> web.Response:
-        """Stop copying until it is resumed."""
+        """Pause the copying of a replay."""
         return json_page(request, await self.change(request, Control.PAUSE))
 
     async def resume(self, request: web.Request) -> web.Response:
-        """Go on copying."""
+        """Resume the copying of a replay."""
         return json_page(request, await self.change(request, Control.RUN))
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: the replay, again after each change, until it has ended or its reader
-        may not see it any more."""
+        """Stream a replay as server-sent events: now and after each change.
+
+        The stream ends with the replay, or if the reader loses the right to see it.
+        """
         self._identify(request, "view")
         page = await self._service.show(request.match_info["id"])
         if self._streams >= _MAX_STREAMS:
@@ -157,10 +171,10 @@ class ReplayPages:
                 page = await self._service.show(page["id"])
             except Refused as refusal:
                 if refusal.failure.reason is Reason.NOT_FOUND:
-                    return  # forgotten: it had ended
+                    return  # the registry forgets replays that have ended
 
     async def change(self, request: web.Request, wanted: Control) -> dict[str, Any]:
-        """Carry out what these are asked, and note it. Returns the page."""
+        """Change the state of a replay, and record that in the change log. Return the page."""
         caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
         page = await self._service.control(replay_id, wanted)
         what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
@@ -180,7 +194,7 @@ def _key(request: web.Request) -> str | None:
 
 
 class OffsetService(Protocol):
-    """Knows the offset map. Every call raises Refused."""
+    """Service for the offset map. Every call may raise Refused."""
 
     async def translate(self, request_body: Any) -> dict[str, Any]: ...
 
@@ -188,7 +202,7 @@ class OffsetService(Protocol):
 
 
 class SnapshotService(Protocol):
-    """Keeps named offsets. Every call raises Refused."""
+    """Service for named offsets. Every call may raise Refused."""
 
     async def all(self) -> Rows: ...
 
@@ -196,7 +210,15 @@ class SnapshotService(Protocol):
 
 
 class OffsetPages:
-    """changed: see `ReplayPages`."""
+    """Pages of offsets, coverage and snapshots.
+
+    Args:
+        service: Service for the offset map.
+        snapshots: Service for named offsets.
+        identify: Identifies callers.
+        bodies: Reader of request bodies.
+        changed: Records a change in the change log.
+    """
 
     def __init__(
         self,
@@ -213,7 +235,7 @@ class OffsetPages:
         self._changed = changed
 
     async def translate(self, request: web.Request) -> web.Response:
-        """Offsets of one tier to those of the other. Changes nothing, so `view` is enough."""
+        """Translate offsets between the tiers. This changes nothing, so it needs only `view`."""
         self._identify(request, "view")
         return json_page(request, await self._service.translate(await self._bodies.json(request)))
 
@@ -229,7 +251,7 @@ class OffsetPages:
         return json_page(request, {"snapshots": rows, "unavailable": unavailable})
 
     async def take_snapshot(self, request: web.Request) -> web.Response:
-        """Name the offsets of now."""
+        """Create a snapshot: a name for the current offsets."""
         caller = self._identify(request, "operate")
         page, is_new = await self._snapshots.take(await self._bodies.json(request), caller.name)
         if is_new:

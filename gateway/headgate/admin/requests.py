@@ -35,7 +35,13 @@ _Page = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def handed_on(peer: Peer, headers: Iterable[tuple[str, str]], secret: str) -> list[tuple[str, str]]:
-    """Return the client's headers as a worker sends them to the parent: with whose they are."""
+    """Return a request's headers as a worker sends them to the parent.
+
+    Args:
+        peer: The client, whose address and certificate are added.
+        headers: The client's headers.
+        secret: Secret of the parent.
+    """
     passed_on = [
         (name, value)
         for name, value in headers
@@ -50,7 +56,7 @@ def handed_on(peer: Peer, headers: Iterable[tuple[str, str]], secret: str) -> li
 
 
 def workers_only(secret: str) -> Middleware:
-    """Refuse requests on the unix socket that no worker sent; note whose request each one is."""
+    """Return middleware for the Unix socket: it refuses other senders, and notes each client."""
 
     @web.middleware
     async def checked(request: web.Request, handler: _Page) -> web.StreamResponse:
@@ -98,20 +104,21 @@ def _read(shown: str) -> Certificate:
         raise Refused(malformed(f"{_CERTIFICATE} cannot be read")) from None
 
 
-# ---- bodies: JSON and the console's forms, with a cap and the data port's deadline
+# ---- bodies: JSON and the console's forms, with a size limit and the data port's timeout
 
 
 _MAX_BYTES = 1_048_576
-_MAX_TOGETHER = 64 * _MAX_BYTES  # of all that are being read; these pages are not the data port
+_MAX_TOGETHER = 64 * _MAX_BYTES  # of all bodies in memory; separate from the data port's budget
 _MAX_FIELDS = 100  # of a form; the largest one has 16
 
 Form = Mapping[str, str]
 
 
 class Bodies:
-    """timeout_s: how long a body may take to arrive.
+    """Reader of request bodies. Pages authenticate the caller before they read a body.
 
-    Pages ask who it is before they read: a stranger's body is none of their business.
+    Args:
+        timeout_s: Timeout for a body, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -119,16 +126,23 @@ class Bodies:
         self._budget = Admission(_MAX_TOGETHER, 0).of("")
 
     async def json(self, request: web.Request) -> Any:
-        """The document. Raises Refused, also for what could be kept and never be shown again."""
+        """Return the JSON document of a body.
+
+        Raises:
+            Refused: The body is no JSON, or the gateway could not encode it again.
+        """
         given = request.headers.get("Content-Type", "")
-        if not is_json(given):  # a browser sends some other types for any page without asking us
+        if not is_json(given):  # for other types, a browser sends any page's request unasked
             detail = f"send it with Content-Type: application/json, not {brief(given or 'none')}"
             raise Refused(malformed(detail))
         return _document(await self._read(request))
 
     async def form(self, request: web.Request) -> Form:
-        """The fields of a form, as browsers send it; of those of one name the first. Raises
-        Refused."""
+        """Return the fields of a browser's form; of equal names, the first.
+
+        Raises:
+            Refused: The body is no form.
+        """
         given = request.headers.get("Content-Type", "")
         if request.can_read_body and not is_form(given):
             detail = (
@@ -144,7 +158,7 @@ class Bodies:
             raw = await read_body(request, encoding, _MAX_BYTES, self._timeout_s, self._budget)
         except TooMuch as much:
             raise Refused(management_body(_MAX_BYTES)) from much
-        self._budget.give(len(raw), 0)  # what it becomes is made in this turn of the loop
+        self._budget.give(len(raw), 0)  # the caller parses it in this turn of the event loop
         return raw
 
 
@@ -164,7 +178,7 @@ def _document(raw: bytes) -> Any:
     except (ValueError, RecursionError) as error:
         raise Refused(malformed(f"the body is not JSON: {_what_is_wrong(error)}")) from error
     try:
-        orjson.dumps([{"": document}])  # as deep as it is in a list
+        orjson.dumps([{"": document}])  # as deep as in a list of a response
     except TypeError as error:
         detail = "the body cannot be kept: it nests too deep, or has a number beyond 64 bits"
         raise Refused(malformed(detail)) from error
@@ -172,7 +186,7 @@ def _document(raw: bytes) -> Any:
 
 
 def _what_is_wrong(error: Exception) -> str:
-    """The library's words speak of its own insides, but for a place in the text."""
+    """Return the cause of a parse error, without the library's internals."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at character {error.pos}"
     if isinstance(error, UnicodeDecodeError):

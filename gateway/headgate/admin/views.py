@@ -30,15 +30,17 @@ Json = dict[str, Any]
 
 
 def policy_options(policy: TopicPolicy) -> Json:
-    """The options in force; of the schema only its version, as records name it."""
+    """Return the active options; of the schema only its version, as records name it."""
     options = {name: getattr(policy, name) for name in policy.__slots__ if name != "schema"}
     version = None if policy.schema is None else policy.schema.version.decode()
     return {**options, "schema_version": version}
 
 
 def suppression_state(policy: TopicPolicy, now: TopicSuppression | None) -> Json | None:
-    """Whether the topic is suppressed now; None: its events are compared by nobody here, because
-    its coalescers run apart, or no worker has told of it yet.
+    """Return the topic's current suppression state.
+
+    None if no worker compares its events because its coalescers run as separate processes, or if
+    no worker has reported its state yet.
     """
     if policy.suppress == "off":
         return {"state": OFF, "until_s": None}
@@ -49,9 +51,9 @@ def suppression_state(policy: TopicPolicy, now: TopicSuppression | None) -> Json
 
 
 def outcome_ratios(window: ProducerHour) -> Json:
-    """Shares (0 to 1) of the window's events; republish = unchanged.
+    """Return the shares (0 to 1) of the window's events by outcome.
 
-    Of events that were held it counts what became of them, not that they were held.
+    Held events count by their final outcome, not as held.
     """
     by_outcome = dict(window.coalesced)
     for (outcome, _), count in window.ends.items():
@@ -75,8 +77,11 @@ def oversize_actions(window: ProducerHour) -> dict[str, int]:
 
 
 def held_figures(figures: Snapshot, topic: str) -> Json:
-    """What is held of a coalescing topic: keys, bytes and age in the partitions that this instance
-    owns (null: it owns none), lag of the whole group in records."""
+    """Return the figures of a coalescing topic's held events.
+
+    Keys, bytes and age are those of the partitions that this instance owns; null if it owns none.
+    The lag is the whole group's, in records.
+    """
 
     def gauge(name: str) -> float | None:
         return figures.gauges.get(f"headgate_held_{name}", {}).get((topic,))
@@ -91,9 +96,10 @@ def held_figures(figures: Snapshot, topic: str) -> Json:
 
 
 def partition_skew(sketched: Sketched, partitions: int) -> Json:
-    """How uneven the bytes of the posted keys make the partitions, and what more would bring.
+    """Return the skew of the partitions by bytes of the posted keys.
 
-    No layout can take the heaviest key apart, so at most 1 / (its share) partitions are useful.
+    One key is always on one partition, so at most 1 / (share of the heaviest key) partitions are
+    useful.
     """
     total = sketches.keyed_bytes(sketched)
     hot = sketches.top_bytes(sketched, TOP_KEYS) if total else []
@@ -102,7 +108,7 @@ def partition_skew(sketched: Sketched, partitions: int) -> Json:
     loads = [0.0] * partitions
     for key, weight in hot:
         loads[partition_for(key.encode(), partitions)] += weight
-    rest = max(0.0, total - sum(loads)) / partitions  # the many light keys spread evenly
+    rest = max(0.0, total - sum(loads)) / partitions  # the light keys are spread evenly
     heaviest = max(range(partitions), key=loads.__getitem__)
     return {
         "judged": True,
@@ -188,7 +194,15 @@ _TOP_KEYS_LISTED = 3
 
 
 class ViewInput(NamedTuple):
-    """Input of the views. policies, suppression: by topic.  now: seconds since 1970."""
+    """Input of the views.
+
+    Attributes:
+        figures: Figures of all workers.
+        rates: Rates of the last minute.
+        policies: Policies by topic.
+        suppression: Suppression states by topic.
+        now: Current time, in seconds since 1970.
+    """
 
     figures: Snapshot
     rates: Rates
@@ -197,7 +211,7 @@ class ViewInput(NamedTuple):
     now: float
 
     def suppressed(self, topic: str) -> Json | None:
-        """See `suppression_state`; None also of a topic that is not there (any more)."""
+        """Return the topic's `suppression_state`; None also if the topic does not exist."""
         policy = self.policies.get(topic)
         return None if policy is None else suppression_state(policy, self.suppression.get(topic))
 
@@ -309,9 +323,9 @@ def topic(
 
 
 def _received(figures: Snapshot, pairs: Iterable[Pair]) -> Json:
-    """Count posted events, each once, however often it is in `events_total`."""
-    found = figures.histograms.get("headgate_event_bytes", {})
-    every = [found[pair] for pair in pairs if pair in found]
+    """Count posted events, each once, even if `events_total` counts it several times."""
+    histograms = figures.histograms.get("headgate_event_bytes", {})
+    every = [histograms[pair] for pair in pairs if pair in histograms]
     events = sum(sum(buckets.counts) for buckets in every)
     return {"events": events, "bytes": int(sum(buckets.sum for buckets in every))}
 
@@ -326,13 +340,18 @@ def _totals(figures: Snapshot, pairs: Collection[Pair]) -> Json:
 
 
 def _saved(figures: Snapshot, pairs: Iterable[Pair]) -> int:
-    """Bytes of values that were not published: unchanged or superseded."""
+    """Return the bytes of values that were not published: unchanged or superseded."""
     saved = figures.counters.get("headgate_suppressed_bytes_total", {})
     return sum(int(saved.get(pair, 0)) for pair in pairs)
 
 
 def spool(figures: Snapshot, state: Mapping[str, object] | None) -> Json:
-    """Return the spooled events. state: of the dependency; None without a spool."""
+    """Return the figures of the spool.
+
+    Args:
+        figures: Figures of all workers.
+        state: State of the dependency; None without a spool.
+    """
     gauges, counters = figures.gauges, figures.counters
     events, sizes, ages, *totals = (
         {labels[0]: value for labels, value in table.get(f"headgate_spool_{name}", {}).items()}
@@ -345,7 +364,7 @@ def spool(figures: Snapshot, state: Mapping[str, object] | None) -> Json:
             (counters, "aside_total"),
         )
     )
-    names = sorted({*events, *(name for one in totals for name in one)})
+    names = sorted({*events, *(name for total in totals for name in total)})
     drained, repeated, aside = totals
     return {
         "state": None if state is None else {"ok": state["ok"], "detail": state["detail"]},

@@ -1,1 +1,1 @@
-"""Charts for the console and for pages of the jobs: drawn once, in one style."""
+"""Charts for the console and for the jobs' pages, in one style."""

@@ -1,1 +1,1 @@
-"""HTTP: who asks, what a body is, and how answers look on the wire."""
+"""HTTP: authentication, request bodies, routes and responses."""

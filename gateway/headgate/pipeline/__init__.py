@@ -1,1 +1,1 @@
-"""The way of an event: the stages that `wiring.pipeline.build_pipeline` puts together, in order."""
+"""The path of an event: the stages that `wiring.pipeline.build_pipeline` connects, in order."""

@@ -1,1 +1,1 @@
-"""Tracing: what measures the stages, and what brings spans to the collector."""
+"""Tracing: measurement of the stages, and export of spans to the collector."""

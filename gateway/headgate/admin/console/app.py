@@ -50,12 +50,16 @@ class FormTokens:
 
     def of(self, caller: Identity) -> str:
         """Return the token for the caller's forms."""
-        known = "\0".join((caller.name, *sorted(caller.roles)))
-        digest = hmac.digest(self._secret, known.encode(), hashlib.sha256)
+        identity = "\0".join((caller.name, *sorted(caller.roles)))
+        digest = hmac.digest(self._secret, identity.encode(), hashlib.sha256)
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
     def check(self, caller: Identity, given: object) -> None:
-        """Raises Refused."""
+        """Check the token of a form.
+
+        Raises:
+            Refused: The token is not the caller's.
+        """
         text = given if isinstance(given, str) else ""
         if not hmac.compare_digest(text.encode(), self.of(caller).encode()):
             detail = "this form is not of a page that was made for you: load the page again"
@@ -63,9 +67,9 @@ class FormTokens:
 
 
 HOME = "/console"
-LIVE_S = 3.0  # between two looks of a live page
+LIVE_S = 3.0  # interval of a live page's updates
 MAX_STREAMS = 50
-_SILENT = 5  # looks without a change until proxies and the page are told that it lives
+_SILENT = 5  # updates without a change until a sign of life for proxies and the page
 _STILL = b"event: still\ndata: there\n\n"
 _REALM = 'Basic realm="Headgate: any user name, and your token as password", charset="UTF-8"'
 _HEADERS = {
@@ -84,9 +88,13 @@ Answer = Callable[[web.Request], Any]
 
 
 class Console:
-    """pages: builders by path below /console.  actions: what their forms are sent to.
+    """The console.
 
-    interval_s: of live pages.
+    Args:
+        admin: Pages of the control plane.
+        pages: Builders of pages, by path below /console.
+        actions: Handlers of forms, by path below /console.
+        interval_s: Interval of a live page's updates, in seconds.
     """
 
     def __init__(
@@ -106,26 +114,26 @@ class Console:
         self._streams = 0
 
     def routes(self) -> list[tuple[str, str, Answer]]:
-        """Method, path and who answers."""
-        found: list[tuple[str, str, Answer]] = [
+        """Return methods, paths and handlers."""
+        routes: list[tuple[str, str, Answer]] = [
             ("GET", "/", self._home),
             ("GET", HOME + "/static/{name}", self._file),
         ]
         for path, build in self._pages.items():
-            found.append(("GET", HOME + path, partial(self._answer, build)))
+            routes.append(("GET", HOME + path, partial(self._answer, build)))
         for path, act in self._actions.items():
-            found.append(("POST", HOME + path, partial(self._act, act)))
-        return found
+            routes.append(("POST", HOME + path, partial(self._act, act)))
+        return routes
 
     async def _home(self, _request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": HOME, **_HEADERS})
 
     async def _file(self, request: web.Request) -> web.Response:
-        """Scripts and styles, for everybody: nothing is in them that the source does not have."""
-        found = self._files().get(request.match_info["name"])
-        if found is None:
+        """Respond with a script or style, to all callers: these files are public."""
+        static_file = self._files().get(request.match_info["name"])
+        if static_file is None:
             raise web.HTTPNotFound
-        content_type, body = found
+        content_type, body = static_file
         headers = {**_HEADERS, "Cache-Control": "public, max-age=31536000, immutable"}
         return web.Response(body=body, content_type=content_type, charset="utf-8", headers=headers)
 
@@ -140,7 +148,7 @@ class Console:
         return self._html(request, caller, page)
 
     async def _act(self, act: Act, request: web.Request) -> web.Response:
-        """A form. Who may send it is the page's to say, beyond seeing the console at all."""
+        """Handle a form. The action itself checks the roles beyond access to the console."""
         try:
             caller = self._admin.identify(request, "view", "operate")
             form = await self._admin.bodies.form(request)
@@ -148,12 +156,12 @@ class Console:
             page = await act(request, form)
         except Refused as refused:
             return self._refused(request, refused.failure)
-        if isinstance(page, Done):  # a reload must not do it again
+        if isinstance(page, Done):  # a reload of the page must not send the form again
             return web.Response(status=303, headers={"Location": page.shown_at, **_HEADERS})
         return self._html(request, caller, page)
 
     async def _stream(self, build: Build, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: the live part of the page, whenever it has changed."""
+        """Stream the live part of a page as server-sent events, after each change."""
         if self._streams >= MAX_STREAMS:
             detail = f"{MAX_STREAMS} live pages are open already"
             raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=30))
@@ -175,21 +183,21 @@ class Console:
         while True:
             try:
                 caller = self._admin.identify(request, "view")
-            except Refused as refused:  # asking on would be a wrong guess each time
+            except Refused as refused:  # more attempts would count as wrong credentials
                 await answer.write(_event("refused", refused.failure.detail))
                 return
-            found = await self._look(build, request, caller)
-            if found != sent or silent >= _SILENT:
-                await answer.write(_STILL if found == sent else found)
-                sent, silent = found, 0
+            event = await self._look(build, request, caller)
+            if event != sent or silent >= _SILENT:
+                await answer.write(_STILL if event == sent else event)
+                sent, silent = event, 0
             await asyncio.sleep(self._interval_s)
             silent += 1
 
     async def _look(self, build: Build, request: web.Request, caller: Identity) -> bytes:
-        """An event: the live part, or why it cannot be shown now."""
+        """Return a server-sent event: the live part, or the failure."""
         try:
             page = await build(request, caller)
-        except Refused as refused:  # what it shows may be gone, and come back
+        except Refused as refused:  # the page's subject may be gone, and may come back
             return _event("refused", refused.failure.detail)
         return _event("live", self._rendering().live(page, self._shell(request, caller)))
 
@@ -228,7 +236,7 @@ class Console:
         }
 
     def _rendering(self) -> "Rendering":
-        if self._rendered is None:  # 4 MiB, and most parents are never asked
+        if self._rendered is None:  # it takes 4 MiB, and most parents never need it
             from headgate.admin.console.rendering import Rendering
 
             self._rendered = Rendering()
@@ -254,7 +262,12 @@ def _event(name: str, text: str) -> bytes:
 
 
 def console(admin: Admin, plots: Plots | None = None) -> Console:
-    """plots: None = from what this process has kept."""
+    """Return the console.
+
+    Args:
+        admin: Pages of the control plane.
+        plots: Source of figures over time; None: the history of this process.
+    """
     plots = plots or Recorded(admin.instance.history)
     producers = ProducerPages(admin, plots)
     monitor = MonitorAnswers(admin.instance)

@@ -1,4 +1,4 @@
-"""The pages of skew audits: the list, the latest audit of a topic, and a comparison of two."""
+"""Pages of skew audits: the list, the latest audit of a topic, and a comparison of two."""
 
 import re
 import shlex
@@ -33,11 +33,16 @@ _COUNTS = Axis("partitions", lambda value: f"{value:g}", is_log=True)
 
 
 class Foreseen(NamedTuple):
-    """One number of partitions. uneven_*: the fullest over the mean.  floor: what no partitioner
-    can go below, by bytes, while keys stay whole.  moved: share of the keys.
+    """Forecast for one number of partitions.
 
-    load: each partition's bytes over the mean; none where an older job has written it.
-    is_ranked: it is of some partitions, lightest first.
+    Attributes:
+        partitions: Number of partitions.
+        uneven_bytes: Bytes of the fullest partition over the mean.
+        uneven_records: Records of the fullest partition over the mean.
+        floor: Least possible `uneven_bytes` of any partitioner, as keys cannot be divided.
+        moved: Share of the keys that change their partition.
+        load: Bytes of each partition over the mean; empty if an older job wrote the audit.
+        is_ranked: Whether `load` is a sample of partitions, lightest first.
     """
 
     partitions: int
@@ -50,7 +55,14 @@ class Foreseen(NamedTuple):
 
 
 class WhatIf(NamedTuple):
-    """options: by partitions.  now: what the topic has.  charts: of all, and of the chosen one."""
+    """Forecasts for a topic.
+
+    Attributes:
+        options: All forecasts, by number of partitions.
+        now: Forecast for the topic's current number of partitions.
+        chosen: The chosen forecast.
+        charts: Charts of all forecasts and of the chosen one.
+    """
 
     options: Sequence[Foreseen]
     now: Foreseen
@@ -59,15 +71,18 @@ class WhatIf(NamedTuple):
 
 
 def what_if(document: Mapping[str, Any], partitions: int, asked: str | None) -> WhatIf | None:
-    """partitions: of the topic.  asked: a number of them, of which the nearest is taken.
+    """Return the forecasts in an audit; None if there is no choice, or no record has a key.
 
-    None: there is nothing to choose from, or no record has a key.
+    Args:
+        document: The audit.
+        partitions: Number of the topic's partitions.
+        asked: Requested number of partitions; the nearest forecast is chosen.
     """
     rows = document.get("what_if") if document.get("distinct_keys") else ()
     try:
         options = sorted(map(_foreseen, rows or ()))
     except (KeyError, TypeError, ValueError):
-        return None  # another release has written it, and in another way
+        return None  # another release wrote it in another format
     if len(options) < 2:
         return None
     number = re.fullmatch("[0-9]{1,6}", asked or "")
@@ -96,10 +111,10 @@ def _foreseen(row: Mapping[str, Any]) -> Foreseen:
 
 def _charts(options: Sequence[Foreseen], now: Foreseen, chosen: Foreseen) -> Markup:
     lines = [
-        Line("by records", "a", [(one.partitions, one.uneven_records) for one in options]),
-        Line("by bytes", "b", [(one.partitions, one.uneven_bytes) for one in options]),
+        Line("by records", "a", [(option.partitions, option.uneven_records) for option in options]),
+        Line("by bytes", "b", [(option.partitions, option.uneven_bytes) for option in options]),
     ]
-    floors = [(one.partitions, one.floor) for one in options if one.floor is not None]
+    floors = [(option.partitions, option.floor) for option in options if option.floor is not None]
     if floors:
         lines.append(Line("least possible by bytes", "c", floors))
     marks = [Mark(now.partitions, "now")]
@@ -113,17 +128,17 @@ def _charts(options: Sequence[Foreseen], now: Foreseen, chosen: Foreseen) -> Mar
 
 def _load_chart(chosen: Foreseen) -> str:
     name = "quantile" if chosen.is_ranked else "partition"
-    heights = [(f"{name} {place}", height) for place, height in enumerate(chosen.load)]
+    heights = [(f"{name} {index}", height) for index, height in enumerate(chosen.load)]
     of = f"{len(heights)} of {chosen.partitions} partitions, lightest first"
     x = of if chosen.is_ranked else "partition"
     return columns(f"Bytes with {chosen.partitions} partitions", x, _UNEVEN, heights)
 
 
-# ---- figures of two audits, in words
+# ---- formatted figures of two audits
 
 
 class FigureWords(NamedTuple):
-    """difference: without its sign."""
+    """A formatted figure of two audits. `difference` has no sign."""
 
     label: str
     before: str
@@ -152,7 +167,7 @@ _WORDS: dict[str, tuple[str, _Shown]] = {
 
 
 def figure_words(one: Figure) -> FigureWords:
-    """The figure as a table shows it."""
+    """Format a figure for a table."""
     label, shown = _WORDS[one.name]
     difference = None if one.difference is None else abs(one.difference)
     return FigureWords(label, shown(one.before), shown(one.after), shown(difference))
@@ -174,14 +189,14 @@ _COLUMNS = {
 
 
 class AuditRow(NamedTuple):
-    """One line of the list. change: since the earlier audit."""
+    """One row of the list. `change` is relative to the earlier audit."""
 
     audit: AuditSummary
     change: Change
 
 
 class AuditPages:
-    """Shows what `headgate-spark audit` has published."""
+    """Pages of the audits that `headgate-spark audit` published."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -195,8 +210,11 @@ class AuditPages:
             values: dict[str, Any] = {"failure": refused.failure, "run": self._run()}
             return Page("audits.html", "Skew audits", values)
         since = request.query.get("since") or None
-        found = changes(heads, since)
-        rows = {topic: AuditRow(heads[topic][0], one) for topic, one in found.items()}
+        by_topic = changes(heads, since)
+        rows = {
+            topic: AuditRow(heads[topic][0], topic_change)
+            for topic, topic_change in by_topic.items()
+        }
         values = {
             "failure": None,
             "listing": listed(request, rows, _COLUMNS, "found", kept=("since",)),
@@ -208,7 +226,7 @@ class AuditPages:
         return Page("audits.html", "Skew audits", values)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """A topic's newest. `?partitions=`: what if it had so many."""
+        """Build the page of a topic's newest audit; `?partitions=` chooses a forecast."""
         topic = request.match_info["topic"]
         document = orjson.loads(await self._audits.document(topic))
         if summary_of(document) is None:
@@ -226,18 +244,18 @@ class AuditPages:
             "findings": _listed(document, "findings"),
             "advice": _listed(document, "recommendations"),
             "producers": _listed(document, "producers")[:_KEYS],
-            "notes": [str(one) for one in document.get("notes") or ()],
+            "notes": [str(note) for note in document.get("notes") or ()],
         }
         return Page("audit.html", f"Skew audit of {topic}", values)
 
     async def compare(self, request: web.Request, _caller: Identity) -> Page:
-        """Two audits of a topic: `?before=` and `?after=`, when they were made."""
-        topic, asked = request.match_info["topic"], request.query
+        """Build the comparison of two audits; `?before=` and `?after=` are their times."""
+        topic, query = request.match_info["topic"], request.query
         audits = await self._audits.of_topic(topic)
         values: dict[str, Any] = {"topic": topic, "audits": audits, "found": None}
         if len(audits) > 1:
             pair = await self._audits.pair(
-                topic, asked.get("before") or None, asked.get("after") or None
+                topic, query.get("before") or None, query.get("after") or None
             )
             before, after = pair
             values |= {
@@ -254,12 +272,12 @@ class AuditPages:
 
 
 class _Lenient(dict[str, Any]):
-    """What another release leaves out is shown as unknown."""
+    """A dictionary whose missing entries are None, for documents of other releases."""
 
     def __missing__(self, name: str) -> None:
         return None
 
 
 def _listed(document: Mapping[str, Any], name: str) -> Sequence[_Lenient]:
-    found = document.get(name) or ()
-    return [_Lenient(one) for one in found if isinstance(one, dict)]
+    entries = document.get(name) or ()
+    return [_Lenient(entry) for entry in entries if isinstance(entry, dict)]

@@ -20,7 +20,11 @@ End = tuple[str, str]  # outcome, and reason or ""
 
 @dataclass(slots=True)
 class Summary:
-    """ends: events by how they ended; of those that were held what became of them, too."""
+    """Summary of events.
+
+    Attributes:
+        ends: Number of events by outcome and reason. Held events also count by final outcome.
+    """
 
     events_per_s: float = 0.0
     bytes_per_s: float = 0.0
@@ -30,11 +34,11 @@ class Summary:
     ends: dict[End, int] = field(default_factory=dict)
 
     def of(self, outcome: str) -> int:
-        """Events that ended so."""
+        """Return the number of events with an outcome."""
         return sum(count for (name, _), count in self.ends.items() if name == outcome)
 
     def share(self, *outcomes: str) -> float:
-        """Of the events that have ended (0 to 1)."""
+        """Return the share of outcomes among the events that have ended (0 to 1)."""
         ended = sum(count for (name, _), count in self.ends.items() if name != Name.HELD)
         return sum(map(self.of, outcomes)) / ended if ended else 0.0
 
@@ -43,7 +47,7 @@ class Summary:
         return self.bytes / self.events if self.events else None
 
     def add(self, other: "Summary") -> None:
-        """Count both together."""
+        """Add another summary to this one."""
         self.events_per_s += other.events_per_s
         self.bytes_per_s += other.bytes_per_s
         self.events += other.events
@@ -54,19 +58,25 @@ class Summary:
 
 
 def by_pair(fleet: Fleet, rates: Rates, now: float) -> dict[Pair, Summary]:
-    """Each pair of a producer and a topic. now: seconds since 1970."""
-    found: dict[Pair, Summary] = {}
+    """Return a summary of each pair of producer and topic.
+
+    Args:
+        fleet: Figures of all workers.
+        rates: Rates of the last minute.
+        now: Current time, in seconds since 1970.
+    """
+    summaries: dict[Pair, Summary] = {}
     first = int(now // WINDOW_S) - 1
     for figures in fleet.parts():
         for pair, detail in figures.details.items():
-            summary = found.setdefault(pair, Summary())
+            summary = summaries.setdefault(pair, Summary())
             summary.last_seen = max(summary.last_seen, detail.last_seen)
             for hour, window in detail.windows.items():
                 if hour >= first:
                     _count(summary, window)
-    for pair, summary in found.items():
+    for pair, summary in summaries.items():
         summary.events_per_s, summary.bytes_per_s = rates.rate(pair)
-    return found
+    return summaries
 
 
 def _count(into: Summary, window: ProducerHour) -> None:
@@ -81,11 +91,17 @@ def _count(into: Summary, window: ProducerHour) -> None:
 def grouped(
     pairs: Mapping[Pair, Summary], name: Callable[[Pair], str], known: Iterable[str] = ()
 ) -> dict[str, Summary]:
-    """Added up by producer or topic. known: names that are listed though nothing came."""
-    found = {one: Summary() for one in known}
+    """Return the sums of summaries by producer or topic.
+
+    Args:
+        pairs: Summaries of pairs.
+        name: Returns the name by which to add up.
+        known: Names that are listed even without events.
+    """
+    summaries = {known_name: Summary() for known_name in known}
     for pair, summary in pairs.items():
-        found.setdefault(name(pair), Summary()).add(summary)
-    return found
+        summaries.setdefault(name(pair), Summary()).add(summary)
+    return summaries
 
 
 # ---- series over time: from this process, or from Prometheus if it is configured
@@ -96,11 +112,11 @@ _PER_PAIR_LABELS = (0, 1)  # of recorder.EVENTS: producer and topic
 
 
 class Plots(Protocol):
-    """Reads figures over time."""
+    """Source of figures over time."""
 
     @property
     def source(self) -> str:
-        """Origin of the figures, in words."""
+        """Return the origin of the figures, as text."""
         ...
 
     async def read(
@@ -110,7 +126,11 @@ class Plots(Protocol):
         where: Mapping[int, Collection[str]] | None = None,
         span_s: float | None = None,
     ) -> Points:
-        """See `History.read`. Raises Refused."""
+        """Read figures like `History.read`.
+
+        Raises:
+            Refused: The source is not available.
+        """
         ...
 
 
@@ -129,7 +149,7 @@ class Recorded:
         where: Mapping[int, Collection[str]] | None = None,
         span_s: float | None = None,
     ) -> Points:
-        """From the finest history that has these labels."""
+        """Read figures from the finest history that has these labels."""
         if metric in (recorder.RECORDS_WRITTEN, recorder.BYTES_WRITTEN):
             kept = self._kept.partitions
         elif {*by, *(where or {})}.isdisjoint(_PER_PAIR_LABELS):
@@ -140,7 +160,17 @@ class Recorded:
 
 
 class Plot(NamedTuple):
-    """id: of the element.  unit: of the values: events, B, records, ...  rows: by name."""
+    """A plot of figures over time.
+
+    Attributes:
+        id: Id of the element.
+        title: Title of the plot.
+        unit: Unit of the values: events, B, records, ...
+        metric: Name of the metric.
+        points: Figures of the plot.
+        rows: Values by name.
+        brush: Whether the reader can select a time range.
+    """
 
     id: str
     title: str
@@ -152,13 +182,13 @@ class Plot(NamedTuple):
 
     @property
     def data(self) -> dict[str, Any]:
-        """For the page's script."""
+        """Return the data for the page's script."""
         rows = [[name, [_short(value) for value in values]] for name, values in self.rows.items()]
         return {"start": self.points.start, "step": self.points.step_s, "rows": rows}
 
     @property
     def summary(self) -> str:
-        """The plot in words."""
+        """Return the plot's current and highest values as text."""
         totals = [sum(step) for step in zip(*self.rows.values(), strict=True)]
         unit = "B" if self.unit == "B" else ""
         now, highest = wording.rate(totals[-1], unit), wording.rate(max(totals), unit)
@@ -167,16 +197,16 @@ class Plot(NamedTuple):
 
 
 def _short(value: float) -> float:
-    """Three digits are what a plot shows."""
+    """Round a value to the three digits of a plot."""
     return float(f"{value:.3g}")
 
 
 def named(points: Points) -> dict[str, Sequence[float]]:
-    """Rows by their only label, largest first."""
+    """Return rows by their only label, largest first."""
     order = sorted(points.rows.items(), key=lambda row: -sum(row[1]))
     return {labels[0] or "none": values for labels, values in order}
 
 
 def tail(values: Sequence[float], steps: int) -> Sequence[float]:
-    """For a sparkline."""
+    """Return the last steps of a row, for a sparkline."""
     return values[-steps:]

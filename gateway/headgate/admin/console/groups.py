@@ -1,4 +1,4 @@
-"""The pages of consumer groups, as `headgate monitor` sees them."""
+"""Pages of consumer groups, with the figures of `headgate monitor`."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ from headgate.edge.auth import Identity
 
 
 _FRESH_S = 2.0  # the monitor polls Kafka every 10 s
-_KNOWN = 64  # answers that are kept for so long
-_LIMIT, _PAGES = 1000, 5  # groups in an answer of the monitor, and how many are asked for
-READERS = 50  # of a partition: the worst
+_KNOWN = 64  # responses that are cached for that time
+_LIMIT, _PAGES = 1000, 5  # groups in a response of the monitor, and responses that are read
+READERS = 50  # of a partition, the worst first
 _BY_STATUS = {
     401: Reason.UNAUTHENTICATED,
     403: Reason.FORBIDDEN,
@@ -50,7 +50,7 @@ Json = dict[str, Any]
 
 
 class MonitorAnswers:
-    """Asks with the caller's own credentials. All methods raise Refused."""
+    """Client of the monitor, with the caller's credentials. All methods may raise Refused."""
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
@@ -71,29 +71,29 @@ class MonitorAnswers:
 
     async def group(self, request: web.Request, name: str) -> list[Json]:
         """Return one group, on each cluster that has it."""
-        found = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
-        on: list[Json] = found["on"]
+        answer = await self._ask(request, f"/v1/groups/{quote(name, safe='')}")
+        on: list[Json] = answer["on"]
         return on
 
     async def readers(self, request: web.Request, topic: str, partition: int) -> list[Json]:
-        """The groups that read a partition, each with where it is there; the worst first."""
+        """Return the groups that read a partition, with their positions; the worst first."""
         query = urlencode({"topic": topic, "partition": partition, "limit": READERS})
-        found = await self._ask(request, f"/v1/groups?{query}")
-        # a monitor of an earlier release answers with all groups
-        return [one for one in found["groups"] if "partition" in one]
+        answer = await self._ask(request, f"/v1/groups?{query}")
+        # a monitor of an earlier release responds with all groups
+        return [group for group in answer["groups"] if "partition" in group]
 
     async def _ask(self, request: web.Request, path: str) -> Json:
         authorization = request.headers.get("Authorization")
         key, now = (path, authorization), time.monotonic()
-        known = self._answers.get(key)
-        if known is not None and now - known[0] < _FRESH_S:
-            return known[1]
-        found = await self._instance.monitored(path, authorization)
-        if isinstance(found, Failure):
-            raise Refused(found)
-        if found.status != 200:
-            raise Refused(_refusal(found))
-        answer = _read(found.body)
+        cached = self._answers.get(key)
+        if cached is not None and now - cached[0] < _FRESH_S:
+            return cached[1]
+        response = await self._instance.monitored(path, authorization)
+        if isinstance(response, Failure):
+            raise Refused(response)
+        if response.status != 200:
+            raise Refused(_refusal(response))
+        answer = _read(response.body)
         if len(self._answers) >= _KNOWN:
             self._answers.clear()
         self._answers[key] = now, answer
@@ -101,12 +101,12 @@ class MonitorAnswers:
 
 
 def fix_of(failure: Failure) -> str:
-    """What to do where the monitor refuses; nothing where the failure itself says it."""
+    """Return the fix for a refusal of the monitor; empty if the failure contains it."""
     return _FIXES.get(failure.reason, "")
 
 
 def _refusal(answer: Monitored) -> Failure:
-    """Why the monitor does not say it, in its own words where it has some."""
+    """Return the failure in a response of the monitor, with its own detail if it has one."""
     try:
         problem = _read(answer.body)
     except Refused:  # a proxy's page
@@ -133,11 +133,17 @@ def _read(body: bytes) -> Json:
 
 
 _WIDTH, _HEIGHT, _LEFT, _EDGE = 640.0, 190.0, 64.0, 22.0
-_COLOURS = 6  # m1 to m6 of console.css; m0: nobody knows who
+_COLOURS = 6  # m1 to m6 of console.css; m0: unknown member
 
 
 class Dot(NamedTuple):
-    """One commit. at: seconds since 1970.  by: client and member, or empty."""
+    """One commit.
+
+    Attributes:
+        at: Time of the commit, in seconds since 1970.
+        offset: Committed offset.
+        by: Client and member; empty if unknown.
+    """
 
     at: float
     offset: int
@@ -145,39 +151,51 @@ class Dot(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """members: name and class of each colour that is used."""
+    """A chart of commits. `members` holds name and style class of each colour."""
 
     svg: Markup
     members: Sequence[tuple[str, str]]
 
 
 def dots_of(partition: Mapping[str, Any], falls: Iterable[Mapping[str, Any]]) -> list[Dot]:
-    """What is known of its commits, oldest first; those that went back are kept for longer."""
-    found = {
-        Dot(_seconds(one["at"]), one["offset"], _who(one["by"])) for one in partition["commits"]
+    """Return the known commits of a partition, oldest first.
+
+    Args:
+        partition: The partition, with its recent commits.
+        falls: Commits that went back, which the monitor keeps for longer.
+    """
+    dots = {
+        Dot(_seconds(commit["at"]), commit["offset"], _who(commit["by"]))
+        for commit in partition["commits"]
     }
-    place = partition["topic"], partition["partition"]
+    number = partition["topic"], partition["partition"]
     for fall in falls:
-        if (fall["topic"], fall["partition"]) == place:
+        if (fall["topic"], fall["partition"]) == number:
             at = _seconds(fall["at"])
-            found.add(Dot(at, fall["to"], _who(fall["committer"])))
-            if not any(one.at < at and one.offset == fall["from"] for one in found):
-                found.add(Dot(at - 1, fall["from"], ""))
-    return sorted(found)
+            dots.add(Dot(at, fall["to"], _who(fall["committer"])))
+            if not any(dot.at < at and dot.offset == fall["from"] for dot in dots):
+                dots.add(Dot(at - 1, fall["from"], ""))
+    return sorted(dots)
 
 
 def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | None:
-    """end: of the log.  now: seconds since 1970, up to where the newest one holds.  None: no dot.
+    """Draw a chart of commits; None without commits.
 
-    A partition that is stuck is a flat line below the end of the log.
+    A stuck partition is a flat line below the end of the log.
+
+    Args:
+        dots: Commits, oldest first.
+        end: End offset of the log.
+        now: Time up to which the last commit is drawn, in seconds since 1970.
+        label: Text for screen readers.
     """
     if not dots:
         return None
-    names = sorted({one.by for one in dots if one.by})
-    classes = {name: f"m{place % _COLOURS + 1}" for place, name in enumerate(names)} | {"": "m0"}
+    names = sorted({dot.by for dot in dots if dot.by})
+    classes = {name: f"m{index % _COLOURS + 1}" for index, name in enumerate(names)} | {"": "m0"}
     first, last = dots[0].at, max(now, dots[-1].at)
-    lowest = min(one.offset for one in dots)
-    highest = max(end, *(one.offset for one in dots))
+    lowest = min(dot.offset for dot in dots)
+    highest = max(end, *(dot.offset for dot in dots))
 
     def across(at: float) -> float:
         return round(_LEFT + (_WIDTH - _LEFT - 12) * (at - first) / ((last - first) or 1), 1)
@@ -196,22 +214,22 @@ def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | 
         _text(_WIDTH - 4, _HEIGHT - 4, _clock(last), anchor="end"),
         _text(_WIDTH - 4, max(11.0, down(end) - 4), "log end", anchor="end"),
     ]
-    for one, other in pairwise(dots):
-        kind = "back" if other.offset < one.offset else "way"
-        steps = (across(one.at), down(one.offset), across(other.at), down(other.offset))
+    for dot, other in pairwise(dots):
+        kind = "back" if other.offset < dot.offset else "way"
+        steps = (across(dot.at), down(dot.offset), across(other.at), down(other.offset))
         way = Markup('<polyline class="{}" points="{},{} {},{} {},{}"/>')
         parts.append(way.format(kind, steps[0], steps[1], steps[2], steps[1], steps[2], steps[3]))
     held = Markup('<line class="way" x1="{}" x2="{}" y1="{}" y2="{}"/>')
     height = down(dots[-1].offset)
     parts.append(held.format(across(dots[-1].at), across(last), height, height))
-    for one in dots:
+    for dot in dots:
         circle = Markup('<circle class="{}" cx="{}" cy="{}" r="4"><title>{}</title></circle>')
-        said = f"{one.offset:,} at {_clock(one.at)} by {one.by or 'an unknown member'}"
-        parts.append(circle.format(classes[one.by], across(one.at), down(one.offset), said))
+        said = f"{dot.offset:,} at {_clock(dot.at)} by {dot.by or 'an unknown member'}"
+        parts.append(circle.format(classes[dot.by], across(dot.at), down(dot.offset), said))
     head = Markup('<svg class="commits" viewBox="0 0 {} {}" role="img" aria-label="{}">')
     svg = head.format(int(_WIDTH), int(_HEIGHT), label) + Markup("").join(parts) + Markup("</svg>")
     used = [(name, classes[name]) for name in names]
-    return Picture(svg, [*used, ("unknown", "m0")] if any(not one.by for one in dots) else used)
+    return Picture(svg, [*used, ("unknown", "m0")] if any(not dot.by for dot in dots) else used)
 
 
 def _text(x: float, y: float, text: str, anchor: str = "start") -> Markup:
@@ -233,8 +251,8 @@ def _who(by: Mapping[str, Any] | None) -> str:
 _PICTURES = 12
 _PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
 _FALLS = 50  # the newest
-_DRAWN_EVERY_S = 10  # a picture goes on to now, and a live page is sent where it has changed
-_DIGITS = 10  # a partition's number has less
+_DRAWN_EVERY_S = 10  # step of a chart's end: live pages are sent only if they have changed
+_DIGITS = 10  # partition numbers have fewer
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -247,7 +265,7 @@ _COLUMNS = {
 
 
 class GroupPages:
-    """monitor: who knows of groups."""
+    """Pages of consumer groups. `monitor` supplies the groups."""
 
     def __init__(self, admin: Admin, monitor: MonitorAnswers) -> None:
         self._admin = admin
@@ -256,31 +274,31 @@ class GroupPages:
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """Build the list of all groups, worst first by default."""
         try:
-            found = await self._monitor.groups(request)
+            answer = await self._monitor.groups(request)
         except Refused as refused:
             return self._without(refused.failure)
         states = request.query.get("state", "")
         rows = {
             f"{row['group']}\0{row['cluster']}": row
-            for row in found["groups"]
+            for row in answer["groups"]
             if states in ("", row["state"])
         }
         counts: dict[str, int] = {}
-        for row in found["groups"]:
+        for row in answer["groups"]:
             counts[row["state"]] = counts.get(row["state"], 0) + 1
         values = {
             "failure": None,
             "listing": listed(request, rows, _COLUMNS, "state", ("state",), _words),
             "counts": sorted(counts.items(), key=lambda one: -_SEVERITY.get(one[0], 0)),
             "state": states,
-            "regressions": found["regressions"][:20],
-            "clusters": found["clusters"],
-            "cannot_be_seen": found["cannot_be_seen"],
+            "regressions": answer["regressions"][:20],
+            "clusters": answer["clusters"],
+            "cannot_be_seen": answer["cannot_be_seen"],
         }
         return Page("groups.html", "Groups", values, is_live=True)
 
     def _without(self, failure: Failure) -> Page:
-        """Nobody knows of groups; the page says what to start."""
+        """Build the page without a monitor, with the command that starts one."""
         file = self._admin.installation.configuration.shown.file
         values = {"failure": failure, "fix": fix_of(failure), "file": file}
         return Page("groups.html", "Groups", values, is_live=True)
@@ -297,7 +315,7 @@ class GroupPages:
             "name": name,
             "failure": failure,
             "fix": "" if failure is None else fix_of(failure),
-            "on": [{**one, "shown": list(_shown(one, time.time()))} for one in on],
+            "on": [{**group, "shown": list(_shown(group, time.time()))} for group in on],
             "pauses": pauses,
             "no_pauses": no_pauses,
             "limits": {"partitions": _PARTITIONS, "falls": _FALLS},
@@ -305,11 +323,11 @@ class GroupPages:
         return Page("group.html", f"Group {name}", values, is_live=True)
 
     async def pause(self, request: web.Request, form: Form) -> Done:
-        """Pause it, or a topic or a partition of it."""
+        """Pause a group, or a topic or partition of it."""
         return await self._change(request, form, is_pause=True)
 
     async def resume(self, request: web.Request, form: Form) -> Done:
-        """Take one reason away."""
+        """Remove one reason for a pause."""
         return await self._change(request, form, is_pause=False)
 
     async def _change(self, request: web.Request, form: Form, *, is_pause: bool) -> Done:
@@ -341,7 +359,7 @@ def _words(row: Json) -> str:
 
 
 def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
-    """Partitions, the worst first, some of them with a picture of their commits."""
+    """Yield partitions, the worst first; some of them have a chart of their commits."""
     worst = nsmallest(
         _PARTITIONS,
         group["partitions"],
@@ -349,10 +367,10 @@ def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
                          one["partition"]),
     )  # fmt: skip
     falls = group["recent_regressions"]
-    for place, one in enumerate(worst):
-        label = f"Commits of {one['topic']}, partition {one['partition']}: offset over time"
-        dots = dots_of(one, falls) if place < _PICTURES else []
-        says_much = len(dots) > 1 or one["lag"]
+    for index, row in enumerate(worst):
+        label = f"Commits of {row['topic']}, partition {row['partition']}: offset over time"
+        dots = dots_of(row, falls) if index < _PICTURES else []
+        says_much = len(dots) > 1 or row["lag"]
         until = now - now % _DRAWN_EVERY_S
-        drawn = picture(dots, one["end"], until, label) if says_much else None
-        yield {**one, "picture": drawn}
+        drawn = picture(dots, row["end"], until, label) if says_much else None
+        yield {**row, "picture": drawn}

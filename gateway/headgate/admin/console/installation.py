@@ -1,4 +1,4 @@
-"""The pages of the installation: its log, and the active configuration with its findings."""
+"""Pages of the installation: its log, and the active configuration with its findings."""
 
 import asyncio
 import os
@@ -31,16 +31,16 @@ _OPTION_COLUMNS = {"origin": lambda one: one.origin}
 
 
 class InstallationConsole:
-    """installation: what the control plane's own pages read."""
+    """Pages of the installation. `installation` is shared with the control plane's pages."""
 
     def __init__(self, installation: InstallationPages) -> None:
         self._installation = installation
 
     async def log(self, request: web.Request, _caller: Identity) -> Page:
-        """The installation log, newest first; `?level=` is the least severe that is shown."""
+        """Build the page of the log, newest first; `?level=` is the least severe level shown."""
         levels = list(Level)
-        asked = request.query.get("level", "")
-        least = levels.index(Level(asked)) if asked in levels else 0
+        given = request.query.get("level", "")
+        least = levels.index(Level(given)) if given in levels else 0
         entries = self._installation.log.recent()
         values = {
             "listing": await asyncio.to_thread(_entries, request, entries, levels[least:]),
@@ -50,18 +50,20 @@ class InstallationConsole:
         return Page("log.html", "Log", values, is_live=True)
 
     async def configuration(self, request: web.Request, _caller: Identity) -> Page:
-        """Options with their origins: those that something sets, or with `?all=1` every one."""
+        """Build the page of options with their origins: those set, or all with `?all=1`."""
         file, loaded, read_at = self._installation.configuration.shown
         shows_all = request.query.get("all") == "1"
         listing = await asyncio.to_thread(_options, request, loaded, shows_all)
         findings = await asyncio.to_thread(self._installation.configuration.findings)
-        reloads = (one for one in self._installation.log.recent() if one.kind in _OF_CONFIGURATION)
+        reloads = (
+            entry for entry in self._installation.log.recent() if entry.kind in _OF_CONFIGURATION
+        )
         values = {
             "file": file,
             "read_at": read_at,
             "shows_all": shows_all,
             "listing": listing,
-            "findings": [one for one in findings if one.level != "ok"],
+            "findings": [finding for finding in findings if finding.level != "ok"],
             "reloads": list(islice(reloads, _RELOADS)),
             "pid": os.getpid(),
         }
@@ -71,20 +73,20 @@ class InstallationConsole:
 def _entries(
     request: web.Request, entries: Iterable[LogEntry], levels: Collection[Level]
 ) -> Listing:
-    """The page of the log that is asked for; for a thread, as 2,000 texts are searched."""
+    """Return the requested page of the log. Call it in a thread: it searches 2,000 texts."""
     rows = {str(entry.number): entry for entry in entries if entry.level in levels}
     return listed(request, rows, _LOG_COLUMNS, "at", ("level",), _words)
 
 
 def _options(request: web.Request, loaded: Loaded, shows_all: bool) -> Listing:
-    """The page of options that is asked for; for a thread, as there are 40 of each topic."""
+    """Return the requested page of options. Call it in a thread: each topic has 40 options."""
     rows = {
-        f"{one.section}.{one.name}": one
-        for one in effective(loaded)
-        if shows_all or one.origin != DEFAULT
+        f"{option.section}.{option.name}": option
+        for option in effective(loaded)
+        if shows_all or option.origin != DEFAULT
     }
-    found = listed(request, rows, _OPTION_COLUMNS, "name", ("all",))
-    return found._replace(rows=[(name, _shown(one)) for name, one in found.rows])
+    listing = listed(request, rows, _OPTION_COLUMNS, "name", ("all",))
+    return listing._replace(rows=[(name, _shown(option)) for name, option in listing.rows])
 
 
 def _shown(one: Effective) -> dict[str, str]:
@@ -93,5 +95,5 @@ def _shown(one: Effective) -> dict[str, str]:
 
 
 def _words(entry: LogEntry) -> str:
-    """What a search looks through: the kind as it is shown, and as `/v1/log` names it."""
+    """Return the text that a search reads, with the kind as shown and as in `/v1/log`."""
     return f"{entry.kind.replace('_', ' ')} {entry.subject} {entry.text} {entry.kind}"

@@ -1,4 +1,4 @@
-"""The first page: is it well, and if not, what is wrong."""
+"""The overview page: the health of the instance, and its problems."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -24,11 +24,17 @@ from headgate.metrics.snapshot import Pair
 _HOUR_S = 3600.0
 _SAVERS = 5
 _INCIDENTS = 20
-_MANY_REJECTS = 0.05  # of a minute's events: somebody's release is broken
+_MANY_REJECTS = 0.05  # share of a minute's events that points to a broken release of a producer
 
 
 class Worry(NamedTuple):
-    """What is not well. is_bad: events are refused or may be lost; else something is slower."""
+    """A problem of the instance.
+
+    Attributes:
+        is_bad: Whether events are refused or may be lost; otherwise something is slower.
+        text: Description of the problem.
+        more: URL of a page with details.
+    """
 
     is_bad: bool
     text: str
@@ -36,7 +42,14 @@ class Worry(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """The last hour of the whole instance. ends: events a second by outcome and reason."""
+    """Figures of the whole instance in the last hour.
+
+    Attributes:
+        ends: Events per second by outcome and reason.
+        saved: Bytes per second that were not published.
+        pairs: Summaries by producer and topic.
+        gauges: Gauges by name, summed up.
+    """
 
     ends: Points
     saved: Points
@@ -44,12 +57,12 @@ class Reading(NamedTuple):
     gauges: Mapping[str, float]
 
     def counted(self, points: Points) -> dict[tuple[str, ...], float]:
-        """What was counted in the hour, by labels."""
+        """Return the totals of the hour, by labels."""
         return {labels: sum(row) * points.step_s for labels, row in points.rows.items()}
 
 
 class OverviewPage:
-    """incidents: the newest events of the log."""
+    """The overview page. Its incidents are the latest entries of the installation log."""
 
     def __init__(self, instance: Instance, plots: Plots, log: EntryLog) -> None:
         self._instance = instance
@@ -57,7 +70,7 @@ class OverviewPage:
         self._log = log
 
     async def build(self, _request: web.Request, _caller: Identity) -> Page:
-        """The page."""
+        """Build the page."""
         instance = self._instance
         read = self._plots.read
         ends = await read(recorder.EVENTS, by=(2, 3), span_s=_HOUR_S)
@@ -80,8 +93,8 @@ class OverviewPage:
         return Page("overview.html", "Overview", values, is_live=True)
 
     def _recent_incidents(self) -> list[LogEntry]:
-        found = (entry for entry in self._log.recent() if entry.level is not Level.INFO)
-        return list(islice(found, _INCIDENTS))
+        incidents = (entry for entry in self._log.recent() if entry.level is not Level.INFO)
+        return list(islice(incidents, _INCIDENTS))
 
     def _quarantines(self) -> list[dict[str, Any]]:
         return [
@@ -94,23 +107,23 @@ class OverviewPage:
         health = self._instance.health()
         if not health.is_ready:
             yield Worry(True, f"The gateway is {health.status}.", "/ready?pretty")
-        for name, one in health.dependencies.items():
-            if not one["ok"]:
-                text = f"{name}: {one['detail']}"
-                yield Worry(bool(one["required"]), text, "/ready?pretty")
+        for name, row in health.dependencies.items():
+            if not row["ok"]:
+                text = f"{name}: {row['detail']}"
+                yield Worry(bool(row["required"]), text, "/ready?pretty")
         up, wanted = health.workers["up"], health.workers["wanted"]
         if up < wanted:
             yield Worry(up == 0, f"{up} of {wanted} workers are up.", "/ready?pretty")
         quarantines = self._quarantines()
         policies = PolicyTable(self._instance.settings.topics)
-        refusing = policies.refusing(one["topic"] for one in quarantines)
-        for one in quarantines:
-            is_away = one["state"] == AWAY
-            refuses = is_away and one["topic"] in refusing
+        refusing = policies.refusing(quarantine["topic"] for quarantine in quarantines)
+        for row in quarantines:
+            is_away = row["state"] == AWAY
+            refuses = is_away and row["topic"] in refusing
             effect = "refuses events" if refuses else "publishes unchanged events"
-            why = "Redis is unavailable" if is_away else f"suppression is in {one['state']}"
-            text = f"{one['topic']} {effect}: {why}."
-            yield Worry(refuses, text, f"/console/topics/{one['topic']}")
+            why = "Redis is unavailable" if is_away else f"suppression is in {row['state']}"
+            text = f"{row['topic']} {effect}: {why}."
+            yield Worry(refuses, text, f"/console/topics/{row['topic']}")
         if spooled := seen.gauges["headgate_spool_events"]:
             yield Worry(
                 False,
@@ -123,8 +136,8 @@ class OverviewPage:
             yield Worry(False, text, "/console/producers?sort=rejects")
 
     def _tiles(self, seen: Reading) -> list[dict[str, Any]]:
-        events = sum(one.events_per_s for one in seen.pairs.values())
-        size = sum(one.bytes_per_s for one in seen.pairs.values())
+        events = sum(summary.events_per_s for summary in seen.pairs.values())
+        size = sum(summary.bytes_per_s for summary in seen.pairs.values())
         hour = seen.counted(seen.ends)
         rejected = sum(count for end, count in hour.items() if end[0] == Name.REJECTED)
         saved = sum(seen.counted(seen.saved).values())
@@ -167,7 +180,7 @@ def _by_outcome(ends: Points) -> Plot:
     rows: dict[tuple[str, ...], list[float]] = {}
     for (outcome, _), values in ends.rows.items():
         before = rows.get((outcome,), [0.0] * len(values))
-        rows[outcome,] = [one + other for one, other in zip(before, values, strict=True)]
+        rows[outcome,] = [total + value for total, value in zip(before, values, strict=True)]
     title = "Events per second by outcome, last hour"
     return Plot("outcomes", title, "events", recorder.EVENTS, ends, named(ends._replace(rows=rows)))
 
@@ -181,10 +194,10 @@ def _recent_rejects(ends: Points) -> float:
 
 
 def _rejects(seen: Reading) -> list[dict[str, Any]]:
-    """By reason in the last hour, most first."""
+    """Return the rejects of the last hour by reason, most frequent first."""
     counted = seen.counted(seen.ends)
     total = sum(counted.values())
-    found = {reason: count for (_, reason), count in counted.items() if reason}
+    by_reason = {reason: count for (_, reason), count in counted.items() if reason}
     points = seen.ends.rows
     return [
         {
@@ -193,13 +206,13 @@ def _rejects(seen: Reading) -> list[dict[str, Any]]:
             "share": count / total if total else 0.0,
             "values": next(row for end, row in points.items() if end[1] == reason),
         }
-        for reason, count in sorted(found.items(), key=lambda row: -row[1])
+        for reason, count in sorted(by_reason.items(), key=lambda row: -row[1])
         if round(count)
     ]
 
 
 def _savers(instance: Instance) -> list[dict[str, Any]]:
-    """Whose bytes were saved, most first."""
+    """Return the producers with the most saved bytes, largest first."""
     totals: dict[str, float] = {}
     for labels, size in instance.figures.counter(recorder.SAVED).items():
         totals[labels[0]] = totals.get(labels[0], 0) + size

@@ -1,4 +1,4 @@
-"""Building blocks of the console's pages: page, list, and the same request for a shell."""
+"""Building blocks of the console's pages: pages, lists, and commands for a shell."""
 
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,7 +13,15 @@ from headgate.edge.auth import Identity
 
 
 class Page(NamedTuple):
-    """template: its file.  is_live: whether its block `live` is sent again and again."""
+    """A page to render.
+
+    Attributes:
+        template: File of the template.
+        title: Title of the page.
+        values: Values for the template.
+        status: HTTP status of the response.
+        is_live: Whether updates of its block `live` are streamed.
+    """
 
     template: str
     title: str
@@ -23,7 +31,7 @@ class Page(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A form was carried out. shown_at: the address of the page that shows what became of it."""
+    """Result of a form that succeeded. `shown_at` is the URL of the page with the result."""
 
     shown_at: str
 
@@ -35,23 +43,28 @@ Act = Callable[[web.Request, Form], Awaitable[Page | Done]]
 # ---- commands to paste into a shell
 
 
-_TOKEN = '-H "Authorization: Bearer $HEADGATE_TOKEN"'  # where commands of headgate look for it
+_TOKEN = '-H "Authorization: Bearer $HEADGATE_TOKEN"'  # the variable that headgate reads too
 
 
 class Commands(NamedTuple):
-    """base: where the reader has the control plane.  has_token: whether it asks for one."""
+    """Commands for the reader's shell.
+
+    Attributes:
+        base: URL of the control plane as the reader uses it.
+        has_token: Whether the control plane needs a token.
+    """
 
     base: str
     has_token: bool
 
     @classmethod
     def of(cls, request: web.Request) -> "Commands":
-        """For who asks."""
+        """Return the commands for the sender of a request."""
         has_token = "Authorization" in request.headers
         return cls(f"{request.scheme}://{request.host}", has_token)
 
     def curl(self, path: str, method: str = "GET", body: Any = None) -> str:
-        """A request. body: sent as JSON; None: without one."""
+        """Return a curl command. `body` is sent as JSON; None: no body."""
         words = ["curl", "-s"] if method == "GET" else ["curl", "-X", method]
         words += [_TOKEN] if self.has_token else []
         words.append(shlex.quote(self.base + path))
@@ -61,7 +74,7 @@ class Commands(NamedTuple):
         return " ".join(words)
 
     def headgate(self, *words: str) -> str:
-        """A command that is a client of the control plane."""
+        """Return a `headgate` command that calls the control plane."""
         return shlex.join(["headgate", *words, "--url", self.base])
 
 
@@ -74,7 +87,13 @@ Column = Callable[[Any], Any]
 
 
 class Listing(NamedTuple):
-    """rows: of this page.  total: of all that match.  kept: what a search keeps of the address."""
+    """One page of a list.
+
+    Attributes:
+        rows: Rows of this page.
+        total: Number of all rows that match.
+        kept: Query parameters that a search keeps.
+    """
 
     rows: Sequence[Any]
     total: int
@@ -87,17 +106,16 @@ class Listing(NamedTuple):
     kept: Sequence[tuple[str, str]] = ()
 
     def at(self, page: int) -> str:
-        """Another page's address."""
+        """Return the URL of another page."""
         return str(self.url.update_query(page=str(page)))
 
     def chosen(self, name: str, value: str = "") -> str:
-        """The address of the same list by another choice, from its first page on. value: empty =
-        without one."""
+        """Return the URL of the first page with another filter; an empty value removes it."""
         url = self.url.without_query_params(name, "page")
         return str(url.extend_query({name: value}) if value else url)
 
     def sorted_by(self, column: str) -> str:
-        """The address of the list by this column; the other way round where it is so already."""
+        """Return the URL of the list sorted by a column; reversed if it is already sorted so."""
         is_same = column == self.sort
         order = "asc" if is_same and self.is_descending else "desc"
         if not is_same and column == "name":
@@ -113,39 +131,47 @@ def listed(
     kept: Sequence[str] = (),
     words: Callable[[Any], str] | None = None,
 ) -> Listing:
-    """rows: by name.  columns: what `?sort=` may say, beside `name`.  words: of a row, which `?q=`
-    searches; None = its name."""
-    asked = request.query
-    query = asked.get("q", "").strip()[:200]
-    sort = asked.get("sort", default)
+    """Return the requested page of a list.
+
+    Args:
+        request: Request with sort, order, page and search in its query.
+        rows: Rows by name.
+        columns: Sort keys by column, for `?sort=`; `name` is always allowed.
+        default: Column of the default order.
+        kept: Query parameters that a search keeps.
+        words: Returns the text of a row for `?q=`; None: its name.
+    """
+    given = request.query
+    query = given.get("q", "").strip()[:200]
+    sort = given.get("sort", default)
     if sort not in columns:
         sort = "name" if sort == "name" else default
-    is_descending = asked.get("order", "asc" if sort == "name" else "desc") != "asc"
+    is_descending = given.get("order", "asc" if sort == "name" else "desc") != "asc"
     wanted = query.casefold()
-    found = [
+    matches = [
         (name, row)
         for name, row in rows.items()
         if not wanted or wanted in (name if words is None else words(row)).casefold()
     ]
-    found.sort(key=lambda one: one[0])
+    matches.sort(key=lambda one: one[0])
     if sort == "name":
-        found = found[::-1] if is_descending else found
+        matches = matches[::-1] if is_descending else matches
     else:
         value = columns[sort]
-        found.sort(key=lambda one: value(one[1]), reverse=is_descending)
-    pages = max(1, -(-len(found) // PAGE))
-    page = min(pages, _number(asked.get("page", "1")))
-    url = request.rel_url.with_query([pair for pair in asked.items() if pair[0] != "live"])
+        matches.sort(key=lambda one: value(one[1]), reverse=is_descending)
+    pages = max(1, -(-len(matches) // PAGE))
+    page = min(pages, _number(given.get("page", "1")))
+    url = request.rel_url.with_query([pair for pair in given.items() if pair[0] != "live"])
     return Listing(
-        found[(page - 1) * PAGE : page * PAGE],
-        len(found),
+        matches[(page - 1) * PAGE : page * PAGE],
+        len(matches),
         page,
         pages,
         sort,
         is_descending,
         query,
         url,
-        [(name, asked[name]) for name in ("order", *kept) if name in asked],
+        [(name, given[name]) for name in ("order", *kept) if name in given],
     )
 
 

@@ -1,4 +1,4 @@
-"""The pages of producers, and the text for the owner of a producer."""
+"""Pages of producers, and the message for the owner of a producer."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from headgate.metrics import history as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger
 
-# ---- the text for the owner
+# ---- the message for the owner
 
 
-_MUCH = 0.2  # of the events: worth somebody's time
+_MUCH = 0.2  # share of the events that is worth the owner's attention
 _SOME = 0.01
 _HOT = 0.1  # of the bytes
 _LARGE = 262_144  # bytes: consumers fetch such records one at a time
@@ -30,15 +30,21 @@ Json = Mapping[str, Any]
 
 
 def letter(name: str, found: Json, rejects: Sequence[Json]) -> str:
-    """For the clipboard. found: as the control plane shows a producer; rejects: newest first."""
+    """Return the message for a producer's owner, to be copied.
+
+    Args:
+        name: Name of the producer.
+        found: The control plane's view of the producer.
+        rejects: Recent rejects, newest first.
+    """
     lines = [f"Producer {name}, as Headgate sees it:"]
     lines.append(
         f"- {wording.rate(found['events_per_s'])} events, {wording.rate(found['bytes_per_s'], 'B')}"
         f"; last seen {found['last_seen'] or 'never'}."
     )
     for topic in found["topics"]:
-        lines += [f"- {topic['topic']}: {one}" for one in _of_topic(topic)]
-    lines += [f"- {one}" for one in _of_rejects(rejects)]
+        lines += [f"- {topic['topic']}: {finding}" for finding in _of_topic(topic)]
+    lines += [f"- {finding}" for finding in _of_rejects(rejects)]
     if len(lines) == 2:
         lines.append("- No problems found.")
     return "\n".join(lines)
@@ -71,15 +77,14 @@ def _of_topic(topic: Json) -> Iterator[str]:
 
 def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
     newest: dict[str, Json] = {}
-    for one in rejects:
-        newest.setdefault(one["reason"], one)
-    for reason, one in newest.items():
+    for reject in rejects:
+        newest.setdefault(reject["reason"], reject)
+    for reason, reject in newest.items():
         if reason in frozenset(Reason):
-            request = f" in request {one['request_id']}" if one["request_id"] else ""
+            request = f" in request {reject['request_id']}" if reject["request_id"] else ""
             yield (
-                f"rejected on {one['topic']} with {reason} ({one['detail']}), last at {one['at']}"
-                f"{request}. "
-                f"{TRAITS[Reason(reason)].advice}"
+                f"rejected on {reject['topic']} with {reason} ({reject['detail']}), "
+                f"last at {reject['at']}{request}. {TRAITS[Reason(reason)].advice}"
             )
 
 
@@ -99,7 +104,7 @@ _COLUMNS = {
 
 
 class ProducerPages:
-    """admin: who sees all figures."""
+    """Pages of producers."""
 
     def __init__(self, admin: Admin, plots: Plots) -> None:
         self._admin = admin
@@ -109,8 +114,8 @@ class ProducerPages:
         """Build the list of configured and seen producers."""
         instance = self._admin.instance
         pairs = by_pair(instance.figures, instance.rates, time.time())
-        known = instance.settings.producers
-        summaries = grouped(pairs, lambda pair: pair.producer, known)
+        configured = instance.settings.producers
+        summaries = grouped(pairs, lambda pair: pair.producer, configured)
         listing = listed(request, summaries, _COLUMNS, "rate")
         names = {name for name, _ in listing.rows}
         points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
@@ -128,18 +133,18 @@ class ProducerPages:
         seen = self._admin.seen(lambda pair: pair.producer == name)
         if not seen.figures.details and name not in self._admin.instance.settings.producers:
             raise Refused(self._admin.unknown_producer(name, seen))
-        found = views.producer(name, seen)
+        view = views.producer(name, seen)
         rejects = [
-            {"topic": topic["topic"], **one, "advice": _advice(one["reason"])}
-            for topic in found["topics"]
-            for one in topic["recent_rejects"]
+            {"topic": topic["topic"], **reject, "advice": _advice(reject["reason"])}
+            for topic in view["topics"]
+            for reject in topic["recent_rejects"]
         ]
         rejects.sort(key=lambda one: one["at"] or "", reverse=True)
         ends = await self._plots.read(recorder.EVENTS, (2,), {0: {name}})
         sizes = await self._plots.read(recorder.BYTES, (1,), {0: {name}})
         values = {
             "name": name,
-            "found": found,
+            "found": view,
             "rejects": rejects[:_REJECTS],
             "buckets": _buckets(self._admin, name),
             "outcomes": Plot("outcomes", "Events per second by outcome", "events",
@@ -148,7 +153,7 @@ class ProducerPages:
                            "headgate_event_bytes", sizes, named(sizes)),
             "source": self._plots.source,
             "strangers": _strangers(seen) if name == OTHER else [],
-            "letter": letter(name, found, rejects),
+            "letter": letter(name, view, rejects),
             "other": OTHER,
         }  # fmt: skip
         return Page("producer.html", f"Producer {name}", values, is_live=True)
@@ -164,13 +169,16 @@ def _advice(reason: str) -> str:
 
 
 def _buckets(admin: Admin, producer: str) -> list[Mapping[str, Any]]:
-    """Events by size since the start, from the histogram."""
+    """Return the numbers of events by size since the start, from the histogram."""
     bounds = METRICS["headgate_event_bytes"].buckets
     counts = [0] * (len(bounds) + 1)
     for part in admin.instance.figures.parts():
         for labels, row in part.histograms.get("headgate_event_bytes", {}).items():
             if labels[0] == producer:
-                counts = [one + other for one, other in zip(counts, row.counts, strict=True)]
+                counts = [
+                    total_count + other
+                    for total_count, other in zip(counts, row.counts, strict=True)
+                ]
     total = sum(counts)
     if not total:
         return []
@@ -178,5 +186,5 @@ def _buckets(admin: Admin, producer: str) -> list[Mapping[str, Any]]:
         {"up_to": bound, "count": count, "share": count / total}
         for bound, count in zip([*bounds, None], counts, strict=True)
     ]
-    filled = [place for place, row in enumerate(rows) if row["count"]]
+    filled = [index for index, row in enumerate(rows) if row["count"]]
     return rows[filled[0] : filled[-1] + 1]

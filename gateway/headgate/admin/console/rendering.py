@@ -1,4 +1,4 @@
-"""Pages as HTML: the templates, and what they may use."""
+"""Rendering of pages as HTML: templates, filters and static files."""
 
 import hashlib
 import re
@@ -19,13 +19,13 @@ from headgate.charts.charts import STYLE
 from headgate.core.terminal import escaped
 
 FOLDER = Path(__file__).parent
-# A browser sends these back, with the line ends of a text field as CR LF, so they stay as they are.
+# Browsers send form values back, with line ends as CR LF, so the values must not be escaped.
 _FORM_VALUES = re.compile(r'(\bvalue="[^"]*"|<textarea\b[^>]*>[^<]*</textarea>)')
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "'": "\\u0027"}
 
 
 class Rendering:
-    """static: the address of a static file by its name; it changes with the file."""
+    """Renderer of pages. URLs of static files change with their content."""
 
     def __init__(self) -> None:
         self._templates = jinja2.Environment(
@@ -54,16 +54,16 @@ class Rendering:
         }
         static = {path.name: address(path) for path in static_files()}
         self._templates.globals |= {"spark": wording.spark, "static": static}
-        # A block that is rendered alone knows no import of its template.
+        # A block that is rendered alone has no imports of its template.
         self._templates.globals["m"] = self._templates.get_template("macros.html").module
 
     def page(self, page: Page, shell: Mapping[str, Any]) -> str:
-        """The whole page. shell: what the layout around it needs."""
+        """Return the complete page. `shell` holds the values of the layout."""
         template = self._templates.get_template(page.template)
         return shown(template.render({**shell, **page.values, "title": page.title}))
 
     def live(self, page: Page, shell: Mapping[str, Any]) -> str:
-        """Its block `live` alone."""
+        """Return only the page's block `live`."""
         template = self._templates.get_template(page.template)
         context = template.new_context({**shell, **page.values, "title": page.title})
         return shown("".join(template.blocks["live"](context)))
@@ -76,19 +76,19 @@ def shown(html: str) -> str:
 
 
 def static_files() -> list[Path]:
-    """Scripts and styles."""
-    found = (FOLDER / "static").rglob("*")
-    return sorted([STYLE, *(path for path in found if path.suffix in (".js", ".css", ".svg"))])
+    """Return the paths of scripts, styles and images."""
+    paths = (FOLDER / "static").rglob("*")
+    return sorted([STYLE, *(path for path in paths if path.suffix in (".js", ".css", ".svg"))])
 
 
 def address(path: Path) -> str:
-    """Where a static file is; browsers may keep it for ever."""
+    """Return the URL of a static file; browsers may cache it for ever."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return f"/console/static/{path.stem}.{digest}{path.suffix}"
 
 
 def _data(value: Any) -> Markup:
-    """As JSON inside a script element that no browser runs."""
+    """Return a value as JSON for a script element that browsers do not run."""
     text = orjson.dumps(value).decode()
     for character, replaced in _ESCAPED.items():
         text = text.replace(character, replaced)

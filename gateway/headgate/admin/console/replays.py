@@ -1,4 +1,4 @@
-"""The pages of replays: the list, one replay, and the form of a new one."""
+"""Pages of replays: the list, one replay, and the form for a new one."""
 
 import os
 import re
@@ -22,7 +22,7 @@ from headgate.edge.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.replays.registry import FINISHED, Control, ReplayState
 
-_LOOKS = 10  # that a rate is made of
+_LOOKS = 10  # readings over which a rate is computed
 _WATCHED = 1000
 _KINDS = {"ready": "good", "completed": "good", "failed": "bad", "copying": "warn"}
 _ASKED = ("name", "topic", "partitions", "from", "to", "filter", "deliver", "rate", "allow_cold")
@@ -38,7 +38,7 @@ Json = dict[str, Any]
 
 
 class ReplayConsole:
-    """Rates are of what was seen since somebody looks."""
+    """Pages of replays. Rates are computed from the readings of earlier page loads."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -47,18 +47,18 @@ class ReplayConsole:
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """Build the list of all replays, newest first by default."""
         try:
-            found, unavailable = await self._admin.services.replays.list(None, None)
+            replays, unavailable = await self._admin.services.replays.list(None, None)
         except Refused as refused:
             values: Json = {"failure": refused.failure}
             return Page("replays.html", "Replays", values, is_live=True)
         state = request.query.get("state", "")
         counts: dict[str, int] = {}
-        for one in found:
-            counts[one["state"]] = counts.get(one["state"], 0) + 1
+        for replay in replays:
+            counts[replay["state"]] = counts.get(replay["state"], 0) + 1
         rows = {
-            f"{one['name']} {one['topic']} {one['id']}": self._row(one)
-            for one in found
-            if state in ("", one["state"])
+            f"{row['name']} {row['topic']} {row['id']}": self._row(row)
+            for row in replays
+            if state in ("", row["state"])
         }
         values = {
             "failure": None,
@@ -71,18 +71,18 @@ class ReplayConsole:
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
         """Build the page of one replay."""
-        found = await self._admin.services.replays.show(request.match_info["id"])
-        asked = {name: found[name] for name in _ASKED if name in found}
+        replay = await self._admin.services.replays.show(request.match_info["id"])
+        request_fields = {name: replay[name] for name in _ASKED if name in replay}
         values = {
-            "one": self._row(found),
-            "is_over": found["state"] in FINISHED,
-            "request_text": orjson.dumps(asked, option=orjson.OPT_INDENT_2).decode(),
-            "to_run": _to_run(found),
+            "one": self._row(replay),
+            "is_over": replay["state"] in FINISHED,
+            "request_text": orjson.dumps(request_fields, option=orjson.OPT_INDENT_2).decode(),
+            "to_run": _to_run(replay),
         }
-        return Page("replay.html", f"Replay {found['name']}", values, is_live=True)
+        return Page("replay.html", f"Replay {replay['name']}", values, is_live=True)
 
     def change(self, wanted: Control) -> Act:
-        """What a form of the page does."""
+        """Return the action of a form that changes the replay's state."""
 
         async def act(request: web.Request, _form: Form) -> Done:
             await self._admin.replays.change(request, wanted)
@@ -107,7 +107,7 @@ class ReplayConsole:
         }
 
     def _rate(self, replay_id: str, read: int) -> float | None:
-        """Records per second, over the last looks; None at the first."""
+        """Return the records per second over the last readings; None at the first."""
         looks = self._seen.get(replay_id)
         if looks is None:
             while len(self._seen) >= _WATCHED:
@@ -119,7 +119,7 @@ class ReplayConsole:
 
 
 def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What consumers of the result run."""
+    """Return settings and commands for consumers of the result, with titles."""
     result = replay["result"]
     if result is None:
         return []
@@ -140,19 +140,21 @@ def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
         ]
     )  # fmt: skip
     offsets = orjson.dumps(result["offsets"], option=orjson.OPT_INDENT_2).decode()
-    told = (f"Offsets to read from and to, in {result['topic']} at {servers}", offsets)
-    found = [("Every event once, one JSON object per line", reader)]
+    offsets_text = (f"Offsets to read from and to, in {result['topic']} at {servers}", offsets)
+    readers = [("Every event once, one JSON object per line", reader)]
     return (
-        [*found, ("Read it in a terminal", consumer), told] if mode == "topic" else [*found, told]
+        [*readers, ("Read it in a terminal", consumer), offsets_text]
+        if mode == "topic"
+        else [*readers, offsets_text]
     )
 
 
-# ---- the form of a new replay: its fields as a request, and as words of a command
+# ---- the form for a new replay: its fields as a request, and as words of a command
 
 
 _NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
 _RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
-_DIGITS = 19  # a number of 64 bits has less
+_DIGITS = 19  # numbers of 64 bits have fewer
 EMPTY = {
     "topic": "", "from": "-1h", "to": "now", "partitions": "", "keys": "", "producers": "",
     "equals": "", "mode": "topic", "group": "", "name": "", "bytes_per_s": "", "allow_cold": "",
@@ -160,7 +162,11 @@ EMPTY = {
 
 
 def body_of(form: Mapping[str, str]) -> Json:
-    """What the API is asked. Raises Refused, as the API does for the rest."""
+    """Return the body of the API request for a form.
+
+    Raises:
+        Refused: A field is not valid. The API checks the rest.
+    """
     mode = form["mode"]
     deliver: Json = {"mode": mode} | ({"group": form["group"]} if form["group"] else {})
     body: Json = {
@@ -172,7 +178,7 @@ def body_of(form: Mapping[str, str]) -> Json:
     if form["to"].strip():
         body["to"] = _bound("to", form["to"])
     if form["partitions"].strip():
-        body["partitions"] = [_number("partitions", one) for one in form["partitions"].split(",")]
+        body["partitions"] = [_number("partitions", part) for part in form["partitions"].split(",")]
     only = _filter(form)
     if only:
         body["filter"] = only
@@ -186,9 +192,9 @@ def body_of(form: Mapping[str, str]) -> Json:
 def _filter(form: Mapping[str, str]) -> Json:
     only: Json = {}
     for name in ("keys", "producers"):
-        lines = [one.strip("\r") for one in form[name].split("\n")]
-        if found := [one for one in lines if one]:
-            only[name] = found
+        lines = [line.strip("\r") for line in form[name].split("\n")]
+        if filled := [line for line in lines if line]:
+            only[name] = filled
     if form["equals"].strip():
         only["equals"] = _object("equals", form["equals"])
     return only
@@ -198,8 +204,8 @@ def _bound(field: str, text: str) -> Json:
     text = text.strip()
     if text == "now" or _RELATIVE.fullmatch(text):
         return {"relative": text}
-    if found := _NAMED.fullmatch(text):
-        return {found[1]: found[2].strip()}
+    if match := _NAMED.fullmatch(text):
+        return {match[1]: match[2].strip()}
     if text.startswith("{"):
         given = _object(field, text)
         return given if set(given) & {"offsets", "timestamp"} else {"offsets": given}
@@ -209,12 +215,12 @@ def _bound(field: str, text: str) -> Json:
 
 def _object(field: str, text: str) -> Json:
     try:
-        found = orjson.loads(text)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise _wrong(f"{field} is no JSON: {error.msg}") from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise _wrong(f"{field} is a JSON object")
-    return found
+    return document
 
 
 def _number(field: str, text: str) -> int:
@@ -229,7 +235,7 @@ def _wrong(detail: str) -> Refused:
 
 
 def words_of(body: Json) -> list[str]:
-    """The same for the command line."""
+    """Return the words of the command for a request body."""
     words = ["replay", "create", "--name", body["name"], "--topic", body["topic"]]
     words += ["--from", _typed(body["from"])]
     if "to" in body:
@@ -249,7 +255,7 @@ def words_of(body: Json) -> list[str]:
 
 
 def _typed(bound: Json) -> str:
-    """What --from and --to take for it."""
+    """Return a bound as a value of --from and --to."""
     if "timestamp" in bound:
         return str(bound["timestamp"])
     if "relative" in bound:
@@ -264,21 +270,21 @@ _LONGEST = 100_000  # characters of a field
 
 
 class Wizard:
-    """Asks the same service as the API."""
+    """The form for a new replay; it uses the same service as the API."""
 
     def __init__(self, admin: Admin, plots: Plots) -> None:
         self._admin = admin
         self._plots = plots
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:
-        """The empty form."""
+        """Build the empty form."""
         topic = request.query.get("topic", "").strip()[:249]
         name = f"{topic} again" if topic else ""
         form = {**EMPTY, "topic": topic, "name": name, "once": os.urandom(12).hex()}
         return await self._page(form)
 
     async def send(self, request: web.Request, given: Form) -> Page | Done:
-        """A dry run, or the real one."""
+        """Plan the replay of a form, or create it."""
         names = (*EMPTY, "once")
         form = {name: given.get(name, "")[:_LONGEST] for name in names}
         body: Json = {}
@@ -327,17 +333,17 @@ class Wizard:
         return [name for name in topics if policies.match(name) is not None]
 
     async def _mirrored(self, topic: str) -> Json | None:
-        """From when to when all of it can be replayed; None where that is unknown."""
+        """Return the time range in which the topic can be replayed; None if unknown."""
         try:
-            found = (await self._admin.services.offsets.coverage(topic))["partitions"]
+            partitions = (await self._admin.services.offsets.coverage(topic))["partitions"]
         except Refused:
             return None
-        times = [one["times"] for one in found.values() if one["times"]]
+        times = [partition["times"] for partition in partitions.values() if partition["times"]]
         if not times:
             return None
         return {
-            "from": min(one["from"] for one in times),
-            "to": max(one["to"] for one in times),
+            "from": min(interval["from"] for interval in times),
+            "to": max(interval["to"] for interval in times),
         }
 
 

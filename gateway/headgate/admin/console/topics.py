@@ -1,4 +1,4 @@
-"""The pages of topics: the list, one topic, and one partition."""
+"""Pages of topics: the list, one topic, and one partition."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
 
 _SPARK_STEPS, _SPARK_S = 60, 3600.0
-_LISTED_PARTITIONS = 200  # the busiest, where there are more
+_LISTED_PARTITIONS = 200  # the busiest, if there are more
 _UNITS = {"records": recorder.RECORDS_WRITTEN, "bytes": recorder.BYTES_WRITTEN}
 
 
@@ -38,7 +38,15 @@ class TopicRow(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One partition. records, bytes: a second, in the last step.  share: of the bytes kept."""
+    """One partition.
+
+    Attributes:
+        number: Number of the partition.
+        records: Records per second in the last step.
+        bytes: Bytes per second in the last step.
+        share: Share of the topic's bytes in the history.
+        waiting: Records that wait in its lane.
+    """
 
     number: int
     records: float
@@ -58,7 +66,7 @@ _COLUMNS = {
 
 
 class TopicPages:
-    """admin: who sees all figures.  monitor: who knows which groups read."""
+    """Pages of topics. `monitor` supplies the groups that read a partition."""
 
     def __init__(self, admin: Admin, plots: Plots, monitor: MonitorAnswers) -> None:
         self._admin = admin
@@ -95,15 +103,16 @@ class TopicPages:
         name = request.match_info["topic"]
         state, policy = await self._admin.served(name)
         held = self._admin.instance.topics().get(held_topic(name))
-        found = views.topic(state, policy, held, self._seen(name))
+        view = views.topic(state, policy, held, self._seen(name))
         unit = "bytes" if request.query.get("heat") == "bytes" else "records"
         written = {
-            one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
+            each: await self._plots.read(metric, (1,), {0: {name}})
+            for each, metric in _UNITS.items()
         }
         events = await self._plots.read(recorder.EVENTS, (0,), {1: {name}})
         values = {
             "name": name,
-            "found": found,
+            "found": view,
             "unit": unit,
             "rate": Plot("rate", "Events per second by producer", "events", recorder.EVENTS,
                          events, named(events)),
@@ -111,7 +120,7 @@ class TopicPages:
             "heat_metric": _UNITS[unit],
             "partitions": self._partitions(state, written)[:_LISTED_PARTITIONS],
             "source": self._plots.source,
-            "policy": _shown_policy(found["policy"]),
+            "policy": _shown_policy(view["policy"]),
             "forgettable": policy.suppress != "off",
         }  # fmt: skip
         return Page("topic.html", f"Topic {name}", values, is_live=True)
@@ -124,16 +133,17 @@ class TopicPages:
         if not 0 <= number < state.partitions:
             detail = f"topic {brief(name)} has the partitions 0 to {state.partitions - 1}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
-        found = views.topic(state, policy, None, self._seen(name))
+        view = views.topic(state, policy, None, self._seen(name))
         written = {
-            one: await self._plots.read(metric, (1,), {0: {name}}) for one, metric in _UNITS.items()
+            each: await self._plots.read(metric, (1,), {0: {name}})
+            for each, metric in _UNITS.items()
         }
-        row = next(one for one in self._partitions(state, written) if one.number == number)
+        row = next(each for each in self._partitions(state, written) if each.number == number)
         plots = [_written(unit, points, number) for unit, points in written.items()]
         keys = [
-            one
-            for one in found["keys"]["top_by_bytes"]
-            if partition_for(one["key"].encode(), state.partitions) == number
+            hot
+            for hot in view["keys"]["top_by_bytes"]
+            if partition_for(hot["key"].encode(), state.partitions) == number
         ]
         try:
             readers, failure = await self._monitor.readers(request, name, number), None
@@ -158,7 +168,7 @@ class TopicPages:
         return self._admin.seen(lambda pair: pair.topic == topic)
 
     def _partitions(self, state: TopicState, written: dict[str, Points]) -> Sequence[PartitionRow]:
-        """The busiest first."""
+        """Return the partitions, the busiest first."""
         depths = self._admin.instance.figures.gauge("headgate_lane_depth")
         records, size = written["records"].rows, written["bytes"].rows
         total = sum(map(sum, size.values()))
@@ -166,7 +176,7 @@ class TopicPages:
         for number in range(state.partitions):
             at = (str(number),)
             share = sum(size[at]) / total if at in size and total else 0.0
-            now, bytes_now = (found[at][-1] if at in found else 0.0 for found in (records, size))
+            now, bytes_now = (unit[at][-1] if at in unit else 0.0 for unit in (records, size))
             waiting = depths.get((state.name, *at), 0.0)
             rows.append(PartitionRow(number, now, bytes_now, share, waiting))
         return sorted(rows, key=lambda one: (-one.share, one.number))
@@ -174,8 +184,8 @@ class TopicPages:
 
 def _written(unit: str, points: Points, partition: int) -> Plot:
     """Return the plot of one partition's writes."""
-    mine = points.rows.get((str(partition),))
-    rows = {} if mine is None else {f"partition {partition}": mine}
+    own_row = points.rows.get((str(partition),))
+    rows = {} if own_row is None else {f"partition {partition}": own_row}
     title = f"{unit.capitalize()} written a second"
     return Plot(unit, title, "B" if unit == "bytes" else unit, _UNITS[unit], points, rows)
 
@@ -185,7 +195,7 @@ def _state(now: Any) -> str:
 
 
 def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:
-    """A row for each partition, in order; None where nothing was written."""
+    """Return the heat map's rows by partition, in order; None if nothing was written."""
     if not points.rows:
         return None
     steps = len(next(iter(points.rows.values())))
@@ -194,14 +204,17 @@ def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:
         int(at[0]) for at in shown
     )  # fmt: skip
     rows = [
-        [number, [float(f"{one:.3g}") for one in points.rows.get((str(number),), [0.0] * steps)]]
+        [
+            number,
+            [float(f"{value:.3g}") for value in points.rows.get((str(number),), [0.0] * steps)],
+        ]
         for number in numbers
     ]
     return {"start": points.start, "step": points.step_s, "rows": rows}
 
 
 def _shown_policy(policy: dict[str, Any]) -> list[tuple[str, str]]:
-    """Options as the configuration file writes them; what is unset is left out."""
+    """Return the options that are set, as written in a configuration file."""
 
     def text(value: Any) -> str:
         if isinstance(value, tuple | list):

@@ -1,1 +1,1 @@
-"""Confluent's REST v2 and v3, the producing half, in front of the same pipeline as /v1."""
+"""The producing part of Confluent's REST v2 and v3, in front of the same pipeline as /v1."""

@@ -320,7 +320,7 @@ class RecordStreams:
     async def post(
         self, request: web.BaseRequest, cluster_id: str, topic: str
     ) -> web.StreamResponse:
-        """Answer with the report of each record."""
+        """Respond with the report of each record."""
         work = partial(self._post, cluster_id, topic)
         return await self._service.answer(request, _PATH, TYPE, work)
 

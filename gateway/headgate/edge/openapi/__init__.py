@@ -1,1 +1,1 @@
-"""The description of the HTTP interface (OpenAPI 3.1), and the page that shows it to people."""
+"""The description of the HTTP interface (OpenAPI 3.1), and its page for people."""
