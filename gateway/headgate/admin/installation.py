@@ -22,7 +22,7 @@ class EntryLog(Protocol):
     """The installation log."""
 
     def recent(self, limit: int = ...) -> Sequence[LogEntry]:
-        """The newest entries, newest first."""
+        """Return the latest entries, newest first."""
         ...
 
 

@@ -1,8 +1,8 @@
 """Requests to the management pages: their client, and their bodies.
 
-With one port for data and management, a worker forwards requests over a unix socket and names its
-client in headers. It drops the headers that its client sent under their prefix. The parent trusts
-these headers only with the secret that it made at its start, and only if each is given once.
+With one port for data and management, a worker forwards requests over a Unix socket and names the
+client in headers. It drops headers with their prefix that the client sent. The parent trusts these
+headers only with the secret that it made at its start, and only if each of them is there once.
 """
 
 import hmac
@@ -89,7 +89,11 @@ def _peer_of_worker(request: web.Request, secret: str) -> Peer:
 
 
 def _only(request: web.Request, name: str) -> str | None:
-    """Return the header's value, or None. Raises Refused if it has several."""
+    """Return the header's value, or None.
+
+    Raises:
+        Refused: The header is there several times.
+    """
     values = request.headers.getall(name, [])
     if len(values) > 1:
         raise Refused(malformed(f"{name} is there {len(values)} times"))
@@ -132,7 +136,7 @@ class Bodies:
             Refused: The body is no JSON, or the gateway could not encode it again.
         """
         given = request.headers.get("Content-Type", "")
-        if not is_json(given):  # for other types, a browser sends any page's request unasked
+        if not is_json(given):  # browsers send some other types for any page without a preflight
             detail = f"send it with Content-Type: application/json, not {brief(given or 'none')}"
             raise Refused(malformed(detail))
         return _document(await self._read(request))

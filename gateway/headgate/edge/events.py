@@ -316,7 +316,12 @@ class EventsFront:
     def caller(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
     ) -> Identity:
-        """Return the caller, if it may post to the topic. Raises Refused."""
+        """Return the caller, if it may post to the topic.
+
+        Raises:
+            Refused: The gateway drains, the authentication failed, or the caller may not post to
+                the topic.
+        """
         if self.pipeline.admission.is_closed:
             raise Refused(DRAINING)
         return self.may_post(headers, peer, topic, request_id)

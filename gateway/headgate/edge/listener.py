@@ -24,11 +24,9 @@ _NO_NEW_CONNECTIONS = (
     (0x06, 0, 0, 0xFFFF_FFFF),  # else keep it
 )
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it before 3.14
-_TCPI_UNACKED = (
-    24  # offset in struct tcp_info: of a listening socket the length of its accept queue
-)
+_TCPI_UNACKED = 24  # offset in struct tcp_info: the length of a listening socket's accept queue
 _HANDSHAKES_S = 0.2  # connections whose last ACK is on its way
-_ACCEPT_S = 2.0  # until the event loop has accepted all that the kernel has queued
+_ACCEPT_S = 2.0  # longest time for accepting all connections that the kernel has queued
 _POLL_S = 0.02
 
 
@@ -138,7 +136,7 @@ class Listener:
 
 
 def _drop_new_connections(listening: socket.socket) -> bool:
-    """Attach the filter to a listening socket; return whether this system can."""
+    """Attach the filter to a listening socket. Return whether the system supports it."""
     program = b"".join(struct.pack("=HBBI", *step) for step in _NO_NEW_CONNECTIONS)
     steps = array("B", program)  # the kernel copies it
     pointed = struct.pack("@HP", len(_NO_NEW_CONNECTIONS), steps.buffer_info()[0])

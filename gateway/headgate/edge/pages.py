@@ -42,7 +42,11 @@ def json_page(request: web.Request, page: object, status: int = 200) -> web.Resp
 
 
 def is_pretty(request: web.Request) -> bool:
-    """Return True if the request wants an indented page. Raises Refused (malformed)."""
+    """Return whether the request wants an indented page.
+
+    Raises:
+        Refused: The value is no flag (malformed).
+    """
     return is_set(request, "pretty")
 
 

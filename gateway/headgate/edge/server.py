@@ -38,9 +38,7 @@ _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 _LINGER_S = 2.0  # time of reading after an early refusal, so that the client sees the response
 _POLL_S = 0.02
-_FIRST_REQUEST_S = (
-    1.0  # a client that connects sends its request by then, or may lose the connection
-)
+_FIRST_REQUEST_S = 1.0  # for a new client's first request; later ones may lose the connection
 
 _LEFT = ConnectionError | RequestPayloadError  # errors of reading when the client has left
 
@@ -114,7 +112,7 @@ class HttpConnection(RequestHandler):
         if self._messages:
             return False
         if self._waiter is not None and not self._waiter.done():
-            return True  # it waits for a request
+            return True  # aiohttp's loop waits for a request
         request = self._current_request
         return request is not None and request.writer.output_size > 0
 

@@ -58,7 +58,7 @@ class InTurn:
         return may_start
 
     def wait(self, inbound: Inbound, start: Callable[[], None]) -> None:
-        """Call `start` when the request may start."""
+        """Queue a request; `start` is called when the request may start."""
         self._turns.wait(inbound.producer, len(inbound.body), start)
 
     async def came(self, inbound: Inbound) -> Failure | None:

@@ -35,11 +35,11 @@ FIELD = "csrf"
 
 
 class FormTokens:
-    """Tokens in forms, so that no foreign page can submit them in its reader's browser.
+    """Tokens in forms, so that other sites' pages cannot submit them in a reader's browser.
 
-    The browser's own headers (`edge.origins`) refuse foreign pages already; the tokens hold if a
-    proxy drops those headers. A token belongs to the caller and to this process: after a restart,
-    the page has to be loaded again.
+    The check of browsers' headers (`edge.origins`) already refuses such pages; the tokens still
+    work if a proxy drops those headers. A token belongs to the caller and to this process: after a
+    restart, the page must be loaded again.
 
     Args:
         secret: Random bytes; None makes new ones.

@@ -129,7 +129,7 @@ def _read(body: bytes) -> Json:
     return answer
 
 
-# ---- a partition's commits as a picture: offset over time, by member
+# ---- a partition's commits as a chart: offset over time, by member
 
 
 _WIDTH, _HEIGHT, _LEFT, _EDGE = 640.0, 190.0, 64.0, 22.0

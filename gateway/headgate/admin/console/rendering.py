@@ -70,7 +70,7 @@ class Rendering:
 
 
 def shown(html: str) -> str:
-    """Return a rendered page without control characters, but for values of its form fields."""
+    """Return a rendered page without control characters, except in values of form fields."""
     parts = _FORM_VALUES.split(html)
     return "".join(part if at % 2 else escaped(part) for at, part in enumerate(parts))
 

@@ -135,7 +135,11 @@ class ProduceService:
         return identity
 
     def producer(self, call: ServiceRequest, topic: str) -> Identity:
-        """Return the caller, if it may post to the topic. Raises Refused."""
+        """Return the caller, if it may post to the topic.
+
+        Raises:
+            Refused: The authentication failed, or the caller may not post to the topic.
+        """
         peer = peer_of(call.request)
         identity = self.events.caller(call.headers, peer, topic, call.request_id)
         call.reported["producer"] = identity.name
@@ -172,7 +176,11 @@ class ProduceService:
         return self.rules(topic, caller).policy
 
     def rules(self, topic: str, caller: Identity) -> Route:
-        """Return the rules of a topic. Raises Refused, with a topic that the caller may mean."""
+        """Return the rules of a topic.
+
+        Raises:
+            Refused: The topic is unknown or not available. The failure suggests a similar topic.
+        """
         gate = self.events.pipeline.gate
         try:
             return gate.rules(topic)

@@ -81,7 +81,7 @@ def document(http: HttpSettings) -> bytes:
 
 @lru_cache(maxsize=2)
 def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
-    """Return the document of one port, whose paths are all on the server it came from."""
+    """Return the document of one port; all its paths belong to the server that sends it."""
     if http.management_port == http.port:
         return document(http)
     page = _document(http, ports)
@@ -90,7 +90,7 @@ def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
         operation.pop("servers", None)
     used = {tag for operation in operations for tag in operation["tags"]}
     tags = [tag for tag in page["tags"] if tag["name"] in used]
-    page["tags"] = sorted(tags, key=lambda tag: tag["name"] == "Pages")  # the last one
+    page["tags"] = sorted(tags, key=lambda tag: tag["name"] == "Pages")  # "Pages" is last
     page["components"]["schemas"] = _needed(page["paths"], page["components"]["schemas"])
     return orjson.dumps(page)
 
@@ -160,7 +160,7 @@ def _filled(part: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _operation(method: str, path: str, raw: Json, http: HttpSettings) -> Json:
-    """Return an operation with the fields that all of them have, and its failures."""
+    """Return an operation with the common fields and its failures."""
     words = re.sub("[{}]", "", path).replace(".", "_").strip("/").split("/")
     failures = _failures(raw["x-reasons"], raw.get("x-failures-as"))
     operation: Json = {
@@ -189,7 +189,7 @@ def _failures(names: list[str] | str, dialect: str | None) -> dict[str, Json]:
     """Return the responses to failed requests, by status.
 
     Args:
-        names: The reasons; "events" for all that posting events has.
+        names: The reasons; "events" for all reasons of posting events.
         dialect: The content type of Confluent's errors, or None.
     """
     problem = {"application/problem+json": _PROBLEM}
@@ -235,7 +235,7 @@ def _by_status(
 
 
 def _needed(paths: Json, schemas: dict[str, Json]) -> dict[str, Json]:
-    """Return the schemas that the paths refer to, and those that these refer to."""
+    """Return the schemas to which the paths refer, directly or indirectly."""
     needed: set[str] = set()
     added = _named(paths)
     while added:
