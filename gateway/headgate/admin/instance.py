@@ -70,7 +70,7 @@ class Instance(Protocol):
         ...
 
     async def audits(self) -> Mapping[str, bytes] | Failure:
-        """Return the newest skew audit of each topic as JSON; the failure if Kafka is away."""
+        """Return each topic's newest skew audit as JSON, or the failure if Kafka is unavailable."""
         ...
 
     async def monitored(self, path: str, authorization: str | None) -> Monitored | Failure:

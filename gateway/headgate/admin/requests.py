@@ -24,7 +24,7 @@ from headgate.core.refusal import Refused, TooMuch, brief, malformed
 from headgate.edge.auth import Certificate, Peer, peer_of
 from headgate.edge.body import read_body
 
-_PREFIX: Final = "x-headgate-"  # of headers between our processes; no client's header has it
+_PREFIX: Final = "x-headgate-"  # of headers between Headgate's processes, not of clients
 _SECRET: Final = "X-Headgate-Secret"
 _ADDRESS: Final = "X-Headgate-Remote"
 _CERTIFICATE: Final = "X-Headgate-Certificate"

@@ -172,7 +172,7 @@ def network_of(address: str) -> str:
         return address
     if not isinstance(parsed, IPv6Address):
         return address
-    if parsed.ipv4_mapped is not None:  # dual-stack sockets show IPv4 addresses so
+    if parsed.ipv4_mapped is not None:  # dual-stack sockets show IPv4 addresses in this form
         return str(parsed.ipv4_mapped)
     network = int(parsed) >> (128 - _IPV6_NETWORK_BITS) << (128 - _IPV6_NETWORK_BITS)
     return f"{IPv6Address(network)}/{_IPV6_NETWORK_BITS}"
@@ -191,7 +191,7 @@ class AttemptLimit:
     Args:
         limit: Wrong credentials that an address may send (`Attempts`).
         clock: Monotonic clock, in seconds.
-        later: Schedules a call after so many seconds; by default on the running loop.
+        later: Schedules a call after a delay in seconds; by default on the running loop.
     """
 
     def __init__(
@@ -278,7 +278,7 @@ ANONYMOUS = "anonymous"
 _NAME_MAX = 100
 _UTF8_MAX = 4  # bytes of a character
 _REMEMBERED = 4096  # names come from clients: the memory for them must be bounded
-_SIGNED_REMEMBERED = 4096  # only tokens with a good signature get in; the oldest makes room
+_SIGNED_REMEMBERED = 4096  # only tokens with a valid signature; a new one replaces the oldest
 _DEFAULT_ROLES = ("produce",)
 
 

@@ -127,7 +127,7 @@ class EventsFront:
     async def start(
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
-        """Start a request (`Starting.start`), and log its begin."""
+        """Start a request (`Starting.start`), and report it to the request log."""
         ticket = await self._starting.start(inbound, endpoint, decode_as)
         self.request_log.began(ticket)
         return ticket

@@ -23,7 +23,7 @@ class Framed:
     Attributes:
         same: Its head without the values that vary.
         own: Values that vary, except the length; names in lower case.
-        start: Begin of its body.
+        start: Start of its body.
         end: End of its body, which may not have arrived completely.
     """
 
@@ -37,10 +37,10 @@ class Framed:
 
 
 def frame(data: bytes) -> Framed | None:
-    """Return the request at the begin of the data, or None.
+    """Return the request at the start of the data, or None.
 
-    None if its head is incomplete, long or without a length, or if a value that varies is there
-    twice or is no plain word.
+    None if its head is incomplete, long or without a length, or if a varying value occurs twice or
+    is no plain word.
     """
     request = framed(data)
     if request is None:

@@ -77,7 +77,7 @@ class Listener:
         for _, shared in before:
             loop.remove_reader(shared)
         # asyncio hands an accepted connection to the server one turn later. If the server is closed
-        # by then, asyncio drops the connection silently and the client waits for ever.
+        # by then, asyncio drops the connection silently and the client waits forever.
         await asyncio.sleep(0)
         for site, _ in before:
             await site.stop()
@@ -87,9 +87,9 @@ class Listener:
 
         When a socket is closed, the kernel resets the connections in its accept queue. They get no
         answer and do not move to other sockets of the port (tcp_migrate_req is off by default). So
-        the queue must be empty by then and stay so: a filter drops new SYNs. A client whose SYN is
-        dropped tries again after a second. It then reaches the process that listens by then, or
-        is refused.
+        the queue must be empty before that and must stay empty: a filter drops new SYNs. A client
+        whose SYN is dropped tries again after a second. It then reaches another process that
+        listens on the port, or is refused.
         """
         filtered = [_drop_new_connections(listening) for listening in self._sockets]
         if not all(filtered):

@@ -55,7 +55,7 @@ class RequestLog:
 
     Args:
         logs_every_request: Whether successful requests are logged too.
-        later: Schedules a call after so many seconds; by default on the running loop.
+        later: Schedules a call after a delay in seconds; by default on the running loop.
         trace_id: Returns the trace id of the current request, if it is sampled.
     """
 

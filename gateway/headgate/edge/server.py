@@ -66,7 +66,7 @@ class HttpConnection(RequestHandler):
         """Set up a connection like aiohttp, with a limit on unacknowledged data.
 
         Only the kernel sees a client that accepts no data. It closes such a connection, which
-        would otherwise keep its request and response for ever.
+        would otherwise keep its request and response forever.
         """
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
@@ -132,7 +132,7 @@ class HttpConnection(RequestHandler):
         """Finish a response like aiohttp, but announce that the connection closes if it must.
 
         It must close in these cases:
-        - The response came before the complete body (refused, timed out, `Expect`). The begin of
+        - The response came before the complete body (refused, timed out, `Expect`). The start of
           the next request is then unknown: the client may send the rest of the body or not.
         - The server leaves, and this is the response to the connection's last request.
         - The request asks for an upgrade. The gateway never upgrades, but aiohttp's parser takes
@@ -164,7 +164,7 @@ class HttpConnection(RequestHandler):
         request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)
         self._server.request_log.refused(failure, request_id, path=request.path)
-        answer.force_close()  # the begin of the next request is unknown
+        answer.force_close()  # the start of the next request is unknown
         answer.headers["Connection"] = "close"  # aiohttp treats invalid requests as HTTP/1.0
         return answer
 

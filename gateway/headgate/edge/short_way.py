@@ -136,7 +136,7 @@ class ShortWay:
         self._peer: Peer | None = None
 
     def receive(self, data: bytes) -> bytes:
-        """Start the requests at the begin of the data, as long as their heads are known.
+        """Start the requests at the start of the data, as long as their heads are known.
 
         Returns:
             The rest of the data, for aiohttp's parser.

@@ -25,7 +25,7 @@ from headgate.edge.known_heads import Framed, frame
 from headgate.edge.server import HttpConnection, HttpServer
 from headgate.edge.short_way import UNREAD_BYTES, Front, ShortWay
 
-_LOST = -1  # the begin of the next request is not known
+_LOST = -1  # the start of the next request is unknown
 _STRANGE_HEADS = 16  # in a row; then the client's heads are no longer learned
 
 

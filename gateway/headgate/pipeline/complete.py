@@ -125,7 +125,7 @@ class Complete:
         Args:
             producer: Producer of the request.
             topic: Topic of the request.
-            one_in: Sampling rate of facts: one in so many; 0 records none.
+            one_in: Facts of one in this many events are recorded; 0: none.
             failure: Reason for the refusal.
         """
         if one_in and self._facts is not None:

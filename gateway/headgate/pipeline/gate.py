@@ -49,7 +49,8 @@ class Gate:
     Args:
         routes: Active routes.
         full: Returns the reason for which a held topic takes no more events now, or None.
-        is_spooled: Returns whether a topic's events are or go in the spool. None: no spool.
+        is_spooled: Returns whether the spool has events of a topic or takes its new ones. None: no
+            spool.
         similar: Finds the topic that a wrong name may mean. None: answers contain no suggestion.
     """
 
@@ -130,7 +131,7 @@ class Gate:
         return self._routes.state_of(topic)
 
     def facts_of(self, topic: str) -> int:
-        """Return the sampling rate of the topic's facts: one in so many events; 0: none."""
+        """Return N if facts of one in N events of the topic are recorded; 0 if none are."""
         return self._routes.facts_of(topic)
 
 

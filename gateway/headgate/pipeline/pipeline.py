@@ -283,7 +283,7 @@ class Pipeline:
     ) -> Decoded:
         if decode_as is not None:
             return decode_as(inbound, route)
-        # The scanner handles requests whose headers set no option of single events but an id.
+        # The scanner handles only requests without options for single events, except an id.
         is_repeat = attempt is not None and bool(attempt.known)
         if route.scanner is not None and not is_repeat and options.is_plain:
             scanned = scan(route.scanner, inbound.body, inbound.headers, self._max_events)

@@ -239,7 +239,7 @@ class Routes:
         return None if route is None else route.scope
 
     def facts_of(self, topic: str) -> int:
-        """Return the sampling rate of the topic's facts: one in so many events; 0: none."""
+        """Return N if facts of one in N events of the topic are recorded; 0 if none are."""
         route = self._routes.get(topic)
         return 0 if route is None else route.facts
 

@@ -55,7 +55,7 @@ class Span(NamedTuple):
         span_id: Id of the span.
         parent_id: Id of the parent span; empty if the trace begins here.
         state: The `tracestate` that came with the parent.
-        began_ns: Begin, in nanoseconds since 1970.
+        began_ns: Start, in nanoseconds since 1970.
         ended_ns: End, in nanoseconds since 1970.
         attributes: Attributes of the span.
         error: Cause of the failure; empty if the span succeeded.
@@ -281,7 +281,7 @@ class Trace:
     ) -> Span:
         """Return a child of the request's span.
 
-        The clock may have been set back, so the end is never earlier than the begin.
+        The clock may have been set back, so an earlier end is moved to the start.
         """
         ended_ns = max(ended_ns, began_ns)
         return Span(
@@ -312,7 +312,7 @@ class Sampling:
     """Sampling of requests. The caller's decision takes precedence.
 
     Args:
-        one_in: Of requests without a parent, one in so many is sampled at random; 0: none.
+        one_in: One in this many requests without a parent is sampled at random; 0: none.
         draw: Returns random numbers in [0, 1).
     """
 
@@ -330,7 +330,7 @@ class Traces:
 
     Args:
         sampling: Decides which requests are sampled.
-        digits: Returns so many random hexadecimal digits.
+        digits: Returns the given number of random hexadecimal digits.
         clock_ns: Wall clock, in nanoseconds since 1970.
         take: Takes the spans of a request that was answered.
         left_out: Called for each request that is not traced because too many traces are open.
@@ -432,7 +432,7 @@ class LaterSpans:
     spool, restarts and other processes, so these spans need no state of the request.
 
     Args:
-        digits: Returns so many random hexadecimal digits.
+        digits: Returns the given number of random hexadecimal digits.
         clock_ns: Wall clock, in nanoseconds since 1970.
         take: Takes each span once it has ended.
     """
@@ -455,7 +455,7 @@ class LaterSpans:
         Args:
             of: Trace context of the record.
             name: Name of the span.
-            began_ns: Begin, in nanoseconds since 1970.
+            began_ns: Start, in nanoseconds since 1970.
             attributes: Attributes of the span.
             error: Cause of the failure; empty if the span succeeded.
         """

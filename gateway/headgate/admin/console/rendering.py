@@ -82,7 +82,7 @@ def static_files() -> list[Path]:
 
 
 def address(path: Path) -> str:
-    """Return the URL of a static file; browsers may cache it for ever."""
+    """Return the URL of a static file; browsers may cache it forever."""
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
     return f"/console/static/{path.stem}.{digest}{path.suffix}"
 

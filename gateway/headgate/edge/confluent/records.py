@@ -56,7 +56,7 @@ class Group:
     def __init__(self, target: ProduceTarget, texts: Sequence[bytes], body: bytes) -> None:
         self._target = target
         self._texts = texts
-        self.is_broken = False  # a record is no JSON, so the begin of the next is unknown
+        self.is_broken = False  # a record is no JSON, so the start of the next is unknown
         self._sent: list[Sent | None] = []
         events = target.events
         inbound = Inbound(
@@ -141,7 +141,7 @@ def failure_line(failure: Failure) -> bytes:
 GROUP_RECORDS = 50  # start together, and are answered together
 GROUPS_AHEAD = 8  # started and not answered yet
 SILENCE_S = 300.0  # longest time between two records; then the stream ends
-_IDENTIFIED_S = 1.0  # interval of checking the caller's credentials again; reloads check at once
+_IDENTIFIED_S = 1.0  # between checks of the caller's credentials; a reload causes one at once
 _GONE = (ConnectionError, ClientPayloadError)
 
 
@@ -207,7 +207,7 @@ class RecordStream:
                 await asyncio.sleep(0)  # reading data that has arrived does not yield
             else:
                 self._documents.end()
-        except Refused as refused:  # the begin of the next record is unknown
+        except Refused as refused:  # the start of the next record is unknown
             await self._queue.put(refused.failure)
         await self._queue.put(None)
 
