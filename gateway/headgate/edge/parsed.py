@@ -1,7 +1,7 @@
 """Recovery of requests that aiohttp's parser has read but does not return.
 
-If one piece of data contains several requests of which the last is invalid, aiohttp 3.14's parser
-raises and does not return the valid ones before it. Their clients would get `malformed` for valid
+If the last of several requests in one piece of data is invalid, aiohttp 3.14's parser raises and
+does not return the valid ones before it. Their clients would get `malformed` for valid
 events. The parser is written in C and has no API for these requests, but Python's garbage
 collector can list them. This code runs only for invalid data.
 
