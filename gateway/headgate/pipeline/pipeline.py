@@ -16,6 +16,7 @@ from headgate.core.formats.decode import Headers, decode, with_hint
 from headgate.core.idempotency import Attempt
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.chunks import Streamed
+from headgate.core.oversize.limits import stored_in_vain
 from headgate.core.publish import Publish, Ticket
 from headgate.core.record import content_type_of
 from headgate.core.refusal import Refused
@@ -245,8 +246,11 @@ class Pipeline:
             decoded = self._decode(inbound, route, options, decode_as, attempt)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
             streamed = inbound.streamed
+            if streamed is not None:
+                _require_strategies(route)
             size = ticket.body_bytes if streamed is None else streamed.stored.size
             self._admit.take(ticket, options, len(decoded.events), size)
+            # No refusals from here on: `refuse` returns a request's bytes, not its events.
             if attempt is not None and attempt.known:
                 leave_out_known(ticket, attempt, decoded)
             started = self._records.build(ticket, route, options, decoded, streamed)
@@ -321,6 +325,12 @@ class Pipeline:
 def _is_compared(decoded: Decoded) -> bool:
     """Return whether the scanner has computed a digest for each event."""
     return decoded.digests is not None and None not in decoded.digests
+
+
+def _require_strategies(route: Route) -> None:
+    """Raise Refused if a reload took the strategies of a topic while a body was stored."""
+    if not route.strategies:
+        raise Refused(stored_in_vain(route))
 
 
 def _give_hint(ticket: Ticket, inbound: Inbound) -> None:

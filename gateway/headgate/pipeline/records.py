@@ -22,7 +22,7 @@ from headgate.core.event import SPREAD, Decoded, Event, RawEvent
 from headgate.core.formats.canonical import Fallback
 from headgate.core.outcome import Failure, Reason, rejected
 from headgate.core.oversize.chunks import Streamed
-from headgate.core.oversize.limits import exceeded, stored_in_vain
+from headgate.core.oversize.limits import exceeded
 from headgate.core.oversize.strategies import Large
 from headgate.core.publish import Publish, Ticket
 from headgate.core.record import (
@@ -91,13 +91,7 @@ class BuildRecords:
         decoded: Decoded,
         streamed: Streamed | None,
     ) -> list[Publish]:
-        """Return the publishes that go on, in order. All other events get their outcome here.
-
-        Raises:
-            Refused: The body is in the blob store, but the topic no longer has strategies.
-        """
-        if streamed is not None and not route.strategies:
-            raise Refused(stored_in_vain(route))
+        """Return the publishes that go on, in order. All other events get their outcome here."""
         request = self._request(ticket, route, options)
         if decoded.is_plain:
             self._from_columns(request, route, options.event_id, decoded)

@@ -4,13 +4,17 @@ from collections.abc import Callable
 
 import pytest
 
+from headgate.core.event import RawEvent
 from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.chunks import Streamed
+from headgate.core.oversize.strategies import StoredBlob
 from headgate.core.publish import Publish, Ticket
 from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 from headgate.pipeline.gate import Gate
+from headgate.pipeline.pipeline import Inbound
 from headgate.pipeline.routes import Routes
 from support.gateway.fakes import policy, topic_state
 from support.gateway.room import AWAY, NO_REDIS, Room, digest, shown
@@ -308,3 +312,14 @@ def test_a_follower_of_what_waits_for_kafka_does_not_blame_redis() -> None:
     room.suppression.decide()  # the leader is in its lane
     room.pipeline.expire(follower)
     assert shown(follower)[1]["reason"] == "kafka_unavailable"
+
+
+def test_a_stored_body_whose_topic_lost_its_strategies_keeps_no_budget() -> None:
+    """A reload took the topic's strategies away while the body was streamed to the store."""
+    room = Room()
+    value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9_000, "1" * 64))
+    ticket = room.pipeline.take(Inbound("orders", "p", {}, b"", "req-1", 0.0, streamed=value))
+    failure = ticket.answered()[0].failure
+    assert failure is not None
+    assert failure.reason is Reason.TOO_LARGE
+    assert (room.admission.bytes, room.admission.events) == (0, 0)
