@@ -1,8 +1,8 @@
-"""Ends bursts: a marker in every partition of the held topics that may hold events of the burst.
+"""Burst commits: a marker in every partition of the held topics that may hold the burst's events.
 
-Which partitions do, no gateway knows: the burst's events may have come through any of them. The
-markers go through the lanes, so that they stand behind every event that was answered `held` before
-the burst was committed. A burst that is committed twice is committed.
+No gateway knows which partitions hold them: the events may have come through any gateway. The
+markers go through the lanes. So they follow every event with a `held` response from before the
+commit. A second commit of the same burst is harmless.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ MayPost = Callable[[str], bool]
 
 
 class KnownTopics(Topics, Protocol):
-    """`backends.kafka.topics`."""
+    """Topics of the clusters (`backends.kafka.topics`)."""
 
     def states(self) -> Sequence[TopicState]:
-        """All topics that a policy matches."""
+        """Return the states of all topics that a policy matches."""
         ...
 
 
 class Markers:
-    """A burst's markers on their way: who their publishes have instead of a ticket."""
+    """A burst's markers on their way to Kafka: the owner of their publishes."""
 
     def __init__(self) -> None:
         self.publishes: list[Publish] = []
@@ -42,20 +42,27 @@ class Markers:
         self._all_ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def add(self, publish: Publish) -> None:
-        """One more. All are added before the first is handed over."""
+        """Add a marker. All are added before the first goes to its lane."""
         publish.owner = self
         self.publishes.append(publish)
         self._open += 1
 
     def ended(self, _part: Publish, outcome: Outcome) -> None:
-        """See `core.owner.RecordOwner`."""
+        """Note the end of a marker (`core.owner.RecordOwner`)."""
         self.failure = self.failure or outcome.failure
         self._open -= 1
         if not self._open and not self._all_ended.done():
             self._all_ended.set_result(None)
 
     async def wait(self, timeout_s: float) -> Failure | None:
-        """Wait until all are in Kafka; why they are not, or not in time."""
+        """Wait until all markers are in Kafka.
+
+        Args:
+            timeout_s: Longest wait, in seconds.
+
+        Returns:
+            The failure if some markers are not in Kafka in time, or at all.
+        """
         try:
             async with asyncio.timeout(timeout_s):
                 await self._all_ended
@@ -74,7 +81,17 @@ class Markers:
 
 
 class Bursts:
-    """See the module. policies: those in force."""
+    """A committer of bursts.
+
+    Args:
+        gate: Admission rules by topic.
+        topics: Topics of the clusters.
+        policies: Returns the active policies.
+        lanes: Lanes that the markers go through.
+        quotas: Quotas of producers.
+        clock_ms: Wall clock, in milliseconds since 1970.
+        timeout_s: Longest wait for Kafka, in seconds.
+    """
 
     def __init__(
         self,
@@ -97,10 +114,20 @@ class Bursts:
     async def commit(
         self, burst: bytes, producer: str, may_post: MayPost, named: Iterable[str] = ()
     ) -> list[str]:
-        """End the burst in these topics, or in all that coalesce and the caller may post to.
+        """End a burst in its topics.
 
-        Returns their names once Kafka has acknowledged it. Raises Refused: it may have ended in
-        some of them, and can be committed again.
+        Args:
+            burst: Name of the burst.
+            producer: Producer that commits it.
+            may_post: Returns whether the producer may post to a topic.
+            named: Names of the topics. Without any, all topics that coalesce and that the
+                producer may post to.
+
+        Returns:
+            The names of the topics, once Kafka has acknowledged the markers.
+
+        Raises:
+            Refused: The burst may have ended in some topics, and can be committed again.
         """
         states = self._named(named, may_post) if named else self._all(may_post)
         failure = self._quotas.check(producer, 1, 0) or self._refusal(states.values())
@@ -119,7 +146,7 @@ class Bursts:
         return list(states)
 
     def _named(self, named: Iterable[str], may_post: MayPost) -> dict[str, TopicState]:
-        found = {}
+        held_topics = {}
         for topic in named:
             if not may_post(topic):
                 detail = f"this producer may not post to topic {brief(topic)}"
@@ -133,11 +160,11 @@ class Bursts:
                 raise Refused(
                     malformed(f"topic {brief(topic)} does not coalesce: it has no bursts")
                 )
-            found[topic] = held
-        return found
+            held_topics[topic] = held
+        return held_topics
 
     def _all(self, may_post: MayPost) -> dict[str, TopicState]:
-        found = {}
+        held_topics = {}
         for topic in sorted(filter(may_post, self._coalescing())):
             try:
                 held = self._gate.rules(topic).held
@@ -146,13 +173,13 @@ class Bursts:
                     raise
                 continue  # configured, but not in Kafka: nothing can be held
             if held is not None:
-                found[topic] = held
-        if not found:
+                held_topics[topic] = held
+        if not held_topics:
             raise Refused(self._no_burst())
-        return found
+        return held_topics
 
     def _coalescing(self) -> set[str]:
-        """Names of topics that may hold events: those configured, and those that hold."""
+        """Return the names of topics that may hold events, by configuration or by held topic."""
         policies = self._policies()
         names = {
             policy.pattern
@@ -171,13 +198,16 @@ class Bursts:
         return Failure(Reason.UNKNOWN_TOPIC, detail)
 
     def _refusal(self, states: Iterable[TopicState]) -> Failure | None:
-        """Why not all of these lanes take something now: then none of them gets any."""
-        found = (
+        """Return the failure of the first lane that takes nothing now; None if all take records.
+
+        If one lane refuses, no lane gets a marker.
+        """
+        failures = (
             self._lanes.refusal(state, partition)
             for state in states
             for partition in range(state.partitions)
         )
-        return next((failure for failure in found if failure is not None), None)
+        return next((failure for failure in failures if failure is not None), None)
 
     def _records(self, held: TopicState, burst: bytes, producer: str) -> Iterator[Record]:
         now_ms = self._clock_ms()

@@ -1,4 +1,4 @@
-"""The coalescer of one process: a member of each cluster's group, an owner for each partition."""
+"""The coalescer of one process: a group member per cluster and an owner per partition."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -38,7 +38,7 @@ from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 from headgate.pipeline.routes import Routes
 
-# Facts of held events that became no record: superseded in a window, or unchanged at its end.
+# Facts of held events without a record: superseded in a window, or unchanged at its end.
 
 
 def report(
@@ -48,9 +48,16 @@ def report(
     outcome: str,
     windows: Sequence[Window],
 ) -> None:
-    """outcome: of each window's newest event. Nothing where the topic asks for no facts.
+    """Report the facts of windows, if the topic has facts.
 
-    A window keeps no single events, so that those of a producer that were superseded are one fact.
+    A window keeps no single events. So the superseded events of a producer are one fact.
+
+    Args:
+        facts: Receiver of facts; None if there is none.
+        policy: Policy of the topic.
+        topic: Name of the topic.
+        outcome: Outcome of each window's newest event.
+        windows: Windows that have ended.
     """
     if facts is None or policy is None or not policy.facts:
         return
@@ -68,14 +75,14 @@ _CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group
 
 
 class CoalescerOptions(NamedTuple):
-    """session_timeout_ms: how long a dead owner keeps its partitions."""
+    """Options of a coalescer. session_timeout_ms: how long a dead owner keeps its partitions."""
 
     clusters: Mapping[str, ClusterOptions]
     session_timeout_ms: int
 
 
 class Coalescer:
-    """`start` begins to look for held topics, `close` finishes and leaves the groups."""
+    """A coalescer: `start` begins to watch for held topics, `close` leaves the groups."""
 
     def __init__(
         self,
@@ -106,14 +113,14 @@ class Coalescer:
         }
 
     async def start(self) -> None:
-        """Begin. Does not wait for Kafka."""
+        """Start the members without waiting for Kafka."""
         self._topics.on_change(self._topic_changed)
         for name, member in self._members.items():
             self._tasks.keep(member.run, f"coalescer of cluster {name}")
         self._look_again()
 
     async def close(self) -> None:
-        """Finish what is under way, leave the groups; bounded."""
+        """Finish the current transactions and leave the groups, in bounded time."""
         for member in self._members.values():
             member.close()
         await self._tasks.finish(_CLOSE_S)
@@ -126,36 +133,34 @@ class Coalescer:
         self._look_again()
 
     def prepare(self, name: str) -> None:
-        """A topic has changed, or its held topic: if there is one, its namespace is known from now
-        on.
-        """
+        """Prepare the namespace of a topic after a change of the topic or of its held topic."""
         topic = topic_of(name) or name
-        self._routes.forget(topic)  # with a held topic it may be compared in another way
+        self._routes.forget(topic)  # with a held topic its comparison may differ
         if self._rules(topic) is not None and self._topics.get(topic) is not None:
             self._routes.prepare((topic,))
 
     @property
     def partitions(self) -> int:
-        """How many are owned here now."""
+        """Return the number of partitions that this process owns."""
         return sum(len(member.owners) for member in self._members.values())
 
     def figures(self) -> dict[str, Figures]:
-        """What is held now in this process' partitions, by topic."""
-        found: dict[str, Figures] = {}
+        """Return the figures of the events held in this process' partitions, by topic."""
+        by_topic: dict[str, Figures] = {}
         for member in self._members.values():
             for owner in member.owners:
                 topic = owner.place.topic
-                found[topic] = _sum(found.get(topic), owner.figures)
-        return found
+                by_topic[topic] = _sum(by_topic.get(topic), owner.figures)
+        return by_topic
 
     def _owner(
         self, cluster: str, consumer: AIOKafkaConsumer, owned: Owned, is_mine: Callable[[], bool]
     ) -> PartitionOwner:
         topic = topic_of(owned.topic) or ""
-        place = CoalescedTopic(topic, owned.topic, owned.partition, GROUP)
+        coalesced = CoalescedTopic(topic, owned.topic, owned.partition, GROUP)
         context = OwnerContext(
             cluster=self._clusters[cluster],
-            # Rule 1: of the partition, never of the process, so that a zombie is fenced.
+            # Rule 1: the id belongs to the partition, never to the process: a zombie is fenced.
             transactional_id=f"headgate.held.{cluster}.{topic}.{owned.partition}",
             decisions=self._decisions,
             counts=self._count,
@@ -168,7 +173,7 @@ class Coalescer:
             turns=self._turns,
             report=partial(self._report, topic),
         )
-        return PartitionOwner(consumer, place, context)
+        return PartitionOwner(consumer, coalesced, context)
 
     def _report(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
         report(self._facts, self._policies.match(topic), topic, outcome, windows)
@@ -194,7 +199,7 @@ class Coalescer:
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         state = after or before
         if state is None or topic_of(state.name) is None:
-            return  # a start tells of all topics, one after another
+            return  # a start reports all topics, one after another
         if before is None or after is None:
             self._look_again()
         elif before.topic_id != after.topic_id:
@@ -212,13 +217,13 @@ class Coalescer:
 def held_states(
     states: Iterable[TopicState], policies: PolicyTable, cluster: str
 ) -> list[TopicState]:
-    """The held topics that exist in a cluster and whose topics belong to it."""
-    found = held_topics_of(states, policies).values()
-    return [state for state, _ in found if state.cluster == cluster]
+    """Return the held topics that exist in a cluster and whose topics belong to it."""
+    pairs = held_topics_of(states, policies).values()
+    return [state for state, _ in pairs if state.cluster == cluster]
 
 
 def rules_of(policy: TopicPolicy) -> CoalescingRules:
-    """A topic's clocks and bounds. Without coalesce_quiet_ms nothing is kept waiting."""
+    """Return a topic's times and bounds. Without coalesce_quiet_ms no event waits."""
     quiet, longest = policy.coalesce_quiet_ms or 0, policy.coalesce_max_delay_ms
     times = WindowTimes(
         quiet, longest or 5 * quiet, policy.coalesce_burst_max_ms, policy.coalesce_leading

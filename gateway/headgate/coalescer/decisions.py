@@ -1,4 +1,4 @@
-"""RESERVE and SETTLE for windows, through the gateway's suppression (`base.Decisions`)."""
+"""Decisions on windows: RESERVE and SETTLE through the gateway's suppression."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,17 +34,20 @@ from headgate.core.suppression import Reservation, Scope
 from headgate.core.topics.route import Route
 from headgate.offload.helper_process import HelperProcess
 
-# What the session of an assignment asks of Kafka, of the suppression state and of its process.
+# Interfaces of an assignment's session to Kafka, to the suppression state and to its process.
 #
-# `partition_session.py` talks to these protocols only, without asyncio: the simulation in tests
-# drives the same code by hand, step by step, through crashes and zombies.
+# `partition.PartitionSession` uses only these protocols, without asyncio. So the simulation in the
+# tests can drive the same code step by step, through crashes and zombies.
 
 
 class LogError(Exception):
-    """Kafka did not do what it was asked, or its answer is not known: this session is over.
+    """A failed or unknown result of a Kafka call, which ends the session.
 
-    label: bounded variety, for metrics.  is_refusal: it certainly did nothing of what it was
-    asked; else it may have, or may yet do it.
+    Args:
+        label: Kind of error for metrics; there are few of them.
+        detail: Description of the error.
+        is_refusal: Kafka certainly did nothing. Otherwise the call may have, or may yet have,
+            its effect.
     """
 
     def __init__(self, label: str, detail: str, is_refusal: bool = False) -> None:
@@ -54,14 +57,14 @@ class LogError(Exception):
 
 
 class Committed(NamedTuple):
-    """What the group knows of a partition. offset: -1 = nothing."""
+    """The group's commit for a partition. offset: -1 if there is none."""
 
     offset: int
     metadata: str
 
 
 class Read(NamedTuple):
-    """What was read. position: the next offset, past whatever is not shown."""
+    """Records of one fetch. position: the next offset, past all records that are not visible."""
 
     records: Sequence[HeldRecord]
     position: int
@@ -84,40 +87,47 @@ class HeldPartition(Protocol):
     """
 
     async def fence(self) -> None:
-        """InitProducerId: ends every earlier owner's transaction, and waits for its markers."""
+        """Send InitProducerId: end each earlier owner's transaction and wait for its markers."""
         ...
 
     async def committed(self) -> Committed:
-        """Read the group's offset."""
+        """Read the group's committed offset."""
         ...
 
     async def end(self) -> int:
-        """Where H ends, read_committed."""
+        """Return the end offset of H, read_committed."""
         ...
 
     async def seek(self, offset: int) -> int:
-        """Read on from there, or from the earliest there is; returns the position."""
+        """Continue at this offset, or at the earliest record; return the position."""
         ...
 
     async def read(self, wait_ms: int) -> Read:
-        """Wait so long at most for records; empty when there are none or it is time to stop."""
+        """Wait for records, at most `wait_ms` milliseconds.
+
+        The result is empty if no records come or if it is time to stop.
+        """
         ...
 
     async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
-        """Begin a transaction and write; the emissions' offsets, -1 where Kafka gave none."""
+        """Begin a transaction and write records.
+
+        Returns:
+            The offsets of the emissions; -1 if Kafka returned none.
+        """
         ...
 
     async def send_offset(self, offset: int, metadata: str) -> None:
-        """The group's offset, in the transaction (begun here if there is none)."""
+        """Add the group's offset to the transaction, which begins here if there is none."""
         ...
 
     async def end_transaction(self) -> None:
-        """EndTxn(commit). After an error it is not known whether it is committed."""
+        """Send EndTxn(commit). After an error the result of the transaction is unknown."""
         ...
 
 
 class WindowVerdict(Enum):
-    """What Redis says of a window's content. WAIT: not now (redis_loss = "refuse")."""
+    """Redis's verdict on a window's content. WAIT: ask again later (redis_loss = "refuse")."""
 
     PUBLISH = 0
     UNCHANGED = 1
@@ -125,7 +135,7 @@ class WindowVerdict(Enum):
 
 
 class WindowDecision(NamedTuple):
-    """token: whatever the decisions need to settle it.  partition: of the topic."""
+    """A verdict on a window. token: state for its settlement. partition: of the topic."""
 
     verdict: WindowVerdict
     token: object
@@ -136,28 +146,33 @@ class Decisions(Protocol):
     """RESERVE before, SETTLE after (docs/design/suppression-protocol.md)."""
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
-        """One verdict for each window, of different keys."""
+        """Return one decision for each window; all windows have different keys."""
         ...
 
     def settle(self, decided: WindowDecision, offset: int) -> None:
-        """The record is in the topic, at this offset."""
+        """Settle a window whose record is in the topic, at this offset."""
         ...
 
     def give_up(self, decided: WindowDecision, certain: bool) -> None:
-        """Not known to be in the topic. certain: it cannot be, for EndTxn was never sent."""
+        """Give up a window whose record may not be in the topic.
+
+        Args:
+            decided: Decision on the window.
+            certain: The record is not in the topic, because EndTxn was never sent.
+        """
         ...
 
     def has_unreserved(self, route: Route) -> bool:
-        """Whether something was published without asking Redis, and is not settled yet."""
+        """Return whether an event was published without RESERVE and is not settled yet."""
         ...
 
     def distrust(self, route: Route) -> None:
-        """Before the next RESERVE forget what is known of the topic (rule 12)."""
+        """Forget the state of the topic before the next RESERVE (rule 12)."""
         ...
 
 
 class CoalescingRules(NamedTuple):
-    """What holds for a topic. limits of one transaction: records and bytes."""
+    """Coalescing rules of a topic. max_records, max_bytes: limits of one transaction."""
 
     times: WindowTimes
     bounds: HeldBounds
@@ -171,65 +186,82 @@ class AssignmentHost(Protocol):
     def now_ms(self) -> int: ...
 
     def is_stopping(self) -> bool:
-        """Whether to end after the transaction that is under way."""
+        """Return whether the session ends after the current transaction."""
         ...
 
     async def turn(self) -> None:
-        """Before a piece of work, so that those of all owners never come in one go."""
+        """Wait for a turn before a piece of work, so that the owners' work never adds up."""
         ...
 
     async def pause(self, milliseconds: int) -> None:
-        """Wait, or until it is time to stop."""
+        """Wait so many milliseconds, or until it is time to stop."""
         ...
 
     def route(self) -> Route:
-        """The topic's route in force. Raises LogError while the topic cannot be written to."""
+        """Return the topic's active route.
+
+        Raises:
+            LogError: The topic cannot be written to now.
+        """
         ...
 
     def topic_id(self) -> str:
-        """H's id, in hex."""
+        """Return the id of H, in hex."""
         ...
 
     def ended(self, outcome: str, windows: Sequence[Window]) -> None:
-        """Windows that ended for good: the newest event `outcome`, the others superseded."""
+        """Report windows that have ended.
+
+        Args:
+            outcome: Outcome of each window's newest event; the other events are superseded.
+            windows: Windows that have ended.
+        """
         ...
 
     def show(self, figures: Figures) -> None:
-        """What is held now."""
+        """Show the figures of the events that are held now."""
         ...
 
 
-# Turns of a process' owners at the event loop: one piece of work at a time, others in between.
+# Turns of a process' owners on the event loop: one piece of work at a time.
 
 
 class Turns:
-    """Shared by all owners of a process. When a member dies all of them recover at the same time,
-    and what each does in one go would add up.
+    """Turns on the event loop, shared by all owners of a process.
+
+    When a member dies, all owners recover at the same time, and their work would add up.
     """
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
     async def take(self) -> None:
-        """Wait for the next turn: no other owner has had this one, and whoever else waits for the
-        event loop came first.
+        """Wait for the next turn of the event loop that no other owner has had.
+
+        All other tasks that are ready run before.
         """
         async with self._lock:
             await asyncio.sleep(0)
 
 
-# What the content of windows is, for RESERVE: bytes or canonical form, as their topic compares.
+# Digests of windows for RESERVE: of bytes or of the canonical form, as the topic compares.
 #
-# Small ones are examined between two turns of the event loop, large ones in the helper process. All
-# are of different keys, and a session asks for one round at a time: a key's order cannot suffer.
+# The event loop examines small contents, the helper process large ones. All windows of a round have
+# different keys, and a session has one round at a time. So the order within a key is kept.
 
 
 _TURN_BYTES = INLINE_BYTES  # examined in one turn of the event loop: 1-2 ms
-_WINDOW_BYTES = 640  # what else a window costs, in the same money
+_WINDOW_BYTES = 640  # other cost of a window, as bytes of content
 
 
 class Digests:
-    """count: told topic and reason of each content whose bytes are compared instead of its form."""
+    """Digests of the contents of windows.
+
+    Args:
+        helper: Helper process for long contents.
+        count: Called with topic and reason if bytes are compared instead of the canonical form.
+        turns: Turns on the event loop.
+    """
 
     def __init__(
         self, helper: HelperProcess, count: Callable[[str, Fallback], None], turns: Turns
@@ -239,28 +271,28 @@ class Digests:
         self._count = count
 
     async def of(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
-        """The digest of each window's newest content; None where the topic compares nothing."""
+        """Return the digest of each window's newest content; None if the topic compares nothing."""
         orders = None if route.orders is None else route.orders._replace(schema=None)
         if route.digest is None or orders is None or orders.comparison is None:
             return await self._raw(route, windows)
-        found: dict[int, Examination] = {}
+        examinations: dict[int, Examination] = {}
         waiting: dict[int, asyncio.Future[Examination | None]] = {}
         spent = 0
-        for place, window in enumerate(windows):
+        for index, window in enumerate(windows):
             content = _content(window.last)
             if content is None:
-                found[place] = Examination(None, route.digest(None, None))
+                examinations[index] = Examination(None, route.digest(None, None))
             elif is_long(orders, content):
-                waiting[place] = self._helper.ask(examine, orders, content)
+                waiting[index] = self._helper.ask(examine, orders, content)
             else:
                 here = examine_here(orders, content)
-                assert here is not None  # only a schema can be too much for here
-                found[place] = here
+                assert here is not None  # only a schema can need the helper process
+                examinations[index] = here
                 spent += len(content.value)
             spent = await self._turn(spent)
-        for place, answer in waiting.items():
-            found[place] = await answer or self._in_need(orders, windows[place].last)
-        return [self._counted(route, found[place]) for place in range(len(windows))]
+        for index, answer in waiting.items():
+            examinations[index] = await answer or self._in_need(orders, windows[index].last)
+        return [self._counted(route, examinations[index]) for index in range(len(windows))]
 
     async def _raw(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
         if route.digest is None:
@@ -270,7 +302,9 @@ class Digests:
         for window in windows:
             held = window.last
             digests.append(route.digest(held.value, content_type_in(held.headers)))
-            spent = await self._turn(spent + len(held.value or b"") // 16)  # a hash is so fast
+            spent = await self._turn(
+                spent + len(held.value or b"") // 16
+            )  # a hash takes a sixteenth of an examination
         return digests
 
     @staticmethod
@@ -280,7 +314,14 @@ class Digests:
         return examine_in_need(orders, content)
 
     async def _turn(self, spent: int) -> int:
-        """Let others have the event loop now and then; returns what is spent of the next turn."""
+        """Take a new turn when this one is used up.
+
+        Args:
+            spent: Bytes that were examined in this turn.
+
+        Returns:
+            The bytes that count for the current turn.
+        """
         if spent < _TURN_BYTES:
             return spent + _WINDOW_BYTES
         await self._turns.take()
@@ -299,23 +340,23 @@ def _content(held: HeldEvent) -> Content | None:
 
 
 _TURN_WINDOWS = 100  # reserved in one turn of the event loop
-_ANSWER_S = 30.0  # far beyond what the breaker allows: then something is broken
+_ANSWER_S = 30.0  # far beyond the breaker's limits: a later verdict is a fault
 
 
 class Trust(Protocol):
-    """What of suppression only the coalescer asks for."""
+    """The coalescer's own calls to suppression."""
 
     def is_settled(self) -> bool:
-        """Whether Redis has been told all that it must know."""
+        """Return whether Redis has all settlements."""
         ...
 
     def drop(self, scope: Scope) -> None:
-        """Delete the namespace's incarnation before anything else is asked of it."""
+        """Delete the namespace's incarnation before its next call."""
         ...
 
 
 class _Question:
-    """A round of reservations: how many verdicts are missing."""
+    """A round of reservations and its missing verdicts."""
 
     def __init__(self, count: int) -> None:
         self.verdicts: list[WindowVerdict] = [WindowVerdict.PUBLISH] * count
@@ -330,9 +371,14 @@ class _Question:
 
 
 class SuppressedDecisions:
-    """Listens to suppression (`base.Verdicts`) and answers the coalescer.
+    """Decisions of the coalescer, from the verdicts of suppression (`base.Verdicts`).
 
-    Several sessions ask at the same time, each about keys of its own.
+    Several sessions reserve at the same time, each for keys of its own.
+
+    Args:
+        digests: Digests of contents.
+        connect: Returns the suppression that reports its verdicts to this object.
+        turns: Turns on the event loop.
     """
 
     def __init__(
@@ -342,11 +388,13 @@ class SuppressedDecisions:
         turns: Turns,
     ) -> None:
         self._turns = turns
-        self._questions: dict[Publish, _Question] = {}  # who waits for each verdict
+        self._questions: dict[
+            Publish, _Question
+        ] = {}  # the round of each publish without a verdict
         self._digests = digests
         self._suppression, self._trust = connect(self)
 
-    # ---- base.Decisions
+    # ---- Decisions
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
         digests = await self._digests.of(route, windows)
@@ -365,7 +413,7 @@ class SuppressedDecisions:
         except TimeoutError as error:
             self._break_off(publishes)
             raise LogError("no_verdict", "the suppression state gave no verdict") from error
-        except BaseException:  # also when the answer came in the turn in which it was cancelled
+        except BaseException:  # also if the verdict came in the turn of the cancellation
             self._break_off(publishes)
             raise
         return [
@@ -383,7 +431,7 @@ class SuppressedDecisions:
         self._suppression.reserve(publish)
 
     def _break_off(self, publishes: Sequence[Publish]) -> None:
-        """Nobody waits any more: end those that may be published, and the others when they may."""
+        """Abandon a round: end its publishes, each as soon as it has a verdict."""
         for publish in publishes:
             publish.dropped = True
             self._questions.pop(publish, None)
@@ -412,7 +460,7 @@ class SuppressedDecisions:
     # ---- base.Verdicts
 
     def publish(self, publish: Publish) -> None:
-        publish.advance(Stage.LANE)  # so that its token is renewed
+        publish.advance(Stage.LANE)  # so that suppression renews its token
         self._answer(publish, WindowVerdict.PUBLISH)
 
     def unchanged(self, publish: Publish, offset: int) -> None:

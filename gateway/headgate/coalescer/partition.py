@@ -1,7 +1,8 @@
-"""One session of an assignment: from InitProducerId to the first thing that is not known.
+"""A held partition: its sessions, its owner, the group member and the watch of the group's lag.
 
-The rules are those of docs/design/coalescing-protocol.md, with their numbers. Any error ends the
-session: its owner drops the producer and begins another one (rules 3, 9, 10).
+A session lasts from InitProducerId to the first unknown result. The rules and their numbers are
+those of docs/design/coalescing-protocol.md. Any error ends the session: its owner drops the
+producer and begins another session (rules 3, 9, 10).
 """
 
 import asyncio
@@ -56,15 +57,15 @@ from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
 from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
 
-_WAIT_MS = 1000  # the longest look for records: what stops or reloads must be noticed
-_IDLE_MS = 500  # an offset alone is committed when nothing was read for so long
+_WAIT_MS = 1000  # the longest fetch: stops and reloads must be noticed
+_IDLE_MS = 500  # an offset alone is committed after so long without records
 _MARKS_A_KEY = 10  # a mark is a key and a number, a held event some hundred bytes and its value
-_BACK_MS = 1000  # what a clock may go back by, as when it is corrected
-_REDIS_WAIT_MS = 1000  # until Redis is asked again where the topic does not publish without it
+_BACK_MS = 1000  # the largest step back of a clock, such as a correction
+_REDIS_WAIT_MS = 1000  # pause before the next RESERVE if the topic must not publish without it
 
 
 class PartitionSession:
-    """See the module. A change of the topic's rules begins another session."""
+    """One session of an assignment. A change of the topic's rules begins another session."""
 
     def __init__(
         self,
@@ -83,7 +84,11 @@ class PartitionSession:
         self._latest_ms = 0
 
     async def run(self) -> None:
-        """Coalesce until it is time to stop. Raises LogError."""
+        """Coalesce until it is time to stop.
+
+        Raises:
+            LogError: A call failed, or its result is unknown.
+        """
         self._latest_ms = self._around.now_ms()
         windows = await self._begin()
         while not self._around.is_stopping():
@@ -100,16 +105,16 @@ class PartitionSession:
                 await self._around.pause(_REDIS_WAIT_MS)
 
     async def _begin(self) -> Windows:
-        """Rule 2: before InitProducerId neither offset nor end is worth anything."""
+        """Fence earlier owners, then read offset and end, in this order (rule 2)."""
         await self._log.fence()
         committed = await self._log.committed()
         metadata = Metadata.read(committed.metadata)
-        # Another version's, which may say that something is unreserved.
+        # Another version's metadata, which may have the flag for unreserved publishes.
         is_unknown = metadata is None and committed.metadata != ""
         offset = committed.offset
-        # Once a session (rule 14). What this session commits and marks are offsets of the H
-        # that it began with; under the id of an H that was recreated meanwhile the next session
-        # would trust them, and skip as many events of the new one.
+        # Once per session (rule 14). This session commits and marks offsets of the H that it began
+        # with. Under the id of an H that was recreated meanwhile, the next session would trust
+        # them, and skip as many events of the new H.
         self._topic_id = self._around.topic_id()
         if metadata is not None and metadata.topic_id != self._topic_id:
             offset, metadata = -1, None  # H was recreated
@@ -122,9 +127,14 @@ class PartitionSession:
         return Windows(self._rules.times, self._rules.bounds, target, position)
 
     async def _begin_with_marks(self, target: int) -> Windows:
-        """More is held than fits: what was read is dropped, and H read twice from where the group
-        is. First only for the done marks: who knows all of them may emit before the end is read
-        (the note on rule 4), and so hold no more than the bounds allow.
+        """Begin again with all done marks, because more is held than the bounds allow.
+
+        The events read so far are dropped, and H is read twice from the group's offset. The first
+        pass reads only the done marks. With all of them a session may emit before it has read to
+        the end (the note on rule 4), and so hold no more than the bounds allow.
+
+        Args:
+            target: Offset that the first pass reads to.
         """
         marks = DoneMarks(_MARKS_A_KEY * self._rules.bounds.keys)
         position = await self._log.seek(self._committed)
@@ -155,8 +165,12 @@ class PartitionSession:
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
 
     def _now_ms(self) -> int:
-        """Raises LogError where the clock went back: what is open would stay so for as long. In the
-        next session it opens anew, by the clock as it is now."""
+        """Return the time, in milliseconds since 1970.
+
+        Raises:
+            LogError: The clock went back. Open windows would stay open for as long; in the next
+                session they open again, by the new time.
+        """
         now_ms = self._around.now_ms()
         if now_ms < self._latest_ms - _BACK_MS:
             back_s = (self._latest_ms - now_ms) / 1000
@@ -165,18 +179,21 @@ class PartitionSession:
         return now_ms
 
     async def _poll(self, wait_ms: int) -> Read:
-        """What lies in H, but for marks of an H that is no more."""
-        await self._around.turn()  # what is buffered already is given without any wait
+        """Read records of H, without the marks of an earlier H of this name."""
+        await self._around.turn()  # a read of buffered records does not wait
         records, position = await self._log.read(wait_ms)
-        mine = [
+        current = [
             record
             for record in records
             if type(record) is not DoneMark or record.topic_id == self._topic_id
         ]
-        return Read(mine, position)
+        return Read(current, position)
 
     def _has_to_tell(self, windows: Windows) -> bool:
-        """Rule 7: nothing is open and the group's offset lies behind; or the flag can go."""
+        """Return whether an offset is due without a publish (rule 7).
+
+        It is due if no window is open and the group's offset lies behind, or if the flag can go.
+        """
         behind = windows.is_empty and windows.position > self._committed
         return behind or (self._is_flagged and not self._has_unreserved())
 
@@ -184,18 +201,23 @@ class PartitionSession:
         return self._decisions.has_unreserved(self._around.route())
 
     async def _emit(self, windows: Windows, closed: Sequence[Window]) -> bool:
-        """Rule 5: RESERVE all, append, offset, EndTxn, SETTLE; one transaction at a time.
+        """Publish closed windows in one transaction (rule 5).
 
-        False: nothing could be decided, for Redis is away and the topic waits for it.
+        The steps are RESERVE for all, append, offset, EndTxn and SETTLE.
+
+        Returns:
+            False if all windows must wait, because Redis is away and the topic waits for it.
         """
         route = self._around.route()
         decided = await self._decisions.reserve(route, closed)
         pairs = list(zip(closed, decided, strict=True))
-        waiting = [window for window, one in pairs if one.verdict is WindowVerdict.WAIT]
+        waiting = [window for window, decision in pairs if decision.verdict is WindowVerdict.WAIT]
         if waiting:
             windows.put_back(waiting, self._around.now_ms() + _REDIS_WAIT_MS)
         publish = [pair for pair in pairs if pair[1].verdict is WindowVerdict.PUBLISH]
-        unchanged = [window for window, one in pairs if one.verdict is WindowVerdict.UNCHANGED]
+        unchanged = [
+            window for window, decision in pairs if decision.verdict is WindowVerdict.UNCHANGED
+        ]
         if not publish and not unchanged:
             return False
         low_water = windows.low_water()
@@ -214,7 +236,7 @@ class PartitionSession:
         if not emitted:
             return
         await self._around.turn()
-        emissions = [_emission(window, one) for window, one in settlements.publish]
+        emissions = [_emission(window, decision) for window, decision in settlements.publish]
         with settlements.refusable():
             settlements.offsets = await self._log.append(emissions, self._marks(emitted, low_water))
 
@@ -226,13 +248,13 @@ class PartitionSession:
         metadata = Metadata(self._topic_id, has_unreserved).text()
         with settlements.refusable():
             await self._log.send_offset(offset, metadata)
-        await self._log.end_transaction()  # rule 9: an error here, and its end is not known
+        await self._log.end_transaction()  # rule 9: after an error here its result is unknown
         settlements.is_committed = True
         self._committed, self._is_flagged = offset, has_unreserved
 
 
 class Unsettled:
-    """The publishes of a transaction until Redis is told what became of them, once (rule 8)."""
+    """The publishes of a transaction until they are settled in Redis, once (rule 8)."""
 
     def __init__(
         self, decisions: Decisions, publish: Sequence[tuple[Window, WindowDecision]]
@@ -249,7 +271,7 @@ class Unsettled:
 
     @contextmanager
     def refusable(self) -> Iterator[None]:
-        """Around a step before EndTxn: if Kafka refuses it, no record can be in the topic."""
+        """Guard a step before EndTxn: if Kafka refuses it, no record is in the topic."""
         try:
             yield
         except LogError as error:
@@ -257,7 +279,7 @@ class Unsettled:
             raise
 
     def settle(self) -> None:
-        """An end that is not known, or an offset that Kafka did not give: no SETTLE."""
+        """Settle each publish, or give it up if its result or its offset is unknown."""
         for (_, decided), offset in zip(self.publish, self.offsets, strict=True):
             if self.is_committed and offset >= 0:
                 self._decisions.settle(decided, offset)
@@ -270,18 +292,18 @@ def _emission(window: Window, decided: WindowDecision) -> Emission:
     return Emission(decided.partition, held.key, held.value, held.headers, held.timestamp_ms)
 
 
-# One partition of a held topic in Kafka, for one session of its owner (`base.HeldPartition`).
+# One partition of a held topic in Kafka, for one session of its owner (`HeldPartition`).
 
 
 FENCED = "fenced"
 MAX_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
-_FENCE_S = 60.0  # InitProducerId waits for the markers of a transaction that was decided
+_FENCE_S = 60.0  # InitProducerId waits for the markers of a decided transaction
 _GRACE_S = 5.0
 _EARLIEST = -1
 
 
 class CoalescedTopic(NamedTuple):
-    """Where an owner works. topic: O.  held: H.  group: whose offsets are committed."""
+    """The partition of an owner. topic: O.  held: H.  group: the group that commits offsets."""
 
     topic: str
     held: str
@@ -294,7 +316,15 @@ class CoalescedTopic(NamedTuple):
 
 
 class KafkaHeldPartition:
-    """See the module. is_mine: whether the term of ownership still lasts."""
+    """A held partition in Kafka (`HeldPartition`).
+
+    Args:
+        consumer: Consumer of the group member.
+        producer: Transactional producer of this session.
+        place: The partition.
+        is_mine: Returns whether the term of ownership still lasts.
+        now_ms: Wall clock, in milliseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -312,12 +342,12 @@ class KafkaHeldPartition:
         self._reading: asyncio.Timeout | None = None
 
     def hurry(self) -> None:
-        """End a reading that waits: there is something else to do."""
+        """End a waiting fetch, because there is other work."""
         if self._reading is not None and not self._reading.expired():
             self._reading.reschedule(asyncio.get_running_loop().time())
 
     async def fence(self) -> None:
-        """See `base.HeldPartition`, as for all others here."""
+        """Fence earlier owners (`HeldPartition`, as all methods here)."""
         async with self._asking():
             await self._producer.start(_FENCE_S)
 
@@ -328,8 +358,8 @@ class KafkaHeldPartition:
     async def end(self) -> int:
         tp = self._place.tp
         async with self._asking():
-            found: dict[TopicPartition, int] = await self._consumer.end_offsets([tp])
-            return found[tp]
+            offsets: dict[TopicPartition, int] = await self._consumer.end_offsets([tp])
+            return offsets[tp]
 
     async def seek(self, offset: int) -> int:
         tp = self._place.tp
@@ -346,29 +376,31 @@ class KafkaHeldPartition:
         self._check()
         try:
             async with asyncio.timeout(wait_ms / 1000 + _GRACE_S) as self._reading:
-                found = await self._consumer.getmany(
+                fetched = await self._consumer.getmany(
                     tp, timeout_ms=wait_ms, max_records=MAX_RECORDS
                 )
         except TimeoutError:  # hurried, or the group is joining again
-            found = {}
+            fetched = {}
         except KafkaError as error:
             raise LogError(type(error).__name__, repr(error)) from error
         finally:
             self._reading = None
         self._check()
         records = [
-            read_held(one.offset, one.key, one.value, one.timestamp, one.headers)
-            for one in found.get(tp, ())
+            read_held(
+                message.offset, message.key, message.value, message.timestamp, message.headers
+            )
+            for message in fetched.get(tp, ())
         ]
-        async with self._asking():  # it has moved past aborted records and markers, too
+        async with self._asking():  # the position is past aborted records and markers, too
             return Read(records, await self._consumer.position(tp))
 
     async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
-        place = self._place
-        records = [Record(place.topic, *emission) for emission in emissions]
+        target = self._place
+        records = [Record(target.topic, *emission) for emission in emissions]
         now_ms = self._now_ms()
         records += [
-            Record(place.held, place.partition, mark.key, b"", mark_headers(mark), now_ms)
+            Record(target.held, target.partition, mark.key, b"", mark_headers(mark), now_ms)
             for mark in marks
         ]
         async with self._asking():
@@ -386,7 +418,11 @@ class KafkaHeldPartition:
 
     @asynccontextmanager
     async def _asking(self, may_be_done: bool = False) -> AsyncIterator[None]:
-        """Bound a step, and translate what ends it."""
+        """Bound the time of a step, and translate its errors.
+
+        Args:
+            may_be_done: An error does not mean that Kafka did nothing.
+        """
         self._check()
         try:
             async with asyncio.timeout(_FENCE_S + STEP_TIMEOUT_S):
@@ -403,7 +439,7 @@ class KafkaHeldPartition:
             raise LogError("not_owner", "the partition belongs to another member now", True)
 
 
-# Owns one partition for one epoch: one session after the other, until the term ends.
+# The owner of one partition for one epoch: one session after the other, until the term ends.
 
 
 log = logging.getLogger("headgate.coalescer.partition")
@@ -416,11 +452,11 @@ _NOTHING = Sum(0, 0)
 
 
 def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
-    """Where no facts are told."""
+    """No-op: without facts there is nothing to report."""
 
 
 class Count(Protocol):
-    """Who counts what became of held events, and how often sessions ended early."""
+    """Metrics of held events' outcomes and of sessions that ended early."""
 
     def coalesced(
         self, producer: str, topic: str, outcome: str, events: int, size: int
@@ -430,13 +466,17 @@ class Count(Protocol):
 
 
 class OwnerContext(NamedTuple):
-    """What an owner needs of its process.
+    """The process around an owner.
 
-    route: the topic's in force, raising LogError.  topic_id: of H, hex; raising LogError.
-    rules: the topic's now, None = it is not held here any more.  is_mine: whether the term lasts.
-    fenced_pause_s: long enough for the group to say that the partition is another member's
-    (rule 10).  turns: of the process.  report: of windows that ended for good, as
-    `base.AssignmentHost.ended`.
+    Attributes:
+        route: Returns the topic's active route; raises LogError.
+        topic_id: Returns the id of H, in hex; raises LogError.
+        rules: Returns the topic's current rules; None if it is not held here any more.
+        is_mine: Returns whether the term of ownership lasts.
+        now_ms: Wall clock, in milliseconds since 1970.
+        fenced_pause_s: Long enough for the group to report another owner (rule 10), in seconds.
+        turns: Turns of the process.
+        report: Receives windows that have ended, as `AssignmentHost.ended`.
     """
 
     cluster: ClusterOptions
@@ -454,7 +494,7 @@ class OwnerContext(NamedTuple):
 
 
 class PartitionOwner:
-    """See the module. figures: what it holds now."""
+    """An owner of one partition for one epoch. figures: of the events that it holds now."""
 
     def __init__(
         self, consumer: AIOKafkaConsumer, place: CoalescedTopic, context: OwnerContext
@@ -468,13 +508,13 @@ class PartitionOwner:
         self._rules = context.rules()
 
     def stop(self) -> None:
-        """End after the transaction that is under way."""
+        """End after the current transaction."""
         self._stop.set()
         if self._partition is not None:
             self._partition.hurry()
 
     async def run(self) -> None:
-        """Live until the term ends or `stop`."""
+        """Run sessions until the term ends or `stop` is called."""
         pause_s = _FIRST_PAUSE_S
         while not self._stop.is_set() and self._context.is_mine():
             began = asyncio.get_running_loop().time()
@@ -515,13 +555,13 @@ class PartitionOwner:
         self._context.counts.owner_restarted(self.place.topic, failure.label)
         log.warning("coalescing %s-%d restarts: %s", self.place.held, self.place.partition, failure)
 
-    # ---- base.AssignmentHost
+    # ---- AssignmentHost
 
     def now_ms(self) -> int:
         return self._context.now_ms()
 
     def is_stopping(self) -> bool:
-        """Also when the topic's rules are others now: another session takes them."""
+        """Return whether the session ends, also because the topic's rules have changed."""
         return self._stop.is_set() or self._context.rules() != self._rules
 
     async def turn(self) -> None:
@@ -559,10 +599,10 @@ class PartitionOwner:
         self.figures = figures
 
 
-# One process' part in one cluster: a member of the group, and the owners of its partitions.
+# One group member per cluster and process, and the owners of its partitions.
 
 
-# A transaction takes 0.1 s; what takes longer is dropped, and done again by the next owner.
+# A transaction takes 0.1 s; a slower one is dropped, and the next owner repeats it.
 FINISH_S = 5.0
 _DROP_S = 5.0
 _RETRY_S = 2.0
@@ -571,7 +611,7 @@ NewOwner = Callable[[AIOKafkaConsumer, Owned, Callable[[], bool]], PartitionOwne
 
 
 class CoalescerMember:
-    """See the module. owners: of this term."""
+    """A member of one cluster's group. owners: of the partitions of this term."""
 
     def __init__(self, cluster: ClusterOptions, options: MemberOptions, new_owner: NewOwner):
         self.owners: list[PartitionOwner] = []
@@ -592,18 +632,20 @@ class CoalescerMember:
             self._changed.set()
 
     def rejoin(self) -> None:
-        """A topic was recreated, perhaps before the consumer saw that it was gone: it would go on
-        at offsets that the new one does not have.
+        """Rejoin the group after a topic was recreated.
+
+        The consumer may not have noticed the deletion, and would continue at offsets that the new
+        topic does not have.
         """
         self._changed.set()
 
     def close(self) -> None:
-        """Finish, and leave the group."""
+        """Finish the current transactions and leave the group."""
         self._is_closing = True
         self._changed.set()
 
     async def run(self) -> None:
-        """Be a member as long as there is a topic to own."""
+        """Stay in the group as long as there is a topic to own."""
         while not self._is_closing:
             self._changed.clear()
             if not self._wanted:
@@ -619,15 +661,15 @@ class CoalescerMember:
     # ---- membership.Holder
 
     def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
-        """Begin to own; nothing of an earlier term is left (rule 3)."""
+        """Start an owner for each partition; no state of an earlier term remains (rule 3)."""
         ownership = self._membership.ownership
-        for one in owned:
-            owner = self._new_owner(consumer, one, partial(ownership.is_current, one))
+        for partition in owned:
+            owner = self._new_owner(consumer, partition, partial(ownership.is_current, partition))
             self.owners.append(owner)
-            self._tasks.keep(owner.run, f"owner of {one.topic}-{one.partition}")
+            self._tasks.keep(owner.run, f"owner of {partition.topic}-{partition.partition}")
 
     async def ending(self) -> None:
-        """Owners end after their terms: the guard of their transactions is the end itself."""
+        """No-op: EndTxn itself guards the transactions of owners that end after their terms."""
 
     async def revoked(self) -> None:
         """Let each owner finish its transaction, for a bounded time."""
@@ -638,10 +680,10 @@ class CoalescerMember:
         self.owners = []
 
 
-# How far the held groups lag, for every gateway: also one whose coalescer owns nothing.
+# The lag of the held groups, for every gateway, also for one that owns no partition.
 #
-# An event that is not coalesced before its held topic's retention deletes it is lost. So when the
-# group has not got past what was held half a retention ago, new events are refused (rule 14).
+# An event is lost if retention deletes it from its held topic before it is coalesced. So if the
+# group has not passed the events of half a retention ago, new events are refused (rule 14).
 
 
 _POLL_S = 5.0
@@ -650,15 +692,26 @@ _RETRY_AFTER_S = 30
 
 
 class HeldLag(NamedTuple):
-    """records: held and not yet covered by the group's offset.  is_too_old: some of them were
-    there half a retention ago."""
+    """The lag of a held topic.
+
+    Attributes:
+        records: Number of held records that the group's offset does not cover yet.
+        is_too_old: Some of them are older than half the retention.
+    """
 
     records: int
     is_too_old: bool
 
 
 class HeldWatch:
-    """Keeps the lag of one cluster's held topics. held: the states of those to watch, now."""
+    """A watch of the lag of one cluster's held topics.
+
+    Args:
+        options: Options of the cluster.
+        group: Name of the group.
+        held: Returns the states of the held topics.
+        now_ms: Wall clock, in milliseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -674,7 +727,7 @@ class HeldWatch:
         self.lags: dict[str, HeldLag] = {}
 
     async def run(self) -> None:
-        """Look again and again."""
+        """Poll the lag until cancelled."""
         consumer: AIOKafkaConsumer | None = None
         try:
             while True:
@@ -695,7 +748,7 @@ class HeldWatch:
             await _drop(consumer)
 
     def refusal(self, held: str) -> Failure | None:
-        """Why no more may be held in this topic, else None."""
+        """Return the failure for a new event of this held topic; None if it may be held."""
         lag = self.lags.get(held)
         if lag is None or not lag.is_too_old:
             return None
@@ -706,7 +759,7 @@ class HeldWatch:
         return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
 
     async def _connect(self) -> AIOKafkaConsumer:
-        # It never subscribes, so it is no member: the group is only asked for its offsets.
+        # The consumer never subscribes, so it is no member: it only reads the group's offsets.
         consumer = open_consumer(
             self._options, group_id=self._group, isolation_level="read_committed"
         )
@@ -743,18 +796,18 @@ class HeldWatch:
         late: Iterable[TopicPartition],
         reached: Mapping[TopicPartition, int],
     ) -> bool:
-        """Whether the first record that is not covered was held before half a retention ago."""
+        """Return whether the first uncovered record is older than half the retention."""
         kept_ms = state.rules.kept_ms
         if kept_ms is None:
             return False
         since_ms = self._now_ms() - kept_ms // 2
-        found = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
-        # None: no record is younger than that, so all that is late is older.
-        return any(one is None or reached[tp] < one.offset for tp, one in found.items())
+        offsets = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
+        # None: no record is younger than that, so all uncovered records are older.
+        return any(first is None or reached[tp] < first.offset for tp, first in offsets.items())
 
 
 def _offset(committed: Any) -> int:
-    """aiokafka leaves out partitions for which nothing was ever committed."""
+    """Return a committed offset, or -1: aiokafka omits partitions that have no commit."""
     return -1 if committed is None else int(committed.offset)
 
 

@@ -1,4 +1,4 @@
-"""Spans of coalesced events, where requests are traced: stands where the decisions would."""
+"""Spans of coalesced events if requests are traced: a wrapper around the decisions."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,28 +22,30 @@ class _Traced(NamedTuple):
 
 
 class TracedDecisions:
-    """Implements `base.Decisions`: a span for the newest event of each window, the one that is
-    published, from its arrival until it is in its topic or is found unchanged."""
+    """Decisions with a span for the newest event of each window, which is the published one.
+
+    The span lasts from the event's arrival until the event is in its topic or unchanged.
+    """
 
     def __init__(self, decisions: Decisions, spans: LaterSpans) -> None:
         self._decisions = decisions
         self._spans = spans
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
-        found = await self._decisions.reserve(route, windows)
+        decisions = await self._decisions.reserve(route, windows)
         return [
             self._traced(route.topic, window, decided)
-            for window, decided in zip(windows, found, strict=True)
+            for window, decided in zip(windows, decisions, strict=True)
         ]
 
     def settle(self, decided: WindowDecision, offset: int) -> None:
         traced = decided.token
         if isinstance(traced, _Traced):
-            place: Attributes = {
+            position: Attributes = {
                 "messaging.destination.partition.id": str(decided.partition),
                 "messaging.kafka.offset": offset,
             }
-            self._end(traced, place)
+            self._end(traced, position)
             decided = decided._replace(token=traced.token)
         self._decisions.settle(decided, offset)
 
@@ -62,12 +64,12 @@ class TracedDecisions:
 
     def _traced(self, topic: str, window: Window, decided: WindowDecision) -> WindowDecision:
         of = carried(window.last.headers)
-        if of is None or decided.verdict is WindowVerdict.WAIT:  # it is asked again later
+        if of is None or decided.verdict is WindowVerdict.WAIT:  # the session asks again later
             return decided
         attributes: Attributes = {
             "messaging.system": "kafka",
             "messaging.destination.name": topic,
-            "headgate.superseded": sum(one.events for one in window.superseded.values()),
+            "headgate.superseded": sum(total.events for total in window.superseded.values()),
         }
         began_ns = window.last.arrived_ms * 1_000_000
         traced = _Traced(decided.token, of, topic, began_ns, attributes)

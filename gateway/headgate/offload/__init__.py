@@ -1,1 +1,1 @@
-"""Work that would hold up the event loop, done in a helper process."""
+"""Helper process for work that would block the event loop."""

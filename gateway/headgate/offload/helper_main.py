@@ -1,7 +1,7 @@
-"""The helper process: does what it is told over a socket, one thing after the other.
+"""The helper process: runs pickled calls from a socket, one at a time.
 
-Started by `helper_process` as `python -m headgate.offload.helper_main FD`. What comes and goes
-are pickles: the socket is a pair that nobody else holds.
+`helper_process` starts it as `python -m headgate.offload.helper_main FD`. Calls and results are
+pickles: only these two processes hold the socket pair.
 """
 
 import ctypes
@@ -16,21 +16,24 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Ask the kernel to send this signal to us when our parent ends. Linux; elsewhere nothing.
+    """Ask the kernel to signal this process when its parent ends. No-op except on Linux.
 
-    The signal is tied to the thread that started us: start children from the main thread.
+    The signal is tied to the thread that started this process: start children from the main thread.
+
+    Args:
+        number: Signal that the kernel sends.
     """
     if sys.platform != "linux":
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:  # it ended while we asked
+    if os.getppid() != parent:  # the parent ended before the call
         os.kill(os.getpid(), number)
 
 
 def main() -> None:
-    """Until the other end is closed."""
-    # A drain may be told to the whole group; this process is needed until its parent ends.
+    """Run calls until the parent closes its end of the socket."""
+    # A drain may signal the whole group; the parent needs this process until it ends.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     end_with_parent()

@@ -1,10 +1,10 @@
-"""A helper process for what holds the interpreter's lock: parsing a document of megabytes.
+"""A helper process for work that holds the interpreter's lock, such as parsing megabytes of JSON.
 
-It is started by the first call and ended when nothing was asked for a while, for its memory is
-part of the worker's. It may die or hang: whoever asked is told that there is no answer.
+The first call starts the process. It ends after a time without calls, because its memory counts
+as the worker's. If it dies or hangs, the result of each open call is None.
 
-Not concurrent.futures: its start holds up the event loop for 12-50 ms (this one's for 1 ms),
-needs a process more, and an end at the wrong time breaks the interpreter's own.
+concurrent.futures does not fit: its start blocks the event loop for 12-50 ms (1 ms here), it
+needs one more process, and a shutdown at the wrong time breaks the interpreter's own.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from headgate.core.oversize.limits import Weight, heaviest
 
 log = logging.getLogger("headgate.aside")
 
-PATIENCE_S = 10.0  # without any answer while some are due: 800 kB take 10-60 ms, a start 0.3 s
+PATIENCE_S = 10.0  # without a result while calls are open: 800 kB take 10-60 ms, a start 0.3 s
 _IDLE_S = 60.0
 
 Given = ParamSpec("Given")
@@ -33,9 +33,12 @@ OnResult = Callable[["_Process", int, Any], None]
 
 
 class HelperProcess:
-    """One process for one event loop; work is done in the order in which it came.
+    """One helper process for one event loop; it runs calls in the order of their arrival.
 
-    What waits here is bounded by what admission has let in.
+    The requests that admission has let in bound the queue.
+
+    Args:
+        patience_s: Longest time without a result while calls are open, in seconds.
     """
 
     def __init__(self, patience_s: float = PATIENCE_S) -> None:
@@ -44,21 +47,27 @@ class HelperProcess:
         self._timer: asyncio.TimerHandle | None = None
         self._open: dict[int, asyncio.Future[Any]] = {}
         self._last_job = 0
-        self._answered = 0  # since the last check
+        self._answered = 0  # results since the last check
         self._idle_s = 0.0
 
     def ask(
         self, work: Callable[Given, Answer], *args: Given.args, **kwargs: Given.kwargs
     ) -> "asyncio.Future[Answer | None]":
-        """Do this work there: a plain function of a module, and arguments that can be pickled.
+        """Call a function in the helper process.
 
-        The future ends with what the function returns, or with None when the process was lost.
+        Args:
+            work: Plain function of a module.
+            *args: Its positional arguments, which must be picklable.
+            **kwargs: Its keyword arguments, which must be picklable.
+
+        Returns:
+            A future of the function's result; None if the process was lost.
         """
         answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         try:
             process = self._process or self._start()
         except OSError as error:  # no memory, no more processes
-            log.error("helper process cannot be started: %s", error)  # noqa: TRY400 - a traceback tells no more
+            log.error("helper process cannot be started: %s", error)  # noqa: TRY400 - a traceback says no more
             answer.set_result(None)
             return answer
         self._last_job += 1
@@ -67,7 +76,7 @@ class HelperProcess:
         return answer
 
     def close(self) -> None:
-        """End the process; what it was asked and has not answered is lost."""
+        """End the process; open calls end with None."""
         process, self._process = self._process, None
         if self._timer is not None:
             self._timer.cancel()
@@ -81,7 +90,7 @@ class HelperProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether there is a process now."""
+        """Return whether there is a process now."""
         return self._process is not None
 
     def _start(self) -> "_Process":
@@ -91,7 +100,13 @@ class HelperProcess:
         return self._process
 
     def _received(self, process: "_Process", number: int, found: Any) -> None:
-        """found: (answer, error), or None when the process is gone."""
+        """End the future of a call with its result.
+
+        Args:
+            process: Process that reports.
+            number: Number of the call.
+            found: Result and error of the call, or None if the process has ended.
+        """
         if process is not self._process:
             return
         if found is None:
@@ -103,7 +118,7 @@ class HelperProcess:
         if error is not None:
             log.error("helper process failed", exc_info=error)
         answer = self._open.pop(number)
-        if not answer.done():  # who asked may have given up
+        if not answer.done():  # the caller may have given up
             answer.set_result(value)
 
     def _check_later(self) -> None:
@@ -111,7 +126,7 @@ class HelperProcess:
         self._timer = loop.call_later(self._patience_s, self._check)
 
     def _check(self) -> None:
-        """Now and then: does it still answer, is it still needed?"""
+        """End the process if it hangs or has been idle for too long."""
         self._timer = None
         is_silent, self._answered = not self._answered, 0
         self._idle_s = 0.0 if self._open or not is_silent else self._idle_s + self._patience_s
@@ -125,7 +140,7 @@ class HelperProcess:
 
 
 class _Process:
-    """One process, and the thread that talks to it: a pickle of megabytes fits in no buffer."""
+    """One process and the thread of its socket: a pickle of megabytes fits in no buffer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, received: OnResult) -> None:
         self._loop = loop
@@ -145,7 +160,7 @@ class _Process:
         threading.Thread(target=self._talk, args=(ours,), name="aside", daemon=True).start()
 
     def end(self) -> None:
-        """Kill it; its thread ends by that."""
+        """Kill the process, which also ends its thread."""
         self._child.kill()
         self.jobs.put(None)
 
@@ -171,12 +186,12 @@ class _Process:
             self._loop.call_soon_threadsafe(self._received, self, number, found)
 
 
-INLINE_BYTES = 65_536  # below, weighing takes less than the hop to another process
-_PATIENCE_S = 5.0  # an answer without paths is better than one that comes too late
+INLINE_BYTES = 65_536  # up to this size, weighing takes less time than the hop to the process
+_PATIENCE_S = 5.0  # a response without paths is better than one that comes too late
 
 
 class PoolWeigher:
-    """See the module."""
+    """A weigher of document members that sends long documents to the helper process."""
 
     def __init__(self, helper: HelperProcess) -> None:
         self._helper = helper
