@@ -302,9 +302,8 @@ class Digests:
         for window in windows:
             held = window.last
             digests.append(route.digest(held.value, content_type_in(held.headers)))
-            spent = await self._turn(
-                spent + len(held.value or b"") // 16
-            )  # a hash takes a sixteenth of an examination
+            # A hash takes a sixteenth of the time of an examination.
+            spent = await self._turn(spent + len(held.value or b"") // 16)
         return digests
 
     @staticmethod
@@ -388,9 +387,7 @@ class SuppressedDecisions:
         turns: Turns,
     ) -> None:
         self._turns = turns
-        self._questions: dict[
-            Publish, _Question
-        ] = {}  # the round of each publish without a verdict
+        self._questions: dict[Publish, _Question] = {}  # for publishes without a verdict
         self._digests = digests
         self._suppression, self._trust = connect(self)
 

@@ -211,12 +211,12 @@ class PartitionSession:
         route = self._around.route()
         decided = await self._decisions.reserve(route, closed)
         pairs = list(zip(closed, decided, strict=True))
-        waiting = [window for window, decision in pairs if decision.verdict is WindowVerdict.WAIT]
+        waiting = [window for window, choice in pairs if choice.verdict is WindowVerdict.WAIT]
         if waiting:
             windows.put_back(waiting, self._around.now_ms() + _REDIS_WAIT_MS)
         publish = [pair for pair in pairs if pair[1].verdict is WindowVerdict.PUBLISH]
         unchanged = [
-            window for window, decision in pairs if decision.verdict is WindowVerdict.UNCHANGED
+            window for window, choice in pairs if choice.verdict is WindowVerdict.UNCHANGED
         ]
         if not publish and not unchanged:
             return False
@@ -387,10 +387,8 @@ class KafkaHeldPartition:
             self._reading = None
         self._check()
         records = [
-            read_held(
-                message.offset, message.key, message.value, message.timestamp, message.headers
-            )
-            for message in fetched.get(tp, ())
+            read_held(raw.offset, raw.key, raw.value, raw.timestamp, raw.headers)
+            for raw in fetched.get(tp, ())
         ]
         async with self._asking():  # the position is past aborted records and markers, too
             return Read(records, await self._consumer.position(tp))

@@ -1,1 +1,1 @@
-"""What is written in C, with its twins in Python (`setup.py` says when it is built)."""
+"""Extensions in C, each with a twin in Python (`setup.py` decides when they are built)."""

@@ -7,4 +7,4 @@ def shown(
     records: int,
     /,
 ) -> str | None:
-    """The JSON text of an event, head first; None where a text in it is not plain ASCII."""
+    """Return the JSON text of an event, head first; None if a text in it is not plain ASCII."""

@@ -9,7 +9,7 @@ class Records:
     def count(self) -> int: ...
     @property
     def size(self) -> int:
-        """Bytes of the batch, with its header."""
+        """Return the bytes of the batch, with its header."""
 
     def append(
         self,
@@ -19,16 +19,22 @@ class Records:
         headers: list[tuple[str, bytes | None]],
         /,
     ) -> bool:
-        """Add a record. False: the batch is full and as it was; the first record always fits.
+        """Add a record; the first record always fits.
 
-        Raises TypeError, ValueError or AttributeError where a record cannot be encoded.
+        Returns:
+            False if the batch is full; it is unchanged then.
+
+        Raises:
+            TypeError: The record cannot be encoded.
+            ValueError: The record cannot be encoded.
+            AttributeError: The record cannot be encoded.
         """
 
     def take(self) -> bytearray:
-        """Give the batch away: its header, without producer and checksum, and the records."""
+        """Take the batch: its header, without producer and checksum, and the records."""
 
 def with_body(batch: bytearray, codec: int, body: bytes, /) -> bytearray:
-    """The header of a batch, and its records compressed."""
+    """Return a batch with its compressed records."""
 
 def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int, /) -> None:
-    """Write what is known last: who produces it, and the checksum over all that follows it."""
+    """Write the last fields of a batch: the producer, and the checksum."""

@@ -1,30 +1,37 @@
-"""Reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
+"""A scanner that reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
 
-It is a fast accept: whatever is unusual in any document makes the whole call return None, and
-`core.formats.decode`, `core.formats.jsontext` and `core.topics.route` decide. What is accepted,
-they would have read just the same."""
+The scanner is a fast path: if any document is unusual, the whole call returns None, and
+`core.formats.decode`, `core.formats.jsontext` and `core.topics.route` decide. For accepted bodies
+they would have the same result."""
 
 from typing import final
 
-# Values, keys, partitions and digests (16 bytes), an item for each document. Without a key rule
-# there are no keys and partitions, without a digest key no digests. A digest is None where the
-# ordinary way has to make the canonical form.
+# Values, keys, partitions and digests (16 bytes), one item for each document. Without a key rule
+# there are no keys and partitions; without a digest key there are no digests. A digest is None if
+# the slow path must build the canonical form.
 Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes | None] | None]
 
 @final
 class Scanner:
-    """The rules of one topic.
+    """A scanner with the rules of one topic.
 
-    pointers: the names that lead to each part of the key, from the document on; none: no key rule.
-    At most 4 parts and 16 different names on the way to them.
-    max_depth: of arrays and objects in one another; beyond 512 nothing is accepted.
-    digest_key: up to 64 bytes; None: no digests.  digest_prefix: what is digested before each
-    value; both as `core.content.Digester` uses them.
-    ignore: digests are of canonical forms (`core.formats.canonical`) without what these pointers
-    name; None: of the values. At most 16 different names in them.  max_form_bytes: longer documents
-    have no form here.  max_key_bytes: of a key with its joints; unbounded if not given.
-    Raises ValueError: partitions below 1, a digest_key that is too long, more pointers or names,
-    a pointer to the document, or one that is another's beginning.
+    Args:
+        pointers: Names that lead to each part of the key, from the document on; empty without a
+            key rule. At most 4 parts and 16 different names.
+        partitions: Partition count of the topic.
+        max_depth: Largest depth of arrays and objects, at most 512.
+        max_value_bytes: Largest value, in bytes.
+        digest_key: Key of the digests, up to 64 bytes; None without digests.
+        digest_prefix: Bytes to digest before each value. Key and prefix are those of
+            `core.content.Digester`.
+        ignore: Pointers to members that canonical forms (`core.formats.canonical`) leave out, with
+            at most 16 different names. The digests are of these forms; if None, of the values.
+        max_form_bytes: Longest document with a canonical form here, in bytes.
+        max_key_bytes: Largest key with its separators, in bytes; unbounded by default.
+
+    Raises:
+        ValueError: partitions is below 1, digest_key is too long, there are too many pointers or
+            names, or a pointer leads to the document or is the beginning of another one.
     """
 
     def __init__(
@@ -40,10 +47,10 @@ class Scanner:
         max_key_bytes: int = ...,
     ) -> None: ...
     def lines(self, body: bytes, most: int, /) -> Scanned | None:
-        """The documents of an NDJSON body, each value a whole line; None for more than `most`."""
+        """Scan an NDJSON body, each value a full line; return None for more than `most`."""
 
     def elements(self, body: bytes, most: int, /) -> Scanned | None:
-        """The documents of a JSON array, each value an exact slice; None for more than `most`."""
+        """Scan a JSON array, each value an exact slice; return None for more than `most`."""
 
     def one(self, body: bytes, /) -> Scanned | None:
-        """The one JSON object that the body is, whose value is all of it."""
+        """Scan a body that is one JSON object, whose value is the full body."""

@@ -1,7 +1,7 @@
-"""Chooses between C and its Python twins, the only place that does: all of the C, or none of it.
+"""The choice between the C extensions and their Python twins: all of the C, or none of it.
 
-The scanner's twin is not here: where it is None, `core.formats.decode` and the topic's route read
-every body, as they do with what the scanner does not accept.
+The scanner has no twin here. If it is None, `core.formats.decode` and the topic's route read every
+body, as they read bodies that the scanner does not accept.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,7 +28,7 @@ framed: Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
 is_too_deep: Callable[[bytes, int], bool]
 murmur2: Callable[[bytes], int]
 packed: Callable[[bytes, Iterable[bytes | int]], bytes]
-shown: Shown  # it returns None for what `plain_answers.shown` has to write
+shown: Shown  # None: `plain_answers.shown` must write the text
 Scanner: Any
 try:
     from headgate.native._answers import shown
@@ -50,7 +50,7 @@ except ModuleNotFoundError:
 
     Scanner = None
 try:
-    from headgate.native._records import seal  # where the processor has an instruction for it
+    from headgate.native._records import seal  # only if the processor has an instruction for it
 except ImportError:
     from headgate.native.plain_records import seal
 

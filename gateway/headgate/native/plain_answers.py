@@ -1,6 +1,6 @@
-"""The JSON text of an event that ended well: what `_answers.c` writes where it is all plain ASCII.
+"""The JSON text of a successful event; `_answers.c` writes it if it is all plain ASCII.
 
-Put together by hand, as there is one for each event of a batch: a dict of it costs more.
+The text is built by hand, because each event of a batch has one: a dict would cost more.
 """
 
 import base64
@@ -19,7 +19,16 @@ def shown(
     records: int,
     /,
 ) -> str:
-    """head: how the object begins."""
+    """Return the JSON text of an event.
+
+    Args:
+        head: Beginning of the object.
+        partition: Partition of the event.
+        offset: Offset of the event.
+        key: Key of the event.
+        event_id: Id of the event.
+        records: Number of records of the event.
+    """
     own_id = "null" if event_id is None else quoted(shortened(event_id))
     return (
         f'{head},"partition":{partition},"offset":{offset}{key_text(key)},"event_id":{own_id},'
@@ -28,7 +37,7 @@ def shown(
 
 
 def key_text(key: bytes | None) -> str:
-    """The member that has the key, if there is one."""
+    """Return the JSON member of a key; an empty text without a key."""
     if key is None:
         return ""
     name, text = shown_key(key)
@@ -36,7 +45,7 @@ def key_text(key: bytes | None) -> str:
 
 
 def shown_key(key: bytes) -> tuple[str, str]:
-    """The name of the member that has a key, and its text."""
+    """Return the name of a key's JSON member, and its text."""
     try:
         return "key", shortened(key.decode())
     except UnicodeDecodeError:
@@ -44,12 +53,15 @@ def shown_key(key: bytes) -> tuple[str, str]:
 
 
 def shortened(text: str) -> str:
-    """A text of a client as an answer repeats it: of a long one the beginning, and an ellipsis."""
+    """Return a client's text for a response: the beginning and an ellipsis if it is long."""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def quoted(text: str) -> str:
-    """As JSON without control characters. What is printable needs no escape but for two signs."""
+    """Return a text as JSON without control characters.
+
+    In printable text only two characters need an escape.
+    """
     if text.isalnum() or (text.isprintable() and '"' not in text and "\\" not in text):
         return f'"{text}"'
     if text.isprintable():

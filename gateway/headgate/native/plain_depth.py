@@ -1,4 +1,4 @@
-"""The depth of JSON in Python: the twin of `_depth.c`, where that is not compiled."""
+"""The depth of JSON: the Python twin of `_depth.c`."""
 
 from itertools import accumulate
 from typing import Final
@@ -8,7 +8,12 @@ _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # signed: 1 is do
 
 
 def is_too_deep(document: bytes, limit: int, /) -> bool:
-    """Tell whether arrays and objects nest deeper than limit. Brackets in texts do not count."""
+    """Return whether arrays and objects nest deeper than `limit`. Brackets in texts do not count.
+
+    Args:
+        document: JSON document.
+        limit: Largest depth.
+    """
     if document.count(b"[") + document.count(b"{") <= limit:
         return False
     outside = document.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')[::2]

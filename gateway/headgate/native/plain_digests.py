@@ -4,8 +4,13 @@ from hashlib import blake2b
 
 
 def digested(person: bytes, parts: list[bytes], tail: bytes, /) -> bytes:
-    """16 bytes (BLAKE2b) over each part behind its length, so that no two lists of parts give the
-    same, and then over the tail as it is. person: what kind of digest it is, up to 16 bytes.
+    """Return a BLAKE2b digest of 16 bytes.
+
+    Args:
+        person: Kind of digest, up to 16 bytes.
+        parts: Parts to digest, each with its length before it. So different lists of parts have
+            different digests.
+        tail: Bytes to digest after the parts, without their length.
     """
     state = blake2b(digest_size=16, person=person)
     for part in parts:

@@ -1,10 +1,10 @@
-"""Where a request lies in the bytes that came, and which values of its head are its own."""
+"""The framing of HTTP requests in received bytes, and the values that each request has alone."""
 
 import re
 from typing import Final
 
-# `http.header_max_bytes` is at least 1024, which no value here comes near. Where a value is not of
-# this shape there is no second group: the head would look as one whose value was taken out.
+# `http.header_max_bytes` is at least 1024, far more than any value here. If a value has another
+# shape, the second group is missing: the head would look like one without its value.
 _OWN_VALUES: Final = re.compile(
     rb"\r\n((?i:content-length|x-request-id|traceparent|idempotency-key"
     rb"|headgate-(?:key|event-id|timestamp))):(?: ?([!-~]{1,128})(?=\r\n))?"
@@ -16,11 +16,12 @@ _HEAD_MAX_BYTES: Final = 4096
 
 
 def framed(data: bytes, /) -> tuple[bytes, dict[bytes, bytes], int, int] | None:
-    """The request that the data begins with. None: its head is not whole, is long, names no length,
-    or has one of these values twice or not as a plain word.
+    """Frame the request at the beginning of the data.
 
-    Its head without the values that are its own; those, but for the length, names in lower case;
-    where its body begins, and where it ends.
+    Returns:
+        The head without the request's own values; these values by name in lower case, without the
+        length; and the beginning and the end of the body. None if the head is incomplete or long,
+        has no length, or has one of the values twice or not as a plain word.
     """
     stop = data.find(_END, 0, _HEAD_MAX_BYTES)
     if stop < 0:
@@ -28,11 +29,11 @@ def framed(data: bytes, /) -> tuple[bytes, dict[bytes, bytes], int, int] | None:
     parts: list[bytes] = []
     own: dict[bytes, bytes] = {}
     length, at = b"", 0
-    for found in _OWN_VALUES.finditer(data, 0, stop + 2):
-        name, value = found[1].lower(), found[2]
+    for match in _OWN_VALUES.finditer(data, 0, stop + 2):
+        name, value = match[1].lower(), match[2]
         if value is None:
             return None
-        begin = found.start(2)
+        begin = match.start(2)
         parts.append(data[at:begin])
         at = begin + len(value)
         if name == _LENGTH and not length:

@@ -1,4 +1,4 @@
-"""Kafka's hash of keys in Python: what `_keys.c` is, where it is not compiled."""
+"""Kafka's hash of keys: the Python twin of `_keys.c`."""
 
 import struct
 from typing import Final
@@ -6,24 +6,24 @@ from typing import Final
 _SEED: Final = 0x9747B28C
 _MULTIPLIER: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
-_PIECE_BYTES: Final = 4096  # its words are in memory as integers at one time
+_PIECE_BYTES: Final = 4096  # words of one piece are in memory as integers together
 
 
 def murmur2(key: bytes, /) -> int:
-    """Kafka's murmur2 as a signed 32-bit integer.
+    """Return Kafka's murmur2 as a signed 32-bit integer.
 
     Source: org.apache.kafka.common.utils.Utils.murmur2; murmur2(b"foobar") == -790332482.
     """
     length = len(key)
-    whole = length & ~3
+    aligned = length & ~3
     h = _SEED ^ (length & _MASK)
-    for at in range(0, whole, _PIECE_BYTES):
-        words = min(_PIECE_BYTES, whole - at) >> 2
+    for at in range(0, aligned, _PIECE_BYTES):
+        words = min(_PIECE_BYTES, aligned - at) >> 2
         for k in struct.unpack_from(f"<{words}I", key, at):
             k = (k * _MULTIPLIER) & _MASK
             k ^= k >> 24
             h = ((h * _MULTIPLIER) & _MASK) ^ ((k * _MULTIPLIER) & _MASK)
-    rest = key[whole:]
+    rest = key[aligned:]
     if rest:
         h ^= int.from_bytes(rest, "little")
         h = (h * _MULTIPLIER) & _MASK

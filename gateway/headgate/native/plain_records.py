@@ -1,6 +1,6 @@
-"""Kafka's record batches by aiokafka and Python: what `_records.c` is, where it is not compiled.
+"""Kafka's record batches by aiokafka: the Python twin of `_records.c`.
 
-aiokafka is imported with the first batch: a parent imports what is chosen here, and makes none.
+aiokafka is imported with the first batch: the parent process imports this module and builds none.
 """
 
 import struct
@@ -9,7 +9,7 @@ from typing import Any
 HEADER_BYTES = 61  # of a batch; DefaultRecordBatch.RECORD_BATCH_OVERHEAD in Kafka
 _MAGIC = 2
 _NO_TIMESTAMP = -1
-# Places in the batch's header. The length counts from what is behind it, the checksum from the
+# Offsets in the batch's header. The length counts the bytes after it; the checksum begins with the
 # attributes, whose lowest bits are the codec.
 _AFTER_LENGTH, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
 _LENGTH_AT, _LENGTH = 8, struct.Struct(">i")
@@ -59,23 +59,39 @@ def _encoder(max_bytes: int) -> Any:
 
 
 def _encoder_in_python(max_bytes: int) -> Any:
-    """The compiled one takes -1 for a timestamp that was not given, and the next one's instead."""
+    """Return aiokafka's encoder in Python.
+
+    The compiled encoder takes -1 for a missing timestamp, and uses the next record's instead.
+    """
     from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
-    # It takes one byte more.
+    # Its limit is one byte higher.
     return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, max_bytes - 1)
 
 
 def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:
-    """The header of a batch, and its compressed records."""
-    whole = batch[:HEADER_BYTES] + body
-    _LENGTH.pack_into(whole, _LENGTH_AT, len(whole) - _AFTER_LENGTH)
-    _ATTRIBUTES.pack_into(whole, _ATTRIBUTES_AT, codec)
-    return whole
+    """Return a batch with compressed records.
+
+    Args:
+        batch: Batch with the header.
+        codec: Number of the codec.
+        body: Compressed records.
+    """
+    joined = batch[:HEADER_BYTES] + body
+    _LENGTH.pack_into(joined, _LENGTH_AT, len(joined) - _AFTER_LENGTH)
+    _ATTRIBUTES.pack_into(joined, _ATTRIBUTES_AT, codec)
+    return joined
 
 
 def seal(batch: bytearray, producer_id: int, epoch: int, base_sequence: int) -> None:
-    """Write what is known last: who produces it, and the checksum over all that follows it."""
+    """Write the last fields of a batch: the producer, and the checksum.
+
+    Args:
+        batch: Batch to complete.
+        producer_id: Id of the producer.
+        epoch: Epoch of the producer.
+        base_sequence: Sequence number of the first record.
+    """
     from aiokafka.record.util import calc_crc32c
 
     _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, epoch, base_sequence)

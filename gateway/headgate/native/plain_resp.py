@@ -1,19 +1,24 @@
 """Redis commands as bytes.
 
 The format is RESP (https://redis.io/docs/latest/develop/reference/protocol-spec/).
-A call of the script has hundreds of arguments; hiredis' `pack_command` takes 0.2 us for each of
-them, which is 4 % of an event in a batch.
+A call of the script has hundreds of arguments. hiredis' `pack_command` takes 0.2 us for each, which
+is 4 % of an event in a batch.
 """
 
 from collections.abc import Iterable
 from typing import Final
 
-# What goes before an argument of so many bytes, with the end of the one before it.
+# Bytes before an argument, by its length: the end of the argument before it, and the length.
 _BEFORE: Final = [b"\r\n$%d\r\n" % length for length in range(1024)]
 
 
 def packed(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
-    """A command: its name, and arguments of which an int is sent as its digits."""
+    """Return a command as bytes.
+
+    Args:
+        name: Name of the command.
+        arguments: Its arguments; an int is sent as its digits.
+    """
     parts: list[bytes] = []
     length, count = len(name), 1
     parts.append(b"$%d\r\n" % length)

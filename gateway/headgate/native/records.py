@@ -1,7 +1,7 @@
 """Kafka's record batches, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 
-`chosen.Records` encodes records, `compressed` and `chosen.seal` make of them what goes to a broker:
-the bytes are aiokafka's.
+`chosen.Records` encodes records; `compressed` and `chosen.seal` complete the batch for a broker.
+The bytes are the same as aiokafka's.
 """
 
 import sys
@@ -16,13 +16,17 @@ _ENCODERS = ("", "gzip_encode", "snappy_encode", "lz4_encode", "zstd_encode")
 
 
 def compressed(batch: bytearray, codec: int) -> bytearray:
-    """The same batch with its records compressed, however large they become; 0 = as they are.
+    """Compress the records of a batch, even if they become larger.
 
-    With aiokafka's own functions, and as its builder finds them (`compression.keep_zstd`).
+    It uses the functions of aiokafka's builder (`compression.keep_zstd`).
+
+    Args:
+        batch: Batch with uncompressed records.
+        codec: Number of the codec; 0 for none.
     """
     if codec == 0:
         return batch
     encode = getattr(sys.modules[DefaultRecordBatchBuilder.__module__], _ENCODERS[codec])
     records = memoryview(batch)[HEADER_BYTES:]
-    # lz4's takes nothing but bytes; the one that matters need not have them copied.
+    # lz4's encoder takes only bytes; for zstd, the common codec, no copy is needed.
     return with_body(batch, codec, encode(records if codec == _ZSTD else bytes(records)))

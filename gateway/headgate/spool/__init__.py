@@ -1,9 +1,13 @@
-"""The spool: events that Kafka does not take in time lie on disk until it does.
+"""The spool: it stores events on disk while Kafka does not take them in time.
 
-journal    the file: chunks of events, one transaction for all that came together
-carve      what can be read of a damaged file; salvage takes it over
-backlog    what of one lane lies on disk, and where each part of it is
-spool      in front of the lanes: which events go to them, and which to disk
-writing    group commit, on a thread of its own
-draining   back to Kafka, in order for each lane, at a limited rate
+database   tables and errors of the SQLite file, and the format of its chunks
+journal    writes and reads of chunks, with one transaction for each group of events
+reading    contents of a file, for a start and for `headgate spool`
+carve      chunks of a damaged file, read without SQLite
+folders    a journal's folder with its lock, and the folders of earlier configurations
+disk       the journal on a thread of its own, and its state
+backlog    spooled events of each lane, and the place of each part
+spool      lanes or disk: the path of each event
+draining   group commit to disk, and the way back to Kafka, at a limited rate
+service    tasks, start and end of a spool
 """

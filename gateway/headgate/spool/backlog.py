@@ -1,16 +1,15 @@
-"""What of one lane lies on disk, and where each part of it is.
+"""Backlogs: the spooled events of each lane, and the place of each part.
 
-Events of a lane that were spooled are, from the oldest to the newest:
+The spooled events of a lane are in these places, from the oldest to the newest:
 
     in the lane again    on their way to Kafka: a `Unit` that is drained, or a `Seam`
-    on disk              `left` of them, in chunks that were not read yet
-    on their way there   `waiting`, for the next commit, and `writing`, with this one
-    at the gate          while the last of these go to Kafka, new ones wait in memory
+    on disk              `left` events, in chunks that were not read yet
+    on their way to disk `writing`, with the current commit, and `waiting`, for the next one
+    at the gate          new events that wait in memory while the last of the others go to Kafka
 
-An event goes to its lane only when nothing of these is left and the journal has forgotten all of
-it: so nothing is repeated after a crash behind a later event of its key. The gate is for that, and
-because a backlog would never come to an end otherwise: as long as events are put behind it, there
-is something behind them.
+A new event goes to its lane only when the backlog is empty and the journal has deleted all of it.
+So a crash never repeats an event behind a later event of its key. Without the gate a backlog would
+never end: each event that is stored behind it keeps it alive.
 """
 
 from collections import deque
@@ -25,19 +24,27 @@ from headgate.core.suppression import Scope
 from headgate.spool.database import Packed
 from headgate.spool.reading import LaneFigures
 
-MAX_EVENTS: Final = 500  # of a chunk, and of what is read at a time
+MAX_EVENTS: Final = 500  # of a chunk, and of one read
 MAX_BYTES: Final = 1_048_576
 
 
 class Seam:
-    """Events that the producer had when they were spooled: they may land, and be drained as well.
+    """Events that the producer had when they were spooled: Kafka may acknowledge them, too.
 
-    Their chunk is not read before Kafka, or the end of the producer, has said what became of them.
+    Their chunk is not read before the result of each event is known.
 
-    number: of the chunk, once it is on disk.  open: those whose end is not known, and the place of
-    each in the chunk.  failed: those that ended without acknowledgement before they were on disk,
-    and how.  landed: the places of those that Kafka acknowledged.
-    again: some must be published (again).  size, placed_by: of the chunk: bytes, partition count.
+    Args:
+        publishes: The events.
+
+    Attributes:
+        number: Number of the chunk, once it is on disk.
+        count: Number of events.
+        open: Events without a result, each with its index in the chunk.
+        failed: Failures of events that ended without acknowledgement before they were on disk.
+        landed: Indexes of the events that Kafka acknowledged.
+        again: Some events must be published (again).
+        size: Bytes of the chunk.
+        placed_by: Partition count of the chunk.
     """
 
     __slots__ = ("again", "count", "failed", "landed", "number", "open", "placed_by", "size")
@@ -46,17 +53,20 @@ class Seam:
         self.number: int | None = None
         self.count = len(publishes)
         self.size = self.placed_by = 0
-        self.open = {publish: place for place, publish in enumerate(publishes)}
+        self.open = {publish: index for index, publish in enumerate(publishes)}
         self.landed: set[int] = set()
         self.failed: dict[Publish, Failure] = {}
         self.again = False
 
 
 class Waiting:
-    """What goes into one chunk with the next commit.
+    """Events for one chunk of the next commit.
 
-    partitions: the count that the events were placed by.  seam: where the producer has them, too.
-    failure: how they ended in the lane; it is their answer if they do not come to lie on disk.
+    Args:
+        publishes: The events.
+        partitions: Partition count that the events were placed by.
+        seam: Their seam if the producer has them, too.
+        failure: Their failure in the lane, which is their result if the disk does not take them.
     """
 
     __slots__ = ("bytes", "failure", "partitions", "publishes", "seam")
@@ -69,33 +79,46 @@ class Waiting:
         failure: Failure | None = None,
     ) -> None:
         self.publishes = publishes
-        self.bytes = sum([one.size for one in publishes])
+        self.bytes = sum([publish.size for publish in publishes])
         self.partitions = partitions
         self.seam = seam
         self.failure = failure
 
     @property
     def is_open(self) -> bool:
-        """Whether more may go into it."""
+        """Return whether the chunk takes more events."""
         if self.seam is not None or self.failure is not None:
             return False
         return len(self.publishes) < MAX_EVENTS and self.bytes < MAX_BYTES
 
 
 class Backlog:
-    """One lane's.
+    """The backlog of one lane.
 
-    left: events on disk that were not read yet.  events, bytes: all of its that are on disk.
-    oldest_ms: when the oldest of them was spooled, or somewhat earlier.
-    last_read: the number of the newest chunk that was read.  unit: what is drained now.
-    counts: its events, from when they wait for the disk until it has forgotten them, by the
-    partition count that they were placed by, what was placed first comes first.  topic_counts: the
-    same of all of the topic's.
-    landed: what of chunks that were not read yet must not be published again.  ended: the same of
-    whole chunks; they are forgotten with the next commit that the disk takes.
-    is_watched: events of it are in the lane, which may be slow.
-    gate: see the module.  flows: what was drained last was acknowledged.  forgetting: chunks whose
-    events have ended well and that the journal still has.
+    Args:
+        topic: Topic of the lane.
+        partition: Partition of the lane.
+        topic_counts: See the attribute.
+
+    Attributes:
+        left: Events on disk that were not read yet.
+        events: All events on disk.
+        bytes: Bytes of all events on disk.
+        oldest_ms: Time of the oldest event on disk, or somewhat earlier (milliseconds since 1970).
+        last_read: Number of the newest chunk that was read.
+        unit: Events that are drained now.
+        counts: Number of events by the partition count that they were placed by, in the order of
+            placing. An event counts from its wait for the disk until the journal has deleted it.
+        topic_counts: The same for all lanes of the topic.
+        landed: Indexes of events in unread chunks that must not be published again.
+        ended: Chunks that must not be published again, until the next successful commit.
+        waiting: Events for the next commit.
+        writing: Events of the current commit.
+        seams: Events that the producer has, too.
+        is_watched: Events of the backlog are in the lane, which may be slow.
+        gate: New events that wait in memory, as the module describes.
+        flows: Kafka acknowledged the events that were drained last.
+        forgetting: Number of published chunks that the journal still has.
     """
 
     __slots__ = (
@@ -139,7 +162,7 @@ class Backlog:
 
     @property
     def is_behind(self) -> bool:
-        """Whether what comes next must not go to the lane."""
+        """Return whether the next event must not go to the lane."""
         return bool(
             self.waiting
             or self.writing
@@ -151,15 +174,17 @@ class Backlog:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the last of it goes to Kafka, so that what comes next may wait for that."""
+        """Return whether the last events go to Kafka, so that the next event may wait in memory."""
         if not self.flows or self.seams or (self.unit is not None and self.unit.is_stuck):
             return False
-        coming = sum([len(one.publishes) for one in (*self.waiting, *self.writing)])
+        coming = sum([len(chunk.publishes) for chunk in (*self.waiting, *self.writing)])
         return self.left + coming <= MAX_EVENTS
 
     def is_due(self, partitions: int) -> bool:
-        """Whether what was placed by this count may go: what other lanes have of the topic that
-        was placed by an earlier count comes before."""
+        """Return whether events that were placed by this partition count may go to Kafka.
+
+        Events of all lanes that were placed by an earlier count go first.
+        """
         for count, events in self.topic_counts.items():
             if count == partitions:
                 return True
@@ -168,16 +193,16 @@ class Backlog:
         return True
 
     def age_of(self, partitions: int) -> int:
-        """How many other counts the topic has events of that were placed before this one's."""
+        """Return the number of earlier partition counts that the topic still has events of."""
         return list(self.topic_counts).index(partitions)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing of it is on disk, goes there, or waits at the gate."""
+        """Return whether no event is on disk, on its way there, or at the gate."""
         return not (self.is_behind or self.gate)
 
     def add(self, publish: Publish, partitions: int) -> None:
-        """One more for the next commit, behind what waits."""
+        """Add an event to the next commit, behind the waiting events."""
         last = self.waiting[-1] if self.waiting else None
         if last is None or not last.is_open or last.partitions != partitions:
             last = Waiting([], partitions)
@@ -187,7 +212,12 @@ class Backlog:
         self.count(partitions, 1)
 
     def take(self, waiting: Waiting, *, first: bool = False) -> None:
-        """A chunk of its own for the next commit, behind what waits, or before it."""
+        """Add a chunk to the next commit.
+
+        Args:
+            waiting: Events of the chunk.
+            first: Put the chunk before the waiting events, not behind them.
+        """
         if first:
             self.waiting.appendleft(waiting)
         else:
@@ -195,7 +225,12 @@ class Backlog:
         self.count(waiting.partitions, len(waiting.publishes))
 
     def count(self, partitions: int, events: int) -> None:
-        """So many more (or fewer) that were placed by this partition count."""
+        """Adjust the number of events of a partition count.
+
+        Args:
+            partitions: Partition count that the events were placed by.
+            events: Number to add; negative if there are fewer.
+        """
         for counts in (self.counts, self.topic_counts):
             rest = counts.get(partitions, 0) + events
             if rest:
@@ -204,25 +239,37 @@ class Backlog:
                 del counts[partitions]
 
     def stored(self, count: int, size: int, at_ms: int) -> None:
-        """A chunk of it is on disk."""
+        """Count a chunk that is on disk.
+
+        Args:
+            count: Number of its events.
+            size: Bytes of the chunk.
+            at_ms: Time of spooling, in milliseconds since 1970.
+        """
         if not self.events:
             self.oldest_ms = at_ms
         self.events += count
         self.bytes += size
 
     def done(self, count: int, size: int, at_ms: int) -> None:
-        """A chunk of it, spooled at that time, is no longer needed there."""
+        """Subtract a chunk that is no longer needed on disk.
+
+        Args:
+            count: Number of its events.
+            size: Bytes of the chunk.
+            at_ms: Time of spooling, in milliseconds since 1970; 0 if unknown.
+        """
         self.events -= count
         self.bytes -= size
         self.oldest_ms = max(self.oldest_ms, at_ms) if self.events else 0
 
     def next_seam(self) -> int | None:
-        """The number of the oldest chunk that may not be read yet."""
-        return min((one.number for one in self.seams if one.number is not None), default=None)
+        """Return the number of the oldest chunk that must not be read yet; None if none is."""
+        return min((seam.number for seam in self.seams if seam.number is not None), default=None)
 
 
 class Row:
-    """An event that was read, on its way back to Kafka."""
+    """An event on its way back to Kafka. is_repeat: its last result is unknown."""
 
     __slots__ = ("event", "is_repeat")
 
@@ -232,12 +279,21 @@ class Row:
 
 
 class Unit:
-    """What was read at a time and is published now. Owns the records: hears how each ends.
+    """Events of one read that are published now: the owner of their records.
 
-    chunks: number, events and bytes of each of them; they are forgotten when all have ended well.
-    placed_by: the partition count.  at_ms: when the oldest was spooled.
-    rows: those that did not end yet, in order.  open: their records in the lane.  put_s: since
-    when, monotonic.
+    Args:
+        backlog: Backlog of the events.
+        chunks: Number, events and bytes of each chunk, for its deletion after the last event.
+        events: The events.
+        partitions: Partition count that the events were placed by.
+        at_ms: Time of the oldest event's spooling, in milliseconds since 1970.
+        ended: Called with the unit, an event's index and its outcome.
+
+    Attributes:
+        placed_by: Same as `partitions`.
+        rows: Events without an end, by index, in order.
+        open: Their records in the lane.
+        put_s: Monotonic time when the records went to the lane, in seconds.
     """
 
     def __init__(
@@ -260,40 +316,40 @@ class Unit:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether some of it is not in the lane."""
+        """Return whether some events are not in the lane."""
         return len(self.open) < len(self.rows)
 
     def ended(self, publish: Publish, outcome: Outcome) -> None:
-        """See `core.owner.RecordOwner`."""
+        """Pass on the end of a record (`core.owner.RecordOwner`)."""
         at = self.open.pop(publish, None)
         if at is not None:
             self._ended(self, at, outcome)
 
     def withdrawn(self, publish: Publish) -> None:
-        """It was taken out of the lane before it was handed over."""
+        """Note that a record was withdrawn from the lane before the producer had it."""
         self.open.pop(publish, None)
 
 
 def since(head: Publish, now_s: float) -> float:
-    """Since when (monotonic seconds) it has been on its way to Kafka."""
+    """Return the time since which a record has been on its way to Kafka (monotonic seconds)."""
     if isinstance(head.owner, Unit):
         return head.owner.put_s
     return now_s if head.ticket is None else head.ticket.arrived
 
 
-# The backlogs of all lanes, by topic; and whose topics others must know of.
+# The backlogs of all lanes, and the announcement of their topics.
 #
-# While anything of a topic is spooled, no event of it may be `unchanged`, here or at any other
-# gateway: what lies on disk will be written later, and is newer than what Redis knows. So the topic
-# goes as one that suppresses nothing: announced (docs/design/suppression-protocol.md), from before
-# its first event is answered `spooled` until its last one has ended.
+# While a topic has spooled events, no event of it may be `unchanged`, here or at any other gateway:
+# the spooled events are written later, and are newer than the state in Redis. So the gateway
+# announces the topic as one without suppression (docs/design/suppression-protocol.md), from before
+# its first `spooled` response until the end of its last spooled event.
 
 
 class Backlogs:
-    """topics: those of which anything is spooled, or goes to disk."""
+    """The backlogs of all lanes. topics: those with events on disk or on their way there."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[str, int], Backlog] = {}  # whose turn it is comes first
+        self._all: dict[tuple[str, int], Backlog] = {}  # in the order of their turns
         self._counts: dict[str, dict[int, int]] = {}
         self._held: dict[str, Scope | None] = {}
         self._suppression: Suppression | None = None
@@ -302,20 +358,25 @@ class Backlogs:
     def announce_with(
         self, suppression: Suppression, scope_of: Callable[[str], Scope | None]
     ) -> None:
-        """scope_of: a topic's namespace in force."""
+        """Announce topics with spooled events through suppression.
+
+        Args:
+            suppression: Suppression that announces topics.
+            scope_of: Returns a topic's active namespace.
+        """
         self._suppression, self._scope_of = suppression, scope_of
         for topic in self._held:
             self._hold(topic)
 
     def scope_of(self, topic: str) -> Scope | None:
-        """The topic's namespace in force."""
+        """Return the topic's active namespace."""
         return self._scope_of(topic)
 
     def __iter__(self) -> Iterator[Backlog]:
-        return iter(list(self._all.values()))  # an end may let an event go on that makes another
+        return iter(list(self._all.values()))  # the loop may release an event that adds a backlog
 
     def of(self, topic: str, partition: int) -> Backlog:
-        """The lane's, made if need be."""
+        """Return the lane's backlog, created if necessary."""
         backlog = self._all.get((topic, partition))
         if backlog is None:
             counts = self._counts.setdefault(topic, {})
@@ -323,26 +384,33 @@ class Backlogs:
         return backlog
 
     def found(self, lanes: Sequence[LaneFigures]) -> None:
-        """This lies on disk since an earlier run."""
+        """Add the events on disk from an earlier run."""
         placed = list[tuple[int, int, int, Backlog]]()
-        for one in lanes:
-            self.begin(one.topic)
-            backlog = self.of(one.topic, one.partition)
-            backlog.left += one.events
-            backlog.stored(one.events, one.bytes, one.oldest_ms)
+        for lane in lanes:
+            self.begin(lane.topic)
+            backlog = self.of(lane.topic, lane.partition)
+            backlog.left += lane.events
+            backlog.stored(lane.events, lane.bytes, lane.oldest_ms)
             placed += [
                 (some.first, partitions, some.events, backlog)
-                for partitions, some in one.partitions.items()
+                for partitions, some in lane.partitions.items()
             ]
         for _, partitions, events, backlog in sorted(placed, key=lambda some: some[0]):
             backlog.count(partitions, events)
 
     def behind(self, backlog: Backlog, key: bytes | None, partitions: int) -> tuple[Backlog, int]:
-        """Where an event that comes now goes behind all that is spooled of its key, and the
-        partition count that it is then placed by.
+        """Return the backlog that puts a new event behind all spooled events of its key.
 
-        Where a topic has again the count of what was spooled first, and what was spooled last has
-        another, it goes with the latter.
+        If a topic has an earlier partition count again, the event goes with the events that were
+        spooled last, by their count.
+
+        Args:
+            backlog: Backlog of the event's lane.
+            key: Key of the event.
+            partitions: Partition count that the event was placed by.
+
+        Returns:
+            The backlog, and the partition count that the event is placed by there.
         """
         last = next(reversed(backlog.topic_counts), partitions)
         if last == partitions or partitions not in backlog.topic_counts:
@@ -351,28 +419,31 @@ class Backlogs:
         return self.of(backlog.topic, partition), last
 
     def had_its_turn(self, backlog: Backlog) -> None:
-        """All others come before it."""
-        place = (backlog.topic, backlog.partition)
-        self._all[place] = self._all.pop(place)
+        """Move a backlog behind all others after its turn."""
+        lane = (backlog.topic, backlog.partition)
+        self._all[lane] = self._all.pop(lane)
 
     def get(self, topic: str, partition: int) -> Backlog | None:
-        """The lane's, if there is one."""
+        """Return the lane's backlog, if there is one."""
         return self._all.get((topic, partition))
 
     @property
     def topics(self) -> dict[str, Scope | None]:
-        """See the class."""
+        """Return the namespaces of topics with spooled events, as the class describes."""
         return self._held
 
     def is_behind(self, topic: str) -> bool:
-        """Whether anything of the topic is spooled."""
+        """Return whether the topic has spooled events."""
         return topic in self._held
 
     def must_wait(self, backlog: Backlog, partitions: int) -> bool:
-        """Whether the lane's next event, placed by this partition count, has to go behind.
+        """Return whether the lane's next event must wait behind spooled events.
 
-        Where a topic has another size since, a key's earlier events may lie in another lane's
-        backlog.
+        If the topic has grown since, earlier events of a key may be in another lane's backlog.
+
+        Args:
+            backlog: Backlog of the lane.
+            partitions: Partition count that the event was placed by.
         """
         if backlog.topic not in self._held:
             return False
@@ -381,18 +452,18 @@ class Backlogs:
         return any(count != partitions for count in backlog.topic_counts)
 
     def may_wait(self, backlog: Backlog, partitions: int) -> bool:
-        """Whether that event may wait in memory for its turn."""
+        """Return whether that event may wait in memory for its turn."""
         return backlog.is_closing and backlog.topic_counts.keys() <= {partitions}
 
     def begin(self, topic: str) -> None:
-        """Something of it goes to disk now."""
+        """Note that events of the topic go to disk now."""
         if topic not in self._held:
             self._held[topic] = None
             self._hold(topic)
 
     def tidy(self) -> None:
-        """Let go of what is empty. Call it now and then."""
-        spooled = {one.topic for one in self if not one.is_empty}
+        """Remove empty backlogs, and release topics without any. Call it at intervals."""
+        spooled = {backlog.topic for backlog in self if not backlog.is_empty}
         for topic in self._held.keys() - spooled:
             scope = self._held.pop(topic)
             if scope is not None and self._suppression is not None:
@@ -400,8 +471,8 @@ class Backlogs:
         for topic, scope in self._held.items():
             if scope is None:  # its topic was not known yet
                 self._hold(topic)
-        for one in [one for one in self if one.is_empty and not one.is_watched]:
-            del self._all[one.topic, one.partition]
+        for backlog in [backlog for backlog in self if backlog.is_empty and not backlog.is_watched]:
+            del self._all[backlog.topic, backlog.partition]
 
     def _hold(self, topic: str) -> None:
         scope = self._scope_of(topic)

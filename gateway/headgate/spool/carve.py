@@ -1,13 +1,13 @@
-"""Reads the rows of a damaged spool page by page, without SQLite and without its indexes.
+"""A reader of damaged spools: it reads the rows page by page, without SQLite and its indexes.
 
-SQLite gives up at the first thing that it does not understand: a letter of the schema, a page
-above others, a cell. The rows are in pages of their own all the same, and each chunk has a checksum
-of its own. So every page that is a table's and is not free is read, each cell by itself; a row's
-columns say of which table it is (https://sqlite.org/fileformat2.html).
+SQLite gives up at the first damage: a letter of the schema, an interior page, a cell. The rows are
+in leaf pages all the same, and each chunk has its own checksum. So the reader tries every table
+page that is not free, cell by cell. The columns of a row identify its table
+(https://sqlite.org/fileformat2.html).
 
-A chunk whose lane is damaged is tried with all other lanes: its checksum knows the right one. No
-checksum knows its number, by which chunks are ordered, so that needs a second witness: see
-`_numbers`. A chunk that the index has and no page has is lost, and is counted.
+If the lane of a chunk is damaged, the reader tries all other lanes: the checksum matches only the
+right one. The checksum does not cover the number, which orders the chunks. So a number needs a
+second proof (`_numbers`). A chunk in the index without a page is lost, and is counted.
 """
 
 import bisect
@@ -21,34 +21,34 @@ from typing import Final, NamedTuple
 from headgate.core.topics.topic import TopicState
 from headgate.spool.database import FILE, JournalDamagedError, Label, Raw, unpack_topic
 
-# SQLite's write-ahead log, read without SQLite: the pages it has, and commits that SQLite ignores.
+# SQLite's write-ahead log, read without SQLite: its pages, and the commits that SQLite ignores.
 #
-# When it opens a file, SQLite reads the log as far as every frame is whole, and forgets what is
-# behind. That is right for a commit that a loss of power cut short: it is the last one, and no
-# client has an answer to it, for each commit is synced before the next begins. If more of the same
-# log follows behind a whole commit, that commit was answered, and the log is damaged before it.
-# Whether a last commit is cut short or damaged cannot be seen here: `carve.look_at_log` looks into
-# it.
+# When SQLite opens a file, it reads the log up to the first damaged frame and drops the rest. That
+# is right for a commit that a power loss cut short: it is the last one, and no client has a
+# response, because each commit is synced before the next begins. If a whole commit of the same log
+# follows later, clients have responses for it, and the log is damaged before it. This section
+# cannot distinguish a last commit that was cut short from a damaged one; `look_at_log` can.
 #
-# One changed bit in the header of a frame is found by the frame's checksum, and mended. Without
-# that an older copy of a page could count as another page, and its chunks as chunks that still
-# wait.
+# One flipped bit in the header of a frame is detected by the frame's checksum, and mended.
+# Otherwise an older copy of a page could count as another page, and its chunks as waiting chunks.
 
 
 _HEADER: Final = struct.Struct(">8I")  # magic, version, page size, number, 2 salts, 2 checksums
 _FRAME: Final = struct.Struct(">6I")  # page, pages after a commit (else 0), 2 salts, 2 checksums
-_MAGIC: Final = 0x377F0682  # its last bit: checksums are of big-endian words
+_MAGIC: Final = 0x377F0682  # last bit: checksums use big-endian words
 _WORD: Final = 0xFFFFFFFF
-PAGE_BYTES: Final = 4096  # SQLite's default; where a header says something impossible
+PAGE_BYTES: Final = 4096  # SQLite's default, used if the header is impossible
 
 
 class Log(NamedTuple):
-    """pages: the place of the newest content of each page, in commits that SQLite takes.
+    """The contents of a write-ahead log.
 
-    behind: the same of what follows in the same log, which SQLite ignores.  behind_at: the places
-    of all of that, for the number of a page may be damaged, too.
-    size: pages of the database after the last commit that SQLite takes; 0 = there is none.
-    is_damaged: at least one whole commit lies behind damage, or a frame was mended.
+    Attributes:
+        pages: Offset of the newest content of each page, in commits that SQLite takes.
+        behind: The same for later frames of the same log, which SQLite ignores.
+        behind_at: Offsets of all these frames: the number of a page may be damaged, too.
+        size: Pages of the database after the last commit that SQLite takes; 0 if there is none.
+        is_damaged: At least one whole commit follows damage, or a frame was mended.
     """
 
     pages: dict[int, int]
@@ -59,27 +59,27 @@ class Log(NamedTuple):
 
 
 def has_lost_commits(log: Path) -> bool:
-    """Whether whole commits lie behind damage. Raises OSError."""
+    """Return whether whole commits follow damage. Raises OSError."""
     return read_log(log).is_damaged
 
 
 def read_log(log: Path) -> Log:
     """Read all frames of a log. Raises OSError."""
-    found = Log({}, {}, [], 0, False)
+    state = Log({}, {}, [], 0, False)
     size = log.stat().st_size if log.exists() else 0
     if size <= _HEADER.size:
-        return found
+        return state
     with log.open("rb") as file:
         head = file.read(_HEADER.size)
         magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack(head)
         order = ">" if magic & 1 else "<"
         is_whole = magic & ~1 == _MAGIC and _checksum(order, head[:24], (0, 0)) == (first, second)
         is_damaged, has_commit, checksum = not is_whole, False, (first, second)
-        if not is_whole:  # the first frame is always one of this log
+        if not is_whole:  # the first frame always belongs to this log
             page_bytes = PAGE_BYTES
             salts = list(_FRAME.unpack(file.read(_FRAME.size).ljust(_FRAME.size, b"\0"))[2:4])
             file.seek(_HEADER.size)
-        pages, behind, open_pages, pages_after = found.pages, found.behind, dict[int, int](), 0
+        pages, behind, open_pages, pages_after = state.pages, state.behind, dict[int, int](), 0
         while len(frame := file.read(_FRAME.size)) == _FRAME.size:
             at = file.tell()
             content = file.read(page_bytes)
@@ -99,20 +99,30 @@ def read_log(log: Path) -> Log:
                 if committed:
                     pages.update(open_pages)
                     open_pages, pages_after = {}, committed
-            elif salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one may be damaged
+            elif salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one salt may be damaged
                 behind.update({**open_pages, page: at})
-                found.behind_at.extend([*open_pages.values(), at])
+                state.behind_at.extend([*open_pages.values(), at])
                 open_pages = {}
                 is_damaged |= has_commit
                 has_commit |= committed != 0
-    return found._replace(size=pages_after, is_damaged=is_damaged)
+    return state._replace(size=pages_after, is_damaged=is_damaged)
 
 
 def _mended(
     order: str, head: bytes, content: bytes, before: tuple[int, int], wanted: tuple[int, int]
 ) -> tuple[int, int] | None:
-    """Page and commit of a frame's header with the one bit changed that makes its checksum right;
-    None if there is no such bit."""
+    """Mend a frame's header by the one bit that makes the frame's checksum right.
+
+    Args:
+        order: Byte order of the checksums, as for `struct`.
+        head: Page and commit in the frame's header.
+        content: Content of the page.
+        before: Checksum of the frame before.
+        wanted: Checksum in the frame's header.
+
+    Returns:
+        Page and commit after the change; None if no bit fits.
+    """
     bits = int.from_bytes(head, "big")
     for bit in range(64):
         changed = (bits ^ 1 << bit).to_bytes(8, "big")
@@ -124,19 +134,19 @@ def _mended(
 def _checksum(order: str, content: bytes, before: tuple[int, int]) -> tuple[int, int]:
     words = len(content) // 4
     first, second = before
-    found = struct.unpack(f"{order}{words}I", content[: words * 4])
-    for even, odd in zip(found[::2], found[1::2], strict=True):
+    values = struct.unpack(f"{order}{words}I", content[: words * 4])
+    for even, odd in zip(values[::2], values[1::2], strict=True):
         first = (first + even + second) & _WORD
         second = (second + odd + first) & _WORD
     return first, second
 
 
 _TABLE, _TABLE_ABOVE, _INDEX, _INDEX_ABOVE = 13, 5, 10, 2  # kinds of b-tree pages
-_ROOT, _FREE, _BELOW = 1, 2, 5  # what the pointer map says of pages of b-trees, and of free ones
+_ROOT, _FREE, _BELOW = 1, 2, 5  # types in the pointer map, of b-tree pages and free pages
 _OVERFLOW: Final = (3, 4)
-_MOST_LANES: Final = 2000  # that a damaged chunk is tried with
+_MOST_LANES: Final = 2000  # tried for a damaged chunk
 _INTEGERS: Final = (0, 1, 2, 3, 4, 6, 8)  # bytes of an integer, by its type
-_LARGEST: Final = 1 << 40  # beyond it a number of a chunk is damaged
+_LARGEST: Final = 1 << 40  # a larger chunk number is damaged
 _UNPLACED: Final = "damaged: its place among others is not known"
 
 Value = int | float | str | bytes | None
@@ -145,18 +155,18 @@ _Content = tuple[int, int, int]  # checksum, time, bytes: no two chunks have the
 
 
 class _UnreadableError(ValueError):
-    """This is no cell."""
+    """Content that is no cell."""
 
 
 class _Cell(NamedTuple):
-    """number: the rowid; 0 in an index."""
+    """A cell of a b-tree page. number: the rowid; 0 in an index."""
 
     number: int
     values: list[Value]
 
 
 class _Claim(NamedTuple):
-    """What a cell says of its chunk. lane: by its checksum; None = it is damaged."""
+    """A cell's number and lane of its chunk. lane: None if the checksum matches no lane."""
 
     number: int
     lane: Lane | None
@@ -164,9 +174,12 @@ class _Claim(NamedTuple):
 
 
 class _Pages:
-    """The pages of a database, with what its log has of them.
+    """The pages of a database, each in its newest version from file or log.
 
-    with_behind: also what SQLite ignores of the log.
+    Args:
+        folder: Folder of the database.
+        log: Contents of the log.
+        with_behind: Use the frames that SQLite ignores, too.
     """
 
     def __init__(self, folder: Path, log: Log, *, with_behind: bool) -> None:
@@ -180,12 +193,12 @@ class _Pages:
         if 512 <= page_bytes <= 32768 and page_bytes & (page_bytes - 1) == 0:
             self.bytes = page_bytes
         in_file = -(-size // self.bytes)
-        # A page that the log adds is one of its frames; a number beyond that is damaged.
+        # Each page that the log adds is one of its frames; a larger number is damaged.
         self.count = min(max([in_file, *self._overlay]), in_file + len(self._overlay))
-        if log.size and not with_behind:  # the rest is what the file had before it shrank
+        if log.size and not with_behind:  # the rest is from before the file shrank
             self.count = min(self.count, max(log.size, int.from_bytes(head[28:32], "big")))
         self._freed = self._free_list(int.from_bytes(head[32:36], "big"))
-        self._map = (0, b"")  # the page of the pointer map that was read last
+        self._map = (0, b"")  # the pointer map page that was read last
 
     def close(self) -> None:
         for file in (self._database, self._log):
@@ -193,25 +206,25 @@ class _Pages:
                 os.close(file)
 
     def content(self, page: int) -> bytes:
-        """A page; filled up with zeros if the file ends before."""
+        """Return a page, padded with zeros if the file ends before."""
         at, file = self._overlay.get(page), self._log
         if at is None:
             at, file = (page - 1) * self.bytes, self._database
-        found = b"" if file is None or page < 1 else os.pread(file, self.bytes, at)
-        return found.ljust(self.bytes, b"\0")
+        page_content = b"" if file is None or page < 1 else os.pread(file, self.bytes, at)
+        return page_content.ljust(self.bytes, b"\0")
 
     def in_use(self) -> Iterator[int]:
-        """The numbers of pages of b-trees."""
+        """Return the numbers of the b-tree pages."""
         return (page for page in range(3, self.count + 1) if self._is_in_use(page))
 
     def _is_in_use(self, page: int) -> bool:
         step = self.bytes // 5 + 1
-        place = (page - 2) // step * step + 2
-        if place == page:
+        map_page = (page - 2) // step * step + 2
+        if map_page == page:
             return False
-        if self._map[0] != place:
-            self._map = (place, self.content(place))
-        kind = self._map[1][5 * (page - place - 1)]
+        if self._map[0] != map_page:
+            self._map = (map_page, self.content(map_page))
+        kind = self._map[1][5 * (page - map_page - 1)]
         if kind in (_ROOT, _BELOW):
             return True
         return kind not in (_FREE, *_OVERFLOW) and page not in self._freed
@@ -226,11 +239,16 @@ class _Pages:
         return freed
 
     def cells(self, page: int, kind: int) -> Iterator[_Cell | None]:
-        """The cells of a page as one of this kind; None for one that cannot be read."""
+        """Yield the cells of a page, read as a page of this kind; None for an unreadable cell."""
         return self._cells(self.content(page), kind)
 
     def cells_at(self, place: int, kind: int) -> tuple[int, Iterator[_Cell | None]]:
-        """The kind of a page in the log, and its cells as one of this kind."""
+        """Return the kind of a page in the log, and its cells, read as a page of another kind.
+
+        Args:
+            place: Offset of the page in the log.
+            kind: Kind of page that the cells are read as.
+        """
         content = b"" if self._log is None else os.pread(self._log, self.bytes, place)
         content = content.ljust(self.bytes, b"\0")
         return content[0], self._cells(content, kind)
@@ -270,13 +288,15 @@ class _Pages:
 
 
 class Wreck:
-    """What can be read of a damaged journal. Raises OSError.
+    """The readable contents of a damaged journal. Raises OSError.
 
-    is_ours: anything of it can be read.
-    missing: numbers of chunks that are lost: the index has them, and no page has.
-    lost: topic and partition of each of these.  is_complete: nothing else is missing.
-    topics: what Kafka last said of the topics that spool.
-    unplaced: chunks that are whole, and nothing tells where they belong.
+    Attributes:
+        is_ours: Some contents are readable.
+        missing: Numbers of lost chunks: the index has them, but no page.
+        lost: Topic and partition of each lost chunk.
+        is_complete: Nothing else is missing.
+        topics: Last known states of the topics that spool.
+        unplaced: Chunks that are undamaged, but whose place in the order is unknown.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -288,7 +308,7 @@ class Wreck:
         self._places: list[Lane] = []
         self.topics: list[TopicState] = []
         self._aside: list[tuple[int, int]] = []
-        self._chunks: list[int] = []  # pages that have some
+        self._chunks: list[int] = []  # pages with chunks
         self.unplaced: list[Raw] = []
         indexed = dict[int, int]()
         for page in self._pages.in_use():
@@ -301,7 +321,7 @@ class Wreck:
         self._newer, self._behind = None, list[Raw]()
         if log.behind and not log.is_damaged:
             self._newer = _Pages(folder, log, with_behind=True)
-            newest = max((one for one in numbers if one < _LARGEST), default=0)
+            newest = max((number for number in numbers if number < _LARGEST), default=0)
             self._behind = self._read_behind(self._newer, log.behind_at, indexed, newest)
         missing, extra = sorted(indexed.keys() - numbers), numbers - indexed.keys()
         self.missing = missing[: max(0, len(missing) - len(extra) - len(self.unplaced))]
@@ -316,29 +336,34 @@ class Wreck:
             self._newer.close()
 
     def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
-        """The chunks of one of `TABLES`, in order. topic: only its."""
-        for one, _ in self.reasons() if table == "aside" else ((row, "") for row in self.chunks()):
-            if topic in (None, one.topic):
-                yield one
+        """Yield the chunks of one of `TABLES`, in order.
+
+        Args:
+            table: Name of the table.
+            topic: Only chunks of this topic; None for all.
+        """
+        for row, _ in self.reasons() if table == "aside" else ((row, "") for row in self.chunks()):
+            if topic in (None, row.topic):
+                yield row
 
     def chunks(self) -> Iterator[Raw]:
-        """What waits, in order, the numbers included."""
+        """Yield the waiting chunks, in order, with ascending numbers."""
         seen, last = set[_Content](), 0
-        for one in self._chunk_rows():
-            content = _content_of(one)
+        for row in self._chunk_rows():
+            content = _content_of(row)
             if content in seen:
                 continue
             seen.add(content)
-            # The order of the pages is right, and a number may be damaged.
-            last = one.number if last < one.number < _LARGEST else last + 1
-            yield one._replace(number=last)
+            # The order of the pages is right, but a number may be damaged.
+            last = row.number if last < row.number < _LARGEST else last + 1
+            yield row._replace(number=last)
 
     def newer(self) -> Iterator[Raw]:
-        """Chunks of a last commit that SQLite ignores: cut short, or damaged."""
+        """Return the chunks of a last commit that SQLite ignores: it is cut short, or damaged."""
         return iter(self._behind)
 
     def reasons(self) -> Iterator[tuple[Raw, str]]:
-        """What was set aside, and why."""
+        """Yield the chunks that were set aside, each with the reason."""
         for _, page in self._aside:
             for cell in self._pages.cells(page, _TABLE):
                 if cell is not None and _is_aside(cell):
@@ -348,9 +373,9 @@ class Wreck:
                         _shown(reason),
                     )
 
-        for one in self.unplaced:
-            label = Label(one.topic, one.partition, 0, one.events, one.at_ms)
-            yield one._replace(partitions=0, checksum=label.checksum(one.packed)), _UNPLACED
+        for row in self.unplaced:
+            label = Label(row.topic, row.partition, 0, row.events, row.at_ms)
+            yield row._replace(partitions=0, checksum=label.checksum(row.packed)), _UNPLACED
 
     def _chunk_rows(self) -> Iterator[Raw]:
         for page, places in itertools.groupby(self._order, key=lambda each: each[1]):
@@ -363,41 +388,55 @@ class Wreck:
         return (self._raw(cell) for cell in cells if cell is not None and _is_chunk(cell))
 
     def _ordered(self, indexed: dict[int, int]) -> tuple[list[tuple[int, int, int]], set[_Content]]:
-        """Number, page, and which of its chunks, of each, in order; and the contents of all."""
+        """Return the chunks in order, and the contents of all.
+
+        Args:
+            indexed: Lane id of each chunk in the index, by number.
+
+        Returns:
+            Number, page and index in the page of each chunk; and the contents.
+        """
         claims = [
             [_claim(row) for row in self._rows_of(self._pages.cells(page, _TABLE))]
             for page in self._chunks
         ]
         numbers = _numbers(claims, {number: self._lane(lane) for number, lane in indexed.items()})
-        order, known = list[tuple[int, int, int]](), set[_Content]()
+        order, contents = list[tuple[int, int, int]](), set[_Content]()
         unplaced = list[tuple[int, int, _Content]]()
-        for page, of_page, found in zip(self._chunks, claims, numbers, strict=True):
-            for at, (claim, number) in enumerate(zip(of_page, found, strict=True)):
+        for page, of_page, page_numbers in zip(self._chunks, claims, numbers, strict=True):
+            for at, (claim, number) in enumerate(zip(of_page, page_numbers, strict=True)):
                 if number is None:
                     unplaced.append((page, at, claim.content))
                 else:
                     order.append((number, page, at))
-                    known.add(claim.content)
+                    contents.add(claim.content)
         for page, at, content in unplaced:
-            if content not in known:
-                known.add(content)
+            if content not in contents:
+                contents.add(content)
                 rows = list(self._rows_of(self._pages.cells(page, _TABLE)))
                 self.unplaced.append(rows[at])
-        return sorted(order), known
+        return sorted(order), contents
 
     def _read_behind(
         self, pages: _Pages, places: list[int], indexed: dict[int, int], newest: int
     ) -> list[Raw]:
-        """The chunks of a last commit that SQLite ignores, in order."""
+        """Return the chunks of a last commit that SQLite ignores, in order.
+
+        Args:
+            pages: Pages with the frames that SQLite ignores.
+            places: Offsets of these frames in the log.
+            indexed: Lane id of each chunk in the index, by number.
+            newest: Newest chunk number that SQLite knows.
+        """
         indexed = dict(indexed)
-        for place in places:
-            entries = (_entries(pages.cells_at(place, kind)[1]) for kind in (_INDEX, _INDEX_ABOVE))
+        for offset in places:
+            entries = (_entries(pages.cells_at(offset, kind)[1]) for kind in (_INDEX, _INDEX_ABOVE))
             for entry, lane in max(entries, key=len).items():
                 if entry > newest:
                     indexed[entry] = lane
         rows, are_tables = list[list[Raw]](), list[bool]()
-        for place in places:
-            kind, cells = pages.cells_at(place, _TABLE)
+        for offset in places:
+            kind, cells = pages.cells_at(offset, _TABLE)
             rows.append(list(self._rows_of(cells)))
             are_tables.append(kind == _TABLE)
         numbers = _numbers(
@@ -407,7 +446,7 @@ class Wreck:
         behind, unplaced = dict[int, Raw](), list[Raw]()
         for of_page, found_numbers, is_table in zip(rows, numbers, are_tables, strict=True):
             for row, number in zip(of_page, found_numbers, strict=True):
-                if _content_of(row) in self._known:  # of an earlier commit
+                if _content_of(row) in self._known:  # the chunk is from an earlier commit
                     continue
                 if number is None and row.number > newest:
                     unplaced.append(row)
@@ -417,25 +456,25 @@ class Wreck:
                     and (row.is_whole() or (is_table and number not in behind))
                 ):
                     behind[number] = row._replace(number=number)
-        known = {_content_of(row) for row in behind.values()}
-        self.unplaced += [row for row in unplaced if _content_of(row) not in known]
+        contents = {_content_of(row) for row in behind.values()}
+        self.unplaced += [row for row in unplaced if _content_of(row) not in contents]
         return [behind[number] for number in sorted(behind)]
 
     def _look_at(self, page: int, indexed: dict[int, int]) -> None:
-        """Find out what a page has."""
+        """Note the contents of a page."""
         kind = self._pages.content(page)[0]
         if kind == _TABLE:
             self._unreadable += self._look_at_rows(page)
         elif kind in (_INDEX, _INDEX_ABOVE):
-            found = [self._entries(page, each) for each in (kind, _INDEX, _INDEX_ABOVE)]
-            indexed.update(sorted(found, key=len)[-1])
-        elif kind != _TABLE_ABOVE or _has_rows(self._pages, page):  # its kind is damaged
+            entries = [self._entries(page, each) for each in (kind, _INDEX, _INDEX_ABOVE)]
+            indexed.update(sorted(entries, key=len)[-1])
+        elif kind != _TABLE_ABOVE or _has_rows(self._pages, page):  # a damaged kind
             self._look_at_rows(page)
             indexed.update(self._entries(page, _INDEX))
             self._unreadable += 1
 
     def _look_at_rows(self, page: int) -> int:
-        """Returns how many cells cannot be read."""
+        """Note the rows of a page; return the number of unreadable cells."""
         unreadable, has_chunks, aside = 0, False, list[int]()
         for cell in self._pages.cells(page, _TABLE):
             if cell is None:
@@ -449,10 +488,10 @@ class Wreck:
                 if isinstance(topic, str) and isinstance(partition, int):
                     self._lanes[cell.number] = (topic, partition)
             elif len(cell.values) == 2 and isinstance(state := cell.values[1], bytes):
-                found = unpack_topic(state)
-                if found is not None and found.name == cell.values[0]:
-                    self.topics.append(found)
-            elif len(cell.values) != 2:  # as `sqlite_sequence` has
+                topic_state = unpack_topic(state)
+                if topic_state is not None and topic_state.name == cell.values[0]:
+                    self.topics.append(topic_state)
+            elif len(cell.values) != 2:  # rows of `sqlite_sequence` have 2 columns
                 unreadable += 1
         if has_chunks:
             self._chunks.append(page)
@@ -461,7 +500,7 @@ class Wreck:
         return unreadable
 
     def _entries(self, page: int, kind: int) -> dict[int, int]:
-        """Lanes of chunks, by number, as an index says; lanes' names are noted."""
+        """Return the lane ids of chunks in an index, by number, and note the lanes' names."""
         cells = list(self._pages.cells(page, kind))
         for cell in cells:
             match cell:
@@ -470,11 +509,14 @@ class Wreck:
         return _entries(cells)
 
     def _lane(self, lane: object) -> Lane:
-        known = self._lanes if lane in self._lanes else self._by_index
-        return known.get(lane, ("", 0)) if isinstance(lane, int) else ("", 0)
+        lanes = self._lanes if lane in self._lanes else self._by_index
+        return lanes.get(lane, ("", 0)) if isinstance(lane, int) else ("", 0)
 
     def _raw(self, cell: _Cell) -> Raw:
-        """With the lane of which its checksum is; else it is damaged, and what can be is kept."""
+        """Return a cell's chunk, with the lane that matches its checksum.
+
+        If no lane matches, the chunk is damaged, and its readable columns are kept.
+        """
         _, lane, *rest, packed = cell.values
         partitions, events, at_ms, checksum = (
             each if isinstance(each, int) else 0 for each in rest
@@ -484,31 +526,35 @@ class Wreck:
         events = events if 0 < events <= 1_000_000 else 1
         own, figures = self._lane(lane), (partitions, events, max(0, at_ms), checksum)
         row = Raw(cell.number, *own, *figures, content)
-        for place in (own, *self._places):
-            found = row._replace(topic=place[0], partition=place[1])
-            if found.is_whole():
-                return found
+        for candidate in (own, *self._places):
+            attempt = row._replace(topic=candidate[0], partition=candidate[1])
+            if attempt.is_whole():
+                return attempt
         return row
 
 
 def _entries(cells: Iterable[_Cell | None]) -> dict[int, int]:
-    """Lanes of chunks, by number, as the cells of an index say."""
-    found = dict[int, int]()
+    """Return the lane ids of chunks in an index's cells, by number."""
+    lanes = dict[int, int]()
     for cell in cells:
         match cell:
             case _Cell(_, [int(lane), int(number), int(rowid)]) if number == rowid:
-                found[number] = lane
-    return found
+                lanes[number] = lane
+    return lanes
 
 
 def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[list[int | None]]:
-    """The number of each chunk, page by page; None = nothing tells where it belongs.
+    """Return the number of each chunk, page by page; None if its place in the order is unknown.
 
-    A number counts if the index has it for the lane of which the chunk's checksum is, and no other
-    chunk claims it; or if it fits between those beside it. A chunk whose number does not count may
-    still have one that the index has for its lane, that nobody has, and that fits.
+    A number is confirmed if the index has it for the chunk's lane, by checksum, and no other chunk
+    claims it; or if it fits between its neighbours. A chunk with an unconfirmed number gets another
+    one if the index has a free number for its lane that fits.
+
+    Args:
+        pages: Claims of the chunks of each page.
+        indexed: Lane of each chunk in the index, by number.
     """
-    contents = dict[int, _Content | None]()  # None: of several
+    contents = dict[int, _Content | None]()  # None: several chunks have the number
     for claim in itertools.chain.from_iterable(pages):
         same = contents.setdefault(claim.number, claim.content) == claim.content
         contents[claim.number] = claim.content if same else None
@@ -516,8 +562,8 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
 
     def counts(claim: _Claim) -> bool:
         number, lane = claim.number, claim.lane
-        known = indexed.get(number)
-        return contents[number] is not None and known is not None and lane in (None, known)
+        owner = indexed.get(number)
+        return contents[number] is not None and owner is not None and lane in (None, owner)
 
     def fits(number: int, page: list[_Claim], at: int) -> bool:
         if not 0 < number < _LARGEST:
@@ -539,23 +585,23 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
 
     def number_of(page: list[_Claim], at: int) -> int | None:
         number, lane, _ = claim = page[at]
-        if lane is None or counts(claim):  # without a lane it is set aside wherever it is
+        if lane is None or counts(claim):  # a chunk without a lane is set aside in any case
             return number
         others = free.get(lane, [])
         if len(page) == 1:
             is_unique = contents[number] is not None
             return number if is_unique and not others and number < _LARGEST else None
-        return next((one for one in (number, *others) if fits(one, page, at)), None)
+        return next((each for each in (number, *others) if fits(each, page, at)), None)
 
-    found = [[number_of(page, at) for at in range(len(page))] for page in pages]
+    numbered = [[number_of(page, at) for at in range(len(page))] for page in pages]
     owners = dict[int, _Content]()
-    for page, numbers in zip(pages, found, strict=True):
+    for page, numbers in zip(pages, numbered, strict=True):
         for at, placed in enumerate(numbers):
             if placed is None or page[at].lane is None:
                 continue
             if owners.setdefault(placed, page[at].content) != page[at].content:
                 numbers[at] = None
-    return found
+    return numbered
 
 
 def _claim(row: Raw) -> _Claim:
@@ -568,10 +614,14 @@ def _content_of(row: Raw) -> _Content:
 
 
 def look_at_log(path: Path) -> None:
-    """Raise JournalDamagedError if SQLite would ignore chunks in a log. Raises OSError.
+    """Check a log for chunks that SQLite would ignore.
 
-    Of a last commit nothing tells whether it was cut short before anybody had an answer to it, or
-    damaged after that. If it has chunks, it counts as damaged.
+    A last commit may have been cut short before any client had a response, or damaged after that.
+    If it has chunks, it counts as damaged.
+
+    Raises:
+        JournalDamagedError: SQLite would ignore chunks.
+        OSError: The log cannot be read.
     """
     log = read_log(path)
     if log.is_damaged:
@@ -609,21 +659,26 @@ def _opened(path: Path) -> int | None:
 
 
 def _varint(content: bytes, at: int) -> tuple[int, int]:
-    found = 0
-    for place in range(8):
-        byte = content[at + place]
-        found = found << 7 | byte & 127
+    value = 0
+    for index in range(8):
+        byte = content[at + index]
+        value = value << 7 | byte & 127
         if byte < 128:
-            return found, at + place + 1
-    return found << 8 | content[at + 8], at + 9
+            return value, at + index + 1
+    return value << 8 | content[at + 8], at + 9
 
 
 def _values(payload: bytes) -> list[Value]:
-    """Of a record. Raises _UnreadableError, IndexError."""
+    """Decode the values of a SQLite record.
+
+    Raises:
+        _UnreadableError: The payload is no record.
+        IndexError: The payload is too short.
+    """
     end, at = _varint(payload, 0)
     if end > len(payload):
         raise _UnreadableError
-    types, found, place = list[int](), list[Value](), end
+    types, values, position = list[int](), list[Value](), end
     while at < end:
         each, at = _varint(payload, at)
         types.append(each)
@@ -632,23 +687,23 @@ def _values(payload: bytes) -> list[Value]:
         size = 0
         if 1 <= each <= 6:
             size = _INTEGERS[each]
-            value = int.from_bytes(payload[place : place + size], "big", signed=True)
+            value = int.from_bytes(payload[position : position + size], "big", signed=True)
         elif each == 7:
             size = 8
-            [value] = struct.unpack_from(">d", payload, place)
+            [value] = struct.unpack_from(">d", payload, position)
         elif each in (8, 9):
             value = each - 8
         elif each >= 12:
             size = (each - 12) // 2
-            content = payload[place : place + size]
+            content = payload[position : position + size]
             value = _text(content) if each % 2 else content
         elif each:
             raise _UnreadableError
-        place += size
-        if place > len(payload):
+        position += size
+        if position > len(payload):
             raise _UnreadableError
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
 def _shown(reason: Value) -> str:

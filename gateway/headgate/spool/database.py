@@ -1,4 +1,4 @@
-"""The spool's SQLite file: its tables, how it is opened, and what its errors mean."""
+"""The spool's SQLite file: its tables, its chunks and its errors."""
 
 import contextlib
 import functools
@@ -13,12 +13,11 @@ import msgspec
 from headgate.core.record import Header, Record
 from headgate.core.topics.topic import TopicState
 
-# Spooled events as they lie on disk: some of one lane's, in order, packed together.
+# Chunks of spooled events: some events of one lane, in order, packed together.
 #
-# A chunk is one MessagePack array of records, and a CRC-32 stands beside it: of that, and of what
-# the chunk's row says of it, so that nothing is published to another place than it was meant for.
-# Events are packed by the chunk because they are written, read and done by the chunk: a row for
-# each would cost the journal three times as much.
+# A chunk is one MessagePack array of records. Its CRC-32 covers the array and the columns of the
+# row, so that no event is published to a wrong partition. Events are written, read and deleted by
+# the chunk: a row for each event would cost the journal three times as much.
 
 
 # key, value, headers, timestamp_ms
@@ -30,12 +29,17 @@ _decode: Final = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
 class DamagedChunk(ValueError):
-    """A chunk is not what was written."""
+    """A chunk that differs from the written one."""
 
 
 class Label(NamedTuple):
-    """What a chunk's row says of it. partitions: the count that its events were placed by; 0 of
-    what was set aside.  at_ms: milliseconds since 1970, when they were spooled."""
+    """Columns of a chunk's row.
+
+    Attributes:
+        partitions: Partition count that the events were placed by; 0 if they were set aside.
+        events: Number of events.
+        at_ms: Time of spooling, in milliseconds since 1970.
+    """
 
     topic: str
     partition: int
@@ -44,17 +48,28 @@ class Label(NamedTuple):
     at_ms: int
 
     def checksum(self, packed: bytes) -> int:
-        """Of both together."""
+        """Return the checksum of packed events and their label together."""
         return crc32(packed, crc32(repr(tuple(self)).encode()))
 
 
 def pack(records: Sequence[Record]) -> bytes:
-    """The records of one chunk."""
-    return _encode([(one.key, one.value, one.headers, one.timestamp_ms) for one in records])
+    """Pack the records of one chunk."""
+    return _encode(
+        [(record.key, record.value, record.headers, record.timestamp_ms) for record in records]
+    )
 
 
 def unpack(packed: bytes, checksum: int, label: Label) -> list[Packed]:
-    """Raises DamagedChunk."""
+    """Unpack the events of a chunk.
+
+    Args:
+        packed: Packed events.
+        checksum: Checksum in the chunk's row.
+        label: Other columns of the row.
+
+    Raises:
+        DamagedChunk: The checksum differs, or the events cannot be decoded.
+    """
     if label.checksum(packed) != checksum:
         raise DamagedChunk("its checksum is another")
     try:
@@ -64,25 +79,27 @@ def unpack(packed: bytes, checksum: int, label: Label) -> list[Packed]:
 
 
 def pack_topic(state: TopicState) -> bytes:
-    """What Kafka said of a topic: a gateway that begins while Kafka is away has to know it."""
+    """Pack the state of a topic, for a gateway that starts while Kafka is away."""
     return _encode(state)
 
 
 def unpack_topic(packed: bytes) -> TopicState | None:
-    """None where another version, which knew less or more of topics, has written it; or damage."""
+    """Unpack the state of a topic; return None if it is damaged or another version's."""
     try:
         return _decode_topic(packed)
     except (msgspec.MsgspecError, UnicodeDecodeError, TypeError):
         return None
 
 
-# What goes into a journal, and what comes out of it.
+# Rows of a journal: chunks to write, and chunks that were read.
 
 
 class Append(NamedTuple):
-    """A chunk to be written. partitions: the count that its events were placed by.
+    """A chunk to be written.
 
-    at_ms: milliseconds since 1970, when they were spooled.
+    Attributes:
+        partitions: Partition count that the events were placed by.
+        at_ms: Time of spooling, in milliseconds since 1970.
     """
 
     topic: str
@@ -93,7 +110,7 @@ class Append(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A chunk of so many events as it lies in the journal. packed: None where it is damaged."""
+    """A chunk in the journal. events: their number.  packed: None if the chunk is damaged."""
 
     number: int
     partitions: int
@@ -104,7 +121,7 @@ class Stored(NamedTuple):
 
 
 class Overlooked(NamedTuple):
-    """A chunk of so many events and bytes that the index does not have."""
+    """A chunk that the index lacks. events, bytes: the size of the chunk."""
 
     number: int
     partitions: int
@@ -113,7 +130,7 @@ class Overlooked(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A chunk as it lies there. partitions: see `Label`."""
+    """A row of a chunk as stored. partitions: see `Label`."""
 
     number: int
     topic: str
@@ -125,11 +142,11 @@ class Raw(NamedTuple):
     packed: bytes
 
     def is_whole(self) -> bool:
-        """Whether it has its checksum."""
+        """Return whether the checksum matches."""
         return self._label.checksum(self.packed) == self.checksum
 
     def unpacked(self) -> list[Packed] | None:
-        """None where it is damaged."""
+        """Return the events; None if the chunk is damaged."""
         try:
             return unpack(self.packed, self.checksum, self._label)
         except DamagedChunk:
@@ -140,41 +157,41 @@ class Raw(NamedTuple):
         return Label(self.topic, self.partition, self.partitions, self.events, self.at_ms)
 
 
-# Makes this version's file of an earlier version's.
+# Upgrades of files of earlier versions.
 
 
 def upgrade(database: sqlite3.Connection) -> None:
-    """From version 1, whose checksums were of a chunk's bytes alone. In a transaction."""
+    """Upgrade from version 1, whose checksums covered only a chunk's bytes. In a transaction."""
     rows = database.execute(
         'SELECT number, topic, "partition", partitions, count, at_ms, checksum, events '
         "FROM chunks JOIN lanes ON lanes.id = lane"
     )
     for number, *label, checksum, packed in rows:
         if crc32(packed) == checksum:
-            found = Label(*label).checksum(packed)
-            database.execute("UPDATE chunks SET checksum = ? WHERE number = ?", (found, number))
+            fresh = Label(*label).checksum(packed)
+            database.execute("UPDATE chunks SET checksum = ? WHERE number = ?", (fresh, number))
     rows = database.execute(
         'SELECT number, topic, "partition", count, at_ms, checksum, events '
         "FROM aside JOIN lanes ON lanes.id = lane"
     )
     for number, topic, partition, count, at_ms, checksum, packed in rows:
         if crc32(packed) == checksum:
-            found = Label(topic, partition, 0, count, at_ms).checksum(packed)
-            database.execute("UPDATE aside SET checksum = ? WHERE number = ?", (found, number))
+            fresh = Label(topic, partition, 0, count, at_ms).checksum(packed)
+            database.execute("UPDATE aside SET checksum = ? WHERE number = ?", (fresh, number))
 
 
 FILE: Final = "spool.db"
 _VERSION: Final = 2
-# `application_id`, less the version: a bit changed in either is not taken for another version.
+# `application_id` minus the version: a flipped bit in either does not look like another version.
 _MARK: Final = 0x48475300  # "HGS"
 _MARKS: Final = (
     f"PRAGMA user_version = {_VERSION}",
     f"PRAGMA application_id = {_MARK + _VERSION}",
 )
-_ROW_BYTES: Final = 96  # what a chunk costs beside its events: row, index, page ends
+_ROW_BYTES: Final = 96  # cost of a chunk besides its events: row, index, page ends
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_NO_TEXT: Final = "Could not decode to UTF-8"  # says Python's module, without a code
-BUSY_S: Final = 5.0  # `headgate spool` reads meanwhile, which holds nobody up for long
+_NO_TEXT: Final = "Could not decode to UTF-8"  # an error of Python's module without a code
+BUSY_S: Final = 5.0  # a concurrent read of `headgate spool` is short
 
 _SCHEMA = """
 CREATE TABLE lanes (id INTEGER PRIMARY KEY, topic TEXT NOT NULL, "partition" INTEGER NOT NULL,
@@ -191,9 +208,11 @@ CREATE TABLE topics (name TEXT PRIMARY KEY, state BLOB NOT NULL);
 
 
 class JournalError(Exception):
-    """The disk does not take it, or the file cannot be used.
+    """A failure of the disk, or a file that cannot be used.
 
-    is_certain: nothing of it is on disk. Where the commit itself failed it may be.
+    Args:
+        detail: Description of the failure.
+        is_certain: Nothing of the transaction is on disk. After a failed commit it may be.
     """
 
     def __init__(self, detail: str, *, is_certain: bool = True) -> None:
@@ -202,28 +221,41 @@ class JournalError(Exception):
 
 
 class JournalInUseError(JournalError):
-    """Another process has the folder."""
+    """A folder that another process uses."""
 
 
 class JournalFullError(JournalError):
-    """The disk is full."""
+    """A full disk."""
 
 
 class JournalGoneError(JournalError):
-    """Its files were deleted or replaced while they were open."""
+    """Files that were deleted or replaced while they were open."""
 
 
 class JournalDamagedError(JournalError):
-    """The file is none of ours, or SQLite finds it damaged."""
+    """A damaged file, or a file of another program."""
 
 
 def cost(chunk_bytes: int, chunks: int = 1) -> int:
-    """Bytes on disk of so many chunks that have so many together."""
+    """Return the bytes on disk of chunks.
+
+    Args:
+        chunk_bytes: Bytes of their events together.
+        chunks: Number of chunks.
+    """
     return chunk_bytes + chunks * _ROW_BYTES
 
 
 def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
-    """Open or (unless only to read) make the file. Raises JournalError."""
+    """Open the file, and create it if necessary.
+
+    Args:
+        path: Path of the file.
+        is_reader: Open it only for reading, without creating it.
+
+    Raises:
+        JournalError: The file cannot be used.
+    """
     mode = "ro" if is_reader else "rwc"
     with translated(certain=True):
         database = sqlite3.connect(
@@ -246,12 +278,16 @@ def connect(path: Path, *, is_reader: bool) -> sqlite3.Connection:
 
 
 def _use(database: sqlite3.Connection, path: Path, *, is_reader: bool) -> None:
-    """Make or upgrade its tables. Raises JournalError: it is of another version, or damaged."""
+    """Create or upgrade the tables, or check them.
+
+    Raises:
+        JournalError: The file is damaged, or another version's.
+    """
     [[version]], [[mark]] = (
         database.execute(f"PRAGMA {name}").fetchall() for name in ("user_version", "application_id")
     )
     if not (version or mark or _schema(database)) and not is_reader:
-        # At once: it may be killed.
+        # In one transaction: the process may be killed.
         database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} {';'.join(_MARKS)}; COMMIT")
         return
     if mark != _MARK + version and (mark or version not in (1, _VERSION)):  # 1 and 2 had no mark
@@ -270,14 +306,22 @@ def _use(database: sqlite3.Connection, path: Path, *, is_reader: bool) -> None:
 
 
 def look_at_header(path: Path, *, has_log: bool) -> None:
-    """Raises JournalDamagedError: a header that SQLite would take for another file, or for one
-    without a log. OSError."""
+    """Check the file's header for damage that SQLite would misread.
+
+    Args:
+        path: Path of the file.
+        has_log: The file has a log that is not empty.
+
+    Raises:
+        JournalDamagedError: SQLite would take the file for another one, or for one without a log.
+        OSError: The file cannot be read.
+    """
     with path.open("rb") as file:
         head = file.read(100)
     if not head:
         return
     page_bytes = int.from_bytes(head[16:18], "big")
-    modes = (2,) if has_log else (1, 2)  # 2 = with a log
+    modes = (2,) if has_log else (1, 2)  # 2 = write-ahead log
     is_ours = (
         len(head) == 100
         and head[:16] == b"SQLite format 3\0"
@@ -313,7 +357,11 @@ def _refuse(path: Path, version: int) -> NoReturn:
 
 @contextlib.contextmanager
 def translated(*, certain: bool) -> Iterator[None]:
-    """Errors of SQLite become ours. certain: nothing of what is done here is on disk then."""
+    """Translate errors of SQLite to JournalError.
+
+    Args:
+        certain: After an error nothing of the block is on disk.
+    """
     try:
         yield
     except sqlite3.Error as error:
@@ -325,5 +373,5 @@ def translated(*, certain: bool) -> Iterator[None]:
         if code in _DAMAGED or text.startswith(_NO_TEXT):
             raise JournalDamagedError(text) from error
         raise JournalError(text, is_certain=certain) from error
-    except UnicodeDecodeError as error:  # a schema's, in a message about it
+    except UnicodeDecodeError as error:  # from a damaged schema in an error message
         raise JournalDamagedError(f"a text is not UTF-8: {error}") from error

@@ -1,4 +1,4 @@
-"""The journal on a thread of its own, and whether it takes anything now."""
+"""The journal on a thread of its own, and its current state."""
 
 import asyncio
 import contextlib
@@ -28,15 +28,18 @@ from headgate.spool.folders import kept_in, move
 from headgate.spool.journal import Journal, Salvage, salvage
 from headgate.spool.reading import CHECK_S, Contents, LaneFigures
 
-# What a spool is told, and who counts what it does.
+# Options and metrics of a spool.
 
 
 @dataclass(frozen=True, slots=True)
 class SpoolOptions:
-    """folder: where the journal lies.
+    """Options of a spool.
 
-    max_bytes, max_age_ms: with more on disk, or anything older, it takes no more.
-    drain_events_per_s: how many more events a second go back to Kafka than new ones come to disk.
+    Attributes:
+        folder: Folder of the journal.
+        max_bytes: Bytes on disk at which the spool takes no more events.
+        max_age_ms: Age of the oldest event at which the spool takes no more events.
+        drain_events_per_s: Rate back to Kafka, in addition to the rate of new events to disk.
     """
 
     folder: Path
@@ -46,18 +49,18 @@ class SpoolOptions:
 
 
 class SpoolMeter(Protocol):
-    """Counts what becomes of spooled events."""
+    """Metrics of spooled events."""
 
     def drained(self, topic: str, events: int) -> None:
-        """They were published."""
+        """Count published events."""
         ...
 
     def repeated(self, topic: str, events: int) -> None:
-        """They were handed over once more: the end of an earlier time is not known."""
+        """Count events that are published again because their last result is unknown."""
         ...
 
     def set_aside(self, topic: str, events: int) -> None:
-        """Kafka refuses them for good, or they are damaged."""
+        """Count events that Kafka refuses for good, or that are damaged."""
         ...
 
 
@@ -67,18 +70,27 @@ log = logging.getLogger("headgate.spool")
 
 _RETRY_S: Final = 1.0
 _RETRY_AFTER_S: Final = 5
-_UNREAD_S: Final = 10.0  # for so long it takes nothing after it could not be read
+_UNREAD_S: Final = 10.0  # it takes nothing for so long after a failed read
 
 
 class Disk:
-    """trouble: why nothing can be written, in words; None where it can.  bytes: on disk.
-    coming: of events on their way there.  oldest_ms: when the oldest was spooled (0: nothing is).
-    is_in_use: another process has the folder, perhaps with events that come before all new ones.
-    lasting: `trouble` that only a start mends, and what to do: the file is damaged, or not there
-    any more. What can be read of it is still published.
-    salvaged: what was taken over of a damaged file at the start, if there was one.
-    kept: folders with damaged files.
-    is_checked: SQLite has found nothing wrong with any of it at the start.
+    """A spool's journal on a thread of its own, and its state.
+
+    Args:
+        options: Options of the spool.
+        clock_ms: Wall clock, in milliseconds since 1970.
+
+    Attributes:
+        trouble: Reason why the journal cannot be written, in words; None if it can.
+        lasting: Reason and fix if only a restart helps: the file is damaged or gone. Readable
+            events are still published.
+        salvaged: Events taken over from a damaged file at the start, if there was one.
+        kept: Folders with damaged files.
+        is_checked: SQLite checked the whole file at the start, and found no damage.
+        bytes: Bytes on disk.
+        coming: Bytes of events on their way to disk.
+        oldest_ms: Time of the oldest spooled event; 0 if there is none.
+        is_in_use: Another process uses the folder, perhaps with events older than all new ones.
     """
 
     def __init__(self, options: SpoolOptions, clock_ms: Callable[[], int]) -> None:
@@ -87,7 +99,7 @@ class Disk:
         self._thread = ThreadPoolExecutor(1, "spool")
         self._journal: Journal | None = None
         self._retry_at = 0.0
-        self._known = 0  # the newest chunk that was there at the start or that `commit` returned
+        self._known = 0  # newest chunk at the start, or that `commit` returned
         self._unread_until = 0.0
         self._unread = ""
         self._checking: Contents | None = None
@@ -101,23 +113,27 @@ class Disk:
         self.is_in_use = False
 
     async def open(self) -> list[LaneFigures]:
-        """Open the journal; a damaged one is set aside as a file. Returns what lies in it.
+        """Open the journal, and set a damaged one aside as a file.
 
-        Raises JournalError: its folder cannot be used, or another process uses it.
+        Returns:
+            The figures of the lanes in the journal.
+
+        Raises:
+            JournalError: The folder cannot be used, or another process uses it.
         """
         try:
-            journal, found = await self._run(self._opened)
+            journal, lanes = await self._run(self._opened)
         except JournalError as error:
             self.is_in_use = isinstance(error, JournalInUseError)
             raise
         self._journal, self._known = journal, journal.newest
         self.is_in_use = False
         self.trouble = None
-        self.bytes = sum(one.bytes for one in found)
-        return found
+        self.bytes = sum(lane.bytes for lane in lanes)
+        return lanes
 
     async def close(self) -> None:
-        """Give the folder back."""
+        """Close the journal and unlock its folder."""
         journal, self._journal = self._journal, None
         self.trouble = "closed"
         if journal is not None:
@@ -154,7 +170,7 @@ class Disk:
         done: Sequence[int],
         aside: Sequence[tuple[Append, str]] = (),
     ) -> list[tuple[int, int]]:
-        """See `Journal.commit`."""
+        """Commit chunks (`Journal.commit`)."""
         if appends and self.lasting is not None:
             raise JournalError(self.lasting)
         try:
@@ -172,15 +188,22 @@ class Disk:
     async def read(
         self, topic: str, partition: int, after: int, before: int | None, most: tuple[int, int]
     ) -> list[Stored]:
-        """See `Journal.read`. most: events and bytes.
+        """Read chunks that `commit` has returned (`Journal.read`).
 
-        Only what `commit` has returned: of what is written just now, the caller does not know yet
-        that it is there, nor whether it may be read.
+        The caller does not know yet of chunks that are being written, nor whether they may be
+        read.
+
+        Args:
+            topic: Topic of the lane.
+            partition: Partition of the lane.
+            after: Only chunks with a higher number.
+            before: Only chunks with a lower number; None for no limit.
+            most: Limits of events and of bytes.
         """
         before = self._known + 1 if before is None else min(before, self._known + 1)
         arguments = (topic, partition, after, before, *most)
         try:
-            found = await self._run(self._open_journal().read, *arguments)
+            chunks = await self._run(self._open_journal().read, *arguments)
         except JournalError as error:
             if self._unread != str(error):
                 log.warning("spool: %s-%d cannot be read: %s", topic, partition, error)
@@ -189,10 +212,10 @@ class Disk:
             raise
         self._unread = ""
         self._note_index()
-        return found
+        return chunks
 
     async def set_aside(self, number: int, reason: str) -> None:
-        """See `Journal.set_aside`."""
+        """Set a chunk aside (`Journal.set_aside`)."""
         try:
             await self._run(self._open_journal().set_aside, number, reason)
         except JournalError as error:
@@ -200,15 +223,15 @@ class Disk:
             raise
 
     async def remember(self, topics: Sequence[TopicState]) -> None:
-        """See `Journal.remember`."""
+        """Store the states of topics (`Journal.remember`)."""
         await self._run(self._open_journal().remember, topics)
 
     async def topics(self) -> list[TopicState]:
-        """See `Contents.topics`."""
+        """Return the stored states of topics (`Contents.topics`)."""
         return await self._run(self._open_journal().contents.topics)
 
     async def shrink(self) -> bool:
-        """See `Journal.shrink`. False where it fails: nothing depends on it."""
+        """Shrink the file by a step (`Journal.shrink`); return False if that fails."""
         try:
             return await self._run(self._open_journal().shrink)
         except JournalError as error:
@@ -216,22 +239,22 @@ class Disk:
             return False
 
     async def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
-        """See `Journal.overlooked`."""
-        found = await self._run(self._open_journal().overlooked, topic, partition)
+        """Return the chunks that the index lacks (`Journal.overlooked`)."""
+        chunks = await self._run(self._open_journal().overlooked, topic, partition)
         self._note_index()
-        return found
+        return chunks
 
     async def count(self) -> int:
-        """How many chunks lie there, by the table."""
+        """Count the chunks in the table."""
         return await self._run(self._open_journal().count)
 
     async def check(self) -> None:
-        """Have SQLite check the whole file, beside all else. Damage lasts until a start."""
+        """Check the whole file with SQLite on another thread. Damage lasts until a restart."""
         try:
             await asyncio.to_thread(self._check)
         except asyncio.CancelledError:
             if self._checking is not None:
-                with contextlib.suppress(sqlite3.Error):  # it has just come to its end
+                with contextlib.suppress(sqlite3.Error):  # the check has just ended
                     self._checking.interrupt()
             raise
         except JournalError as error:
@@ -247,13 +270,13 @@ class Disk:
             self._checking.close()
 
     async def probe(self) -> None:
-        """Where it could not be written: try again, now and then."""
+        """Try an empty commit at intervals while the journal cannot be written."""
         now_s = time.monotonic()
         if self._journal is None or self.trouble is None or now_s < self._retry_at:
             return
         self._retry_at = now_s + _RETRY_S
         try:
-            await self.commit((), (0,))  # there is no such number
+            await self.commit((), (0,))  # no chunk has this number
         except JournalError:
             return
 
@@ -264,19 +287,19 @@ class Disk:
 
     def _opened(self) -> tuple[Journal, list[LaneFigures]]:
         folder = self._options.folder
-        found: tuple[Journal, list[LaneFigures]]
+        opened: tuple[Journal, list[LaneFigures]]
         try:
             journal, lanes, self.is_checked = _open(folder)
-            found = journal, lanes
+            opened = journal, lanes
         except JournalDamagedError as error:
-            found, self.is_checked = self._begin_again(folder, error), True
-        if found[0].is_missing:
+            opened, self.is_checked = self._begin_again(folder, error), True
+        if opened[0].is_missing:
             log.critical(
                 "spool: %s is missing: its events are lost, and a new spool is created",
                 folder / FILE,
             )
         self.kept = kept_in(folder)
-        return found
+        return opened
 
     def _begin_again(
         self, folder: Path, error: JournalDamagedError
@@ -288,7 +311,7 @@ class Disk:
             raise JournalError(f"the file is damaged and cannot be moved: {refused}") from error
         journal = Journal(folder)
         try:
-            self.salvaged = found = salvage(kept, journal)
+            self.salvaged = saved = salvage(kept, journal)
             lanes = journal.contents.lanes()
         except BaseException:
             journal.close()
@@ -296,8 +319,8 @@ class Disk:
         log.critical(
             "spool: %s is damaged (%s) and kept as %s. %d of its events will be published, at "
             "least %d will not%s",
-            folder / FILE, error, kept, found.events, sum(events for _, events in found.aside),
-            "" if found.is_complete else "; the number of lost events is unknown",
+            folder / FILE, error, kept, saved.events, sum(events for _, events in saved.aside),
+            "" if saved.is_complete else "; the number of lost events is unknown",
         )  # fmt: skip
         return journal, lanes
 
@@ -313,7 +336,7 @@ class Disk:
             self.note_lasting(JournalDamagedError("the index of its chunks is wrong"))
 
     def note_lasting(self, error: JournalError) -> None:
-        """If it is damage, or the files are gone: nothing more is taken until a start."""
+        """Take no more events until a restart if the file is damaged or gone."""
         if self.lasting is not None:
             return
         if isinstance(error, JournalDamagedError):
@@ -330,7 +353,11 @@ class Disk:
 
 
 def _open(folder: Path) -> tuple[Journal, list[LaneFigures], bool]:
-    """The journal, what lies in it, and whether SQLite has checked all of it."""
+    """Open a journal.
+
+    Returns:
+        The journal, the figures of its lanes, and whether SQLite has checked the whole file.
+    """
     journal = Journal(folder)
     try:
         is_checked = journal.contents.check(CHECK_S)

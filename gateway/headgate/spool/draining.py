@@ -1,9 +1,9 @@
-"""Back to Kafka, in order for each lane, and no faster than fresh traffic can stand.
+"""The way of spooled events to disk and back to Kafka, in order for each lane, at a limited rate.
 
-A lane's oldest chunks are read together and put into the lane; the next ones follow when all of
-these have ended. What was not acknowledged is put again, in order: if its end is not known it may
-be in the log twice, with the same event id. The rate is what comes to disk, plus
-`drain_events_per_s`: so a backlog always shrinks, however busy its topic is.
+The oldest chunks of a lane are read together and put into the lane; the next ones follow when all
+of these events have ended. Events without acknowledgement are put again, in order. If the result of
+an event is unknown, it may be in the log twice, with the same event id. The rate is the rate of new
+events to disk plus `drain_events_per_s`. So a backlog always shrinks, however busy its topic is.
 """
 
 import asyncio
@@ -24,11 +24,16 @@ from headgate.spool.disk import Disk, SpoolMeter
 from headgate.spool.spool import Spool
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
-# Spans of spooled events on their way to Kafka, where requests are traced.
+# Spans of spooled events on their way to Kafka, if requests are traced.
 
 
 class _Piece:
-    """What a request has in a unit. left: events without an end.  place: of the last, in Kafka."""
+    """A request's events in a unit.
+
+    Attributes:
+        left: Number of events without an end.
+        place: Partition and offset of the last event in Kafka.
+    """
 
     __slots__ = ("began_ns", "error", "events", "left", "of", "place")
 
@@ -41,17 +46,19 @@ class _Piece:
 
 
 class DrainSpans:
-    """A span from when events of a request were read until the last of them has ended, however
-    many they are, and however often Kafka has to be asked."""
+    """Spans of drained events: one for each request with events in a unit.
+
+    A span lasts from the read until the end of the last event, through all attempts.
+    """
 
     def __init__(self, spans: LaterSpans) -> None:
         self._spans = spans
         self._open: dict[Unit, dict[int, _Piece]] = {}
 
     def read(self, unit: Unit) -> None:
-        """These go to Kafka now."""
+        """Begin the spans of a unit that goes to Kafka now."""
         by_request = dict[Carried, _Piece]()
-        found = dict[int, _Piece]()
+        pieces = dict[int, _Piece]()
         for at, row in unit.rows.items():
             of = carried(row.event[2])
             if of is None:
@@ -61,24 +68,36 @@ class DrainSpans:
                 piece = by_request[of] = _Piece(of, self._spans.clock_ns())
             piece.events += 1
             piece.left += 1
-            found[at] = piece
-        if found:
-            self._open[unit] = found
+            pieces[at] = piece
+        if pieces:
+            self._open[unit] = pieces
 
     def published(self, unit: Unit, at: int, outcome: Outcome) -> None:
-        """Kafka has it."""
+        """Note an event that Kafka has acknowledged.
+
+        Args:
+            unit: Unit of the event.
+            at: Index of the event.
+            outcome: Outcome of the event.
+        """
         self._ended(unit, at, (outcome.partition, outcome.offset), "")
 
     def refused(self, unit: Unit, at: int, reason: str) -> None:
-        """Kafka will never take it."""
+        """Note an event that Kafka refused for good.
+
+        Args:
+            unit: Unit of the event.
+            at: Index of the event.
+            reason: Reason of the refusal.
+        """
         self._ended(unit, at, (-1, -1), reason)
 
     def _ended(self, unit: Unit, at: int, place: tuple[int, int], error: str) -> None:
-        found = self._open.get(unit, {})
-        piece = found.pop(at, None)
+        pieces = self._open.get(unit, {})
+        piece = pieces.pop(at, None)
         if piece is None:
             return
-        if not found:
+        if not pieces:
             del self._open[unit]
         piece.place, piece.error = place, piece.error or error
         piece.left -= 1
@@ -91,31 +110,31 @@ class DrainSpans:
 
 def _attributes(piece: _Piece, topic: str, spooled_ms: int) -> Attributes:
     partition, offset = piece.place
-    found: Attributes = {
+    attributes: Attributes = {
         "messaging.system": "kafka",
         "messaging.destination.name": topic,
         "headgate.spooled_ms": spooled_ms,
     }
     if piece.events > 1:
-        found["messaging.batch.message_count"] = piece.events
+        attributes["messaging.batch.message_count"] = piece.events
     elif offset >= 0:
-        found["messaging.destination.partition.id"] = str(partition)
-        found["messaging.kafka.offset"] = offset
-    return found
+        attributes["messaging.destination.partition.id"] = str(partition)
+        attributes["messaging.kafka.offset"] = offset
+    return attributes
 
 
-# Group commit: all that waits goes to disk in one transaction, then the next.
+# Group commit: all waiting events go to disk in one transaction.
 
 
 log = logging.getLogger("headgate.spool")
 
 _RETRY_AFTER_S: Final = 5
 _RETRY_S: Final = 1.0
-_MAX_CHUNKS: Final = 200  # of a commit: what comes meanwhile waits for it
+_MAX_CHUNKS: Final = 200  # of one commit: events that come meanwhile wait for the next
 
 
 class Done(NamedTuple):
-    """A chunk of so many events that nobody needs any more."""
+    """A chunk that is no longer needed on disk. events: number of its events."""
 
     number: int
     backlog: Backlog
@@ -124,10 +143,17 @@ class Done(NamedTuple):
 
 
 class Writing:
-    """clock_ms: milliseconds since 1970.  came: told how many events came to disk.
+    """The writer of the spool.
 
-    aside: events that Kafka refused for good, and why: written with the next commit, at the latest
-    with the one that forgets them.
+    Args:
+        backlogs: Backlogs of all lanes.
+        disk: Disk of the spool.
+        clock_ms: Wall clock, in milliseconds since 1970.
+        came: Called with the number of events that came to disk.
+
+    Attributes:
+        aside: Events that Kafka refused for good, each with the reason. The next commit writes
+            them, at the latest the one that deletes their chunk.
     """
 
     def __init__(
@@ -147,17 +173,17 @@ class Writing:
         self.spool: Spool | None = None
 
     def wake(self) -> None:
-        """There may be something to write."""
+        """Wake the writer: there may be events to write."""
         self._news.set()
 
     def watch(self, publish: Publish) -> None:
-        """A record goes back to a lane, which may be slow."""
+        """Watch a record that goes back to a lane, which may be slow."""
         assert self.spool is not None
         record = publish.record
         self.spool.watch(self._backlogs.of(record.topic, record.partition))
 
     def finished(self, unit: Unit) -> None:
-        """All of it is published."""
+        """Delete the chunks of a unit that is published."""
         backlog = unit.backlog
         backlog.unit, backlog.flows = None, True
         for number, count, size in unit.chunks:
@@ -165,7 +191,13 @@ class Writing:
         self.wake()
 
     def gone(self, backlog: Backlog, chunk: tuple[int, int, int], placed_by: int) -> None:
-        """A chunk that was not read was set aside."""
+        """Remove an unread chunk that was set aside from the counts.
+
+        Args:
+            backlog: Backlog of the chunk.
+            chunk: Number, events and bytes of the chunk.
+            placed_by: Partition count of the chunk.
+        """
         _, count, size = chunk
         backlog.left -= count
         backlog.done(count, size, 0)
@@ -182,8 +214,11 @@ class Writing:
                 await asyncio.sleep(_RETRY_S)
 
     async def write(self) -> bool:
-        """Write all that waits now; False where the disk does not take what is to be forgotten,
-        which can wait."""
+        """Write all waiting events.
+
+        Returns:
+            False if the disk does not take the deletions, which can wait.
+        """
         while True:
             self._end_seams()
             waiting = self._take()
@@ -195,8 +230,11 @@ class Writing:
                 return False
 
     def _take(self) -> list[tuple[Backlog, Waiting]]:
-        """What goes to disk next. Of a topic, what was placed by an earlier count comes before: so
-        a start finds the order of the counts in the numbers."""
+        """Take the events for the next commit.
+
+        In each topic, events that were placed by an earlier partition count come first. So a start
+        can derive the order of the counts from the chunks' numbers.
+        """
         taken = list[tuple[Backlog, Waiting]]()
         age, oldest = 0, 0
         while age <= oldest:
@@ -205,9 +243,9 @@ class Writing:
                     if (later := backlog.age_of(backlog.waiting[0].partitions)) > age:
                         oldest = max(oldest, later)
                         break
-                    one = backlog.waiting.popleft()
-                    backlog.writing.append(one)
-                    taken.append((backlog, one))
+                    chunk = backlog.waiting.popleft()
+                    backlog.writing.append(chunk)
+                    taken.append((backlog, chunk))
             age += 1
         return taken
 
@@ -222,14 +260,14 @@ class Writing:
             Append(
                 backlog.topic,
                 backlog.partition,
-                one.partitions,
+                chunk.partitions,
                 at_ms,
-                [publish.record for publish in one.publishes],
+                [publish.record for publish in chunk.publishes],
             )
-            for backlog, one in waiting
+            for backlog, chunk in waiting
         ]
         try:
-            written = await self._disk.commit(appends, [one.number for one in done], aside)
+            written = await self._disk.commit(appends, [chunk.number for chunk in done], aside)
         except JournalError as error:
             self._done += done
             self.aside += aside
@@ -238,8 +276,8 @@ class Writing:
         except BaseException as error:
             self._not_written(waiting, JournalError(repr(error), is_certain=False))
             raise
-        for (backlog, one), (number, size) in zip(waiting, written, strict=True):
-            self._written(backlog, one, number, size, at_ms)
+        for (backlog, chunk), (number, size) in zip(waiting, written, strict=True):
+            self._written(backlog, chunk, number, size, at_ms)
         for each in done:
             each.backlog.forgetting -= 1
             each.backlog.ended.discard(each.number)
@@ -265,24 +303,26 @@ class Writing:
 
     def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
         assert self.spool is not None
-        for backlog, one in waiting:
-            self._ended(backlog, one)
-            backlog.count(one.partitions, -len(one.publishes))
-            if one.seam is not None:
-                backlog.seams.remove(one.seam)
-            self.spool.not_written(one, _failure(error))
-        for backlog, one in reversed(waiting):
-            if one.seam is not None and backlog.waiting:
-                self.spool.try_again(backlog, one.seam)
+        for backlog, chunk in waiting:
+            self._ended(backlog, chunk)
+            backlog.count(chunk.partitions, -len(chunk.publishes))
+            if chunk.seam is not None:
+                backlog.seams.remove(chunk.seam)
+            self.spool.not_written(chunk, _failure(error))
+        for backlog, chunk in reversed(waiting):
+            if chunk.seam is not None and backlog.waiting:
+                self.spool.try_again(backlog, chunk.seam)
 
     def _ended(self, backlog: Backlog, one: Waiting) -> None:
         backlog.writing.remove(one)
         self._disk.coming -= one.bytes
 
     def _end_seams(self) -> None:
-        """Those whose events have all ended: to be published again, or forgotten."""
+        """End the seams whose events have all ended: publish them again, or delete them."""
         for backlog in self._backlogs:
-            for seam in [one for one in backlog.seams if one.number is not None and not one.open]:
+            for seam in [
+                each for each in backlog.seams if each.number is not None and not each.open
+            ]:
                 backlog.seams.remove(seam)
                 self._end_seam(backlog, seam)
 
@@ -311,19 +351,22 @@ def _failure(error: JournalError) -> Failure:
     return Failure(reason, detail, retry_after_s=_RETRY_AFTER_S)
 
 
-_STEP_S: Final = 0.01  # between looks while there is anything to do
+_STEP_S: Final = 0.01  # between turns while there is work
 _IDLE_S: Final = 0.1
-_PAUSE_S: Final = 0.5  # of a lane whose events came back
+_PAUSE_S: Final = 0.5  # of a lane after a failed event
 _OVERTAKEN: Final = "the index on disk was damaged, and later events went before"
-_SAVED_S: Final = 0.1  # for so long the allowance may be saved
+_SAVED_S: Final = 0.1  # largest allowance, as seconds of the rate
 _PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE, Reason.UNKNOWN_TOPIC,
                             Reason.OVERLOADED, Reason.DRAINING))  # fmt: skip
 
 
 class Allowance:
-    """How many events may go now.
+    """A limit on the rate of drained events.
 
-    per_s: beside as many as come to disk (`came`), by the last second or so.  clock: seconds.
+    Args:
+        per_s: Events per second in addition to the rate of new events to disk (`came`), averaged
+            over about a second.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(self, per_s: int, clock: Callable[[], float]) -> None:
@@ -334,11 +377,11 @@ class Allowance:
         self._came = 0
 
     def came(self, events: int) -> None:
-        """So many came to disk."""
+        """Count events that came to disk."""
         self._came += events
 
     def left(self) -> float:
-        """How many may go. It may become negative: then it pauses for as long."""
+        """Return how many events may go now; draining pauses while it is negative."""
         now_s = self._clock()
         passed_s = now_s - self._at_s
         if passed_s >= _STEP_S:
@@ -350,16 +393,29 @@ class Allowance:
         return self._left
 
     def take(self, events: int) -> None:
-        """They go."""
+        """Spend the allowance of events that go now."""
         self._left -= events
 
 
 class Draining:
-    """healthy: whether a cluster takes records.  is_fresh: see `KnownTopics`.  spans: where any
-    request is traced.
+    """The drain of spooled events to Kafka.
 
-    What lies on disk waited while nobody could ask Kafka, and its topic may have been recreated, or
-    may have grown, meanwhile. So it goes on only once the topics were read after the wait.
+    While Kafka was away, a topic may have been recreated or may have grown. So its events go on
+    only after a reading of the topics that began after the wait.
+
+    Args:
+        backlogs: Backlogs of all lanes.
+        disk: Disk of the spool.
+        writing: Writer of the spool.
+        lanes: Lanes to Kafka.
+        topics: Topics of the clusters.
+        healthy: Returns whether a cluster takes records.
+        is_fresh: See `KnownTopics`.
+        allowance: Limit on the rate.
+        clock: Monotonic clock, in seconds.
+        meter: Metrics of spooled events.
+        suppression: Suppression of the gateway.
+        spans: Spans if requests are traced.
     """
 
     def __init__(
@@ -399,7 +455,7 @@ class Draining:
             await asyncio.sleep(_STEP_S if moved else _IDLE_S)
 
     async def turn(self) -> bool:
-        """Put what comes next of all lanes, as far as it may go; whether anything went."""
+        """Put the next events of all lanes that may go; return whether any went."""
         moved = False
         if not self._backlogs.topics:
             self._waits_since.clear()
@@ -411,7 +467,7 @@ class Draining:
         return moved
 
     async def _advance(self, backlog: Backlog) -> bool:
-        """Put what comes next, if it may go; whether it went."""
+        """Put the lane's next events if they may go; return whether they went."""
         state = self._topics.get(backlog.topic)
         if state is None or not self._may_go(backlog, state) or self._allowance.left() <= 0:
             return False
@@ -419,13 +475,13 @@ class Draining:
         if unit is None:
             try:
                 unit = backlog.unit = await self._read(backlog)
-            except JournalError:  # `Disk` has said it
+            except JournalError:  # `Disk` has logged it
                 self._paused[backlog] = self._clock() + _PAUSE_S
             if unit is None:
                 return False
-        elif unit.open:  # the rest of it is under way
+        elif unit.open:  # the rest of the unit is under way
             return False
-        state = self._topics.get(backlog.topic)  # it may have changed during the reading
+        state = self._topics.get(backlog.topic)  # the topic may have changed during the read
         return state is not None and self._put(unit, state)
 
     def _may_go(self, backlog: Backlog, state: TopicState) -> bool:
@@ -450,19 +506,19 @@ class Draining:
 
     async def _read(self, backlog: Backlog) -> Unit | None:
         most = (MAX_EVENTS, MAX_BYTES)
-        place = (backlog.topic, backlog.partition)
+        position = (backlog.topic, backlog.partition)
         expected, before = backlog.left, backlog.next_seam()
         ended = frozenset(backlog.ended)
-        read = await self._disk.read(*place, backlog.last_read, before, most)
+        read = await self._disk.read(*position, backlog.last_read, before, most)
         if not read and before is None and backlog.left == expected:
             await self._look_for(backlog, expected)
-        found = [chunk for chunk in read if chunk.number not in ended]
-        good = [chunk for chunk in found if chunk.packed is not None]
+        pending = [chunk for chunk in read if chunk.number not in ended]
+        good = [chunk for chunk in pending if chunk.packed is not None]
         others = sum([chunk.events for chunk in good])
-        for chunk in found:  # it may fail, and events may come: nothing is taken until it is done
+        for chunk in pending:  # this may fail, and events may come: take nothing before
             if chunk.packed is None:
                 await self._set_aside(backlog, chunk, others)
-        # What was placed before may have been published, and not be forgotten yet.
+        # Events of an earlier count may be published, but not deleted yet.
         if not good or not backlog.is_due(good[0].partitions):
             return None
         events, chunks, at_ms = list[Packed](), list[tuple[int, int, int]](), 0
@@ -471,7 +527,9 @@ class Draining:
             backlog.last_read = chunk.number
             backlog.left -= chunk.events
             landed = backlog.landed.pop(chunk.number, ())
-            events += [one for place, one in enumerate(chunk.packed) if place not in landed]
+            events += [
+                event for position, event in enumerate(chunk.packed) if position not in landed
+            ]
             chunks.append((chunk.number, chunk.events, chunk.bytes))
             at_ms = at_ms or chunk.at_ms
         if not events:
@@ -484,23 +542,36 @@ class Draining:
     async def _set_aside(
         self, backlog: Backlog, chunk: Stored, others: int, reason: str = "damaged"
     ) -> None:
-        """others: events that are to be left."""
+        """Set a chunk aside.
+
+        Args:
+            backlog: Backlog of the chunk.
+            chunk: The chunk.
+            others: Number of other events that remain in the backlog.
+            reason: Reason for people.
+        """
         log.error(
             "spool: %d events of %s-%d set aside: %s",
             chunk.events, backlog.topic, backlog.partition, reason,
         )  # fmt: skip
         await self._disk.set_aside(chunk.number, reason)
-        # What its row says may be what is damaged.
-        known = chunk.partitions in backlog.counts
-        placed_by = chunk.partitions if known else next(iter(backlog.counts))
+        # The damage may be in the row's columns.
+        is_known = chunk.partitions in backlog.counts
+        placed_by = chunk.partitions if is_known else next(iter(backlog.counts))
         events = max(0, min(chunk.events, backlog.left - others))
         self._writing.gone(backlog, (chunk.number, events, chunk.bytes), placed_by)
         self._meter.set_aside(backlog.topic, events)
 
     async def _look_for(self, backlog: Backlog, expected: int) -> None:
-        """The index has nothing more of what is left. What the table has is published, unless what
-        came behind it went before."""
-        if backlog.forgetting:  # the table still has what was published
+        """Look in the table for events that the index lacks.
+
+        The chunks that are found are published, unless later events have overtaken them.
+
+        Args:
+            backlog: Backlog of the events.
+            expected: Number of unread events when the index had no more.
+        """
+        if backlog.forgetting:  # the table still has published chunks
             return
         chunks = await self._disk.overlooked(backlog.topic, backlog.partition)
         if backlog.left != expected:
@@ -513,7 +584,7 @@ class Draining:
                 await self._set_aside(backlog, stored, 0, _OVERTAKEN)
 
     def _miss(self, backlog: Backlog) -> None:
-        """Less lies there than was put there: nothing waits for the rest."""
+        """Give up events that are missing on disk."""
         lost = backlog.left
         log.error(
             "spool: %d events of %s-%d are missing on disk",
@@ -526,7 +597,7 @@ class Draining:
     def _put(self, unit: Unit, state: TopicState) -> bool:
         rows, scope = unit.rows, self._backlogs.scope_of(unit.backlog.topic)
         if scope is not None and not self._suppression.passes(scope, len(rows)):
-            return False  # soon: it is announced as long as anything of the topic is spooled
+            return False  # later: the topic is announced as long as it has spooled events
         repeats = 0
         for at, row in rows.items():
             publish = _publish(unit, row.event, state)
@@ -545,7 +616,13 @@ class Draining:
         return True
 
     def _ended(self, unit: Unit, at: int, outcome: Outcome) -> None:
-        """One of a unit's events has ended in its lane."""
+        """Handle the end of a unit's event in its lane.
+
+        Args:
+            unit: Unit of the event.
+            at: Index of the event.
+            outcome: Outcome of the event.
+        """
         backlog, failure = unit.backlog, outcome.failure
         if outcome.name is Name.PUBLISHED:
             del unit.rows[at]
@@ -565,7 +642,13 @@ class Draining:
             self._writing.finished(unit)
 
     def _refused(self, unit: Unit, at: int, why: str) -> None:
-        """Kafka will never take it: it is kept for people, and does not stand in the way."""
+        """Set an event aside that Kafka refused for good, so that it does not block its lane.
+
+        Args:
+            unit: Unit of the event.
+            at: Index of the event.
+            why: Reason for people.
+        """
         backlog, row = unit.backlog, unit.rows.pop(at)
         log.error(
             "spool: Kafka refused an event of %s-%d, which is set aside: %s",
@@ -574,8 +657,8 @@ class Draining:
         self._meter.set_aside(backlog.topic, 1)
         key, value, headers, timestamp_ms = row.event
         record = Record(backlog.topic, backlog.partition, key, value, headers, timestamp_ms)
-        place = (backlog.topic, backlog.partition)
-        append = Append(*place, unit.placed_by, unit.at_ms, [record])
+        lane = (backlog.topic, backlog.partition)
+        append = Append(*lane, unit.placed_by, unit.at_ms, [record])
         self._writing.aside.append((append, why))
 
 

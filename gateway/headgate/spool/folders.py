@@ -1,8 +1,8 @@
-"""Which folders a gateway has spooled to, so that none is forgotten with events in it.
+"""Folders of spools: a journal's folder with its lock, and the note of all folders in use.
 
-If `[spool]` is taken out of the configuration, or names another folder, what lies in the former one
-would be published behind newer events at best. So a gateway notes its folder where its state is
-kept, and a start looks into those that its configuration does not name any more.
+If `[spool]` is removed from the configuration, or names another folder, events may remain in the
+former folder. At best they would be published behind newer events. So a gateway notes its folder in
+its state directory, and a start checks the folders that its configuration no longer names.
 """
 
 import contextlib
@@ -27,14 +27,13 @@ from headgate.spool.database import (
 )
 from headgate.spool.reading import Reader
 
-# The folder of a journal: made, locked, and looked at whether its files are still ours.
+# The folder of a journal: its lock, and the identity of its files.
 #
-# SQLite goes on writing to a file that was deleted: what it says is on disk is gone with the
-# process. So whoever answers `spooled` asks before and after each commit whether the files have
-# their names.
+# SQLite continues to write to a deleted file, whose contents are lost when the process ends. So
+# before and after each commit of `spooled` events the names must still lead to the same files.
 #
-# To forget what was published takes room in the log, and so does a start. So some is kept on the
-# disk in a file, which is given away for that alone; nothing is added before it is there again.
+# To delete published chunks takes room in the log, and so does a start. So a file reserves some
+# room on the disk for that alone. The journal takes no events before the room is reserved again.
 
 
 LOG: Final = f"{FILE}-wal"
@@ -47,7 +46,15 @@ _ROOM_BYTES: Final = 4 << 20  # beyond what the log grows by until it begins aga
 
 
 class Place:
-    """is_missing: a file was made here once, and is gone. Raises OSError, JournalError."""
+    """A journal's folder, locked for this process.
+
+    Attributes:
+        is_missing: The folder had a file once, and has none now.
+
+    Raises:
+        OSError: The folder cannot be used.
+        JournalError: Another process uses the folder, or its files are damaged.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -69,27 +76,38 @@ class Place:
             raise
 
     def opened(self) -> None:
-        """SQLite has opened its files: from now on they are these."""
+        """Note the identity of the files, which SQLite has opened."""
         if not os.pread(self._lock, 1, 0):
             os.pwrite(self._lock, _MADE, 0)
         _sync(self._folder)
         self._known = {name: _identity(self._folder / name) for name in (LOCK, FILE, LOG)}
 
     def check(self, *, certain: bool) -> None:
-        """Raises JournalGoneError. certain: nothing was written since the last time."""
-        for name, known in self._known.items():
+        """Check that the files are still those that SQLite has opened.
+
+        Args:
+            certain: Nothing was written since the last check.
+
+        Raises:
+            JournalGoneError: A file was deleted or replaced.
+        """
+        for name, opened in self._known.items():
             try:
-                found = _identity(self._folder / name)
+                current = _identity(self._folder / name)
             except OSError as error:
                 why = error.strerror or str(error)
                 text = f"{self._folder / name} is gone: {why}"
                 raise JournalGoneError(text, is_certain=certain) from error
-            if found != known:
+            if current != opened:
                 text = f"{self._folder / name} was replaced by another file"
                 raise JournalGoneError(text, is_certain=certain)
 
     def keep_room(self) -> None:
-        """There is some. Raises JournalFullError."""
+        """Reserve room on the disk.
+
+        Raises:
+            JournalFullError: The disk has no room.
+        """
         if self._has_room:
             return
         path = self._folder / _ROOM
@@ -106,7 +124,7 @@ class Place:
         self._has_room = True
 
     def give_room(self) -> bool:
-        """Some for what makes room; False where there is none."""
+        """Release the reserved room; return False if there is none."""
         try:
             (self._folder / _ROOM).unlink()
         except OSError:
@@ -116,7 +134,10 @@ class Place:
 
     @contextlib.contextmanager
     def spared(self) -> Iterator[None]:
-        """SQLite deletes its log by name when it closes; here not if that is another's by now."""
+        """Protect the log of another journal while SQLite closes.
+
+        SQLite deletes its log by name, even if the file of that name is no longer its own.
+        """
         log, aside = self._folder / LOG, self._folder / f"{LOG}-spared"
         with contextlib.suppress(OSError):
             if LOG in self._known and _identity(log) != self._known[LOG]:
@@ -126,12 +147,20 @@ class Place:
             aside.rename(log)
 
     def close(self) -> None:
-        """Let others have it."""
+        """Unlock the folder."""
         os.close(self._lock)
 
 
 def move(folder: Path, to: Path) -> None:
-    """Put the files of a journal that is not open elsewhere. Raises OSError."""
+    """Move the files of a journal that is not open.
+
+    Args:
+        folder: Folder of the journal.
+        to: New folder, which must not exist.
+
+    Raises:
+        OSError: The files cannot be moved.
+    """
     to.mkdir(mode=0o700)
     for name in FILES:
         if (folder / name).exists():
@@ -142,12 +171,12 @@ def move(folder: Path, to: Path) -> None:
 
 
 def kept_in(folder: Path) -> list[str]:
-    """The folders of damaged journals that lie there, the oldest first."""
-    return sorted({one.parent.name for one in folder.glob(f"damaged-*/{FILE}*")})
+    """Return the names of the folders with damaged journals, the oldest first."""
+    return sorted({path.parent.name for path in folder.glob(f"damaged-*/{FILE}*")})
 
 
 def _look_at(path: Path, log: Path, is_new: bool) -> None:
-    """Raises JournalDamagedError: what SQLite would not notice."""
+    """Raise JournalDamagedError for damage that SQLite would not notice."""
     if is_new and log.exists() and log.stat().st_size:
         raise JournalDamagedError(f"{path} is missing, and its log is here")
     if not is_new:
@@ -156,11 +185,11 @@ def _look_at(path: Path, log: Path, is_new: bool) -> None:
 
 
 def _make(folder: Path) -> None:
-    """With its parents, each known to the disk."""
-    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    """Create a folder and its parents, and sync each to disk."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for one in missing:
-        _sync(one.parent)
+    for path in missing:
+        _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:
@@ -172,37 +201,37 @@ def _sync(folder: Path) -> None:
 
 
 def _keep_from_others(path: Path) -> None:
-    with contextlib.suppress(OSError):  # there is none, or it is another user's
+    with contextlib.suppress(OSError):  # the file does not exist, or belongs to another user
         mode = path.stat().st_mode & 0o777
         if mode & _OTHERS:
             path.chmod(mode & ~_OTHERS)
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    found = os.stat(path)  # noqa: PTH116
-    return found.st_dev, found.st_ino
+    status = os.stat(path)  # noqa: PTH116
+    return status.st_dev, status.st_ino
 
 
 def _locked(folder: Path) -> int:
-    found = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(found)
+        os.close(descriptor)
         raise JournalInUseError(f"{folder}: another process uses it") from error
     except BaseException:
-        os.close(found)
+        os.close(descriptor)
         raise
-    return found
+    return descriptor
 
 
 log = logging.getLogger("headgate.spool")
 
-_MOST: Final = 100  # folders that are noted
+_MOST: Final = 100  # largest number of noted folders
 
 
 class LeftBehind(NamedTuple):
-    """A folder that the configuration does not name. events: that wait there; None = not known."""
+    """A folder that the configuration does not name. events: waiting there; None = unknown."""
 
     folder: Path
     events: int | None
@@ -213,7 +242,7 @@ class LeftBehind(NamedTuple):
 
 
 def events_in(folder: Path) -> int | None:
-    """How many events wait in a folder; None if it cannot be read."""
+    """Return the number of events that wait in a folder; None if it cannot be read."""
     if not any((folder / name).exists() for name in (FILE, f"{FILE}-wal")):
         return 0
     try:
@@ -229,10 +258,10 @@ def events_in(folder: Path) -> int | None:
 
 
 class SpoolFolders:
-    """The folders of gateways with one configuration file, in a note of theirs.
+    """A note of the spool folders of gateways with one configuration file.
 
-    The note is in $STATE_DIRECTORY, as systemd gives it, or else below $XDG_STATE_HOME or the home
-    directory. Where that cannot be written, nothing is noted.
+    The note is in $STATE_DIRECTORY, which systemd sets, or else below $XDG_STATE_HOME or the home
+    directory. If that directory is not writable, there is no note.
     """
 
     def __init__(self, config: Path, environ: Mapping[str, str]) -> None:
@@ -240,26 +269,30 @@ class SpoolFolders:
         self._note = _state_folder(environ) / f"spool-folders-{name}"
 
     def left_behind(self, current: str | None) -> list[LeftBehind]:
-        """Those that have events, and are neither the current one nor another process'."""
+        """Return the noted folders with events, except the current one and those in use.
+
+        Args:
+            current: Folder of the current configuration; None without a spool.
+        """
         own = None if current is None else Path(current).resolve()
-        found = list[LeftBehind]()
+        remaining = list[LeftBehind]()
         for folder in self._noted():
             if folder != own and not _is_in_use(folder):
                 events = events_in(folder)
                 if events != 0:
-                    found.append(LeftBehind(folder, events))
-        return found
+                    remaining.append(LeftBehind(folder, events))
+        return remaining
 
     def note(self, current: str | None) -> None:
-        """Note the current folder, and forget those that have nothing."""
+        """Note the current folder, and forget folders without events."""
         own = [] if current is None else [Path(current).resolve()]
-        others = [one for one in self._noted() if _is_in_use(one) or events_in(one) != 0]
+        others = [noted for noted in self._noted() if _is_in_use(noted) or events_in(noted) != 0]
         self._write([*others, *own])
 
     def forget(self, left: Iterable[LeftBehind]) -> None:
-        """Forget these, whatever they have."""
-        abandoned = {one.folder for one in left}
-        self._write([one for one in self._noted() if one not in abandoned])
+        """Forget these folders, even if they have events."""
+        abandoned = {noted.folder for noted in left}
+        self._write([noted for noted in self._noted() if noted not in abandoned])
 
     def _noted(self) -> list[Path]:
         try:
@@ -270,7 +303,7 @@ class SpoolFolders:
 
     def _write(self, folders: list[Path]) -> None:
         lines = list(dict.fromkeys(map(str, folders)))[-_MOST:]
-        if lines == [str(one) for one in self._noted()]:
+        if lines == [str(noted) for noted in self._noted()]:
             return
         try:
             if not lines:
@@ -295,7 +328,7 @@ def _state_folder(environ: Mapping[str, str]) -> Path:
         return Path(given) / "headgate"
     try:
         return Path.home() / ".local" / "state" / "headgate"
-    except RuntimeError:  # a user without an entry
+    except RuntimeError:  # the user has no entry in the password database
         return Path("/nonexistent")
 
 

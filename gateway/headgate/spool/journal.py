@@ -1,11 +1,11 @@
-"""The spool's file: SQLite in WAL mode, one transaction for all that came together.
+"""The spool's file: SQLite in WAL mode, with one transaction for each group of events.
 
-One thread at a time uses a `Journal`, and one process owns its folder (`lock`). What a `commit`
-returned is on disk: the WAL is synced before (synchronous = FULL). A process that is killed, or a
-machine that loses power, at any moment leaves all of a commit or nothing.
+One thread at a time uses a `Journal`, and one process owns its folder (`lock`). When `commit`
+returns, its chunks are on disk: the WAL is synced before (synchronous = FULL). If the process is
+killed or the machine loses power, a commit is on disk as a whole or not at all.
 
-Chunks of a lane are read in the order of their numbers. What cannot be published, because Kafka
-refuses it for good or because it is damaged, is set aside for people (`headgate spool list`).
+Chunks of a lane are read in the order of their numbers. Events that Kafka refuses for good, and
+damaged events, are set aside for people (`headgate spool list`).
 """
 
 import contextlib
@@ -43,22 +43,22 @@ Result = TypeVar("Result")
 
 _ADD: Final = (
     "INSERT INTO chunks (number, lane, count, at_ms, checksum, events, partitions) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"  # a number that is null is the next one
+    "VALUES (?, ?, ?, ?, ?, ?, ?)"  # SQLite assigns the next number if it is null
 )
 _ADD_ASIDE: Final = (
     "INSERT INTO aside (lane, count, at_ms, checksum, events, reason) VALUES (?, ?, ?, ?, ?, ?)"
 )
-_PAGES: Final = 2000  # of 4 kB, that are given back at a time: others wait for that
+_PAGES: Final = 2000  # of 4 kB, freed in one step: other calls wait for it
 
 
 class Journal:
-    """See the module. folder: made if need be. Raises JournalError, from `__init__` on."""
+    """The spool's file in its folder, both created if necessary. All methods raise JournalError."""
 
     def __init__(self, folder: Path) -> None:
         self._lanes: dict[tuple[str, int], int] = {}
-        self.newest = 0  # number of the newest chunk that is known to be on disk
-        self._reads = ""  # how chunks are looked up: by the index, unless it is found damaged
-        self._is_in_doubt = False  # whether a commit failed that may be on disk
+        self.newest = 0  # number of the newest chunk that is certainly on disk
+        self._reads = ""  # SQL clause of reads: empty for the index, unless it is damaged
+        self._is_in_doubt = False  # a failed commit may be on disk
         try:
             self._place = Place(folder)
         except OSError as error:
@@ -81,11 +81,11 @@ class Journal:
 
     @property
     def is_missing(self) -> bool:
-        """Whether a file was here once, and had gone when this one was made."""
+        """Return whether an earlier file of this folder was gone when this one was created."""
         return self._place.is_missing
 
     def close(self) -> None:
-        """Give the folder back."""
+        """Close the file and unlock the folder."""
         if self._is_in_doubt:
             with contextlib.suppress(JournalError):
                 self.commit((), ())
@@ -99,10 +99,15 @@ class Journal:
         done: Sequence[int],
         aside: Sequence[tuple[Append, str]] = (),
     ) -> list[tuple[int, int]]:
-        """Write chunks and forget others, in one transaction that is on disk when this returns.
+        """Write chunks and delete others, in one transaction that is on disk when this returns.
 
-        aside: written where nobody publishes them, each with the reason.
-        Returns number and bytes of each chunk that was written.
+        Args:
+            appends: Chunks to write.
+            done: Numbers of the chunks to delete.
+            aside: Chunks to set aside, each with its reason.
+
+        Returns:
+            Number and bytes of each chunk in `appends`.
         """
         if appends:
             self._place.check(certain=True)
@@ -119,7 +124,7 @@ class Journal:
         written = list[tuple[int, int]]()
         try:
             with self._transaction(certain=not appends) as execute:
-                if self._is_in_doubt:  # what was answered `unknown` must not come much later
+                if self._is_in_doubt:  # events answered `unknown` must not be published much later
                     execute("DELETE FROM chunks WHERE number > ?", (self.newest,))
                 for append in appends:
                     row, size = self._row(append, append.partitions)
@@ -149,11 +154,17 @@ class Journal:
         max_events: int,
         max_bytes: int,
     ) -> list[Stored]:
-        """The next chunks of a lane, until they have so many events or bytes; at least one.
+        """Read the next chunks of a lane, at least one.
 
-        after, before: only those with a number between.
+        Args:
+            topic: Topic of the lane.
+            partition: Partition of the lane.
+            after: Only chunks with a higher number.
+            before: Only chunks with a lower number; None for all that are certainly on disk.
+            max_events: Most events of the chunks together.
+            max_bytes: Most bytes of the chunks together.
         """
-        found, events, size = list[Stored](), 0, 0
+        chunks, events, size = list[Stored](), 0, 0
         try:
             with translated(certain=True):
                 lane = self._lane(topic, partition)
@@ -164,13 +175,13 @@ class Journal:
                     (lane, after, self.newest + 1 if before is None else before, max_events),
                 )
                 for number, partitions, at_ms, checksum, count, packed in rows:
-                    if number <= (found[-1].number if found else after):
-                        self._distrust_index()  # it does not know what comes next
+                    if number <= (chunks[-1].number if chunks else after):
+                        self._distrust_index()  # the order of the index is wrong
                         return self.read(topic, partition, after, before, max_events, max_bytes)
                     events, size = events + count, size + len(packed)
-                    if found and (events > max_events or size > max_bytes):
+                    if chunks and (events > max_events or size > max_bytes):
                         break
-                    if found and partitions != found[0].partitions:
+                    if chunks and partitions != chunks[0].partitions:
                         break
                     label = Label(topic, partition, partitions, count, at_ms)
                     try:
@@ -178,15 +189,17 @@ class Journal:
                     except DamagedChunk:
                         unpacked = None
                     length = cost(len(packed))
-                    found.append(Stored(number, partitions, count, at_ms, unpacked, length))
+                    chunks.append(Stored(number, partitions, count, at_ms, unpacked, length))
         except JournalError:
-            if not found:  # else what came before the fault goes first
+            if not chunks:  # otherwise return the chunks before the fault
                 raise
-        return found
+        return chunks
 
     def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
-        """The chunks of a lane by the table, where the index has no more. If there are any, the
-        index is damaged."""
+        """Return the chunks of a lane in the table, after the index has no more of them.
+
+        If there are any, the index is damaged.
+        """
         with translated(certain=True):
             rows = self._database.execute(
                 "SELECT number, partitions, count, length(events) FROM chunks NOT INDEXED "
@@ -201,7 +214,7 @@ class Journal:
         ]
 
     def count(self) -> int:
-        """How many chunks lie here, by the table."""
+        """Count the chunks in the table."""
         with translated(certain=True):
             [[count]] = self._database.execute(
                 "SELECT count(*) FROM chunks NOT INDEXED WHERE number <= ?", (self.newest,)
@@ -210,12 +223,14 @@ class Journal:
 
     @property
     def distrusts_index(self) -> bool:
-        """Whether the index of chunks was found damaged."""
+        """Return whether the index of chunks is damaged."""
         return bool(self._reads)
 
     def _distrust_index(self) -> None:
-        """Read by the table from now on. Rows can only be deleted if their entries are right, so
-        the index is made again, if nothing else is wrong with the file."""
+        """Read without the index from now on, and rebuild it if the rest of the file is sound.
+
+        SQLite deletes a row only if its index entry is right.
+        """
         self._reads = "NOT INDEXED"
         with contextlib.suppress(JournalError):
             if self.contents.check(CHECK_S, is_of_indexes=False):
@@ -223,7 +238,7 @@ class Journal:
                     self._database.execute("REINDEX chunks_of_lane")
 
     def set_aside(self, number: int, reason: str) -> None:
-        """Keep a chunk for people: nobody publishes it any more."""
+        """Set a chunk aside for people: it is not published any more."""
         self._mended(lambda: self._set_aside(number, reason))
 
     def _set_aside(self, number: int, reason: str) -> None:
@@ -236,24 +251,37 @@ class Journal:
             execute("DELETE FROM chunks WHERE number = ?", (number,))
 
     def adopt(self, chunks: Sequence[Raw], aside: Sequence[tuple[Raw, str]]) -> None:
-        """Take over chunks of another file, with their numbers; and others aside, each with why."""
+        """Take over chunks of another file.
+
+        Args:
+            chunks: Chunks to publish, which keep their numbers.
+            aside: Chunks to set aside, each with its reason.
+        """
         with self._transaction() as execute:
-            for one in chunks:
-                execute(_ADD, (one.number, *self._adopted(one), one.partitions))
-            for one, reason in aside:
-                execute(_ADD_ASIDE, (*self._adopted(one), reason))
-        self.newest = max([self.newest, *(one.number for one in chunks)])
+            for chunk in chunks:
+                execute(_ADD, (chunk.number, *self._adopted(chunk), chunk.partitions))
+            for chunk, reason in aside:
+                execute(_ADD_ASIDE, (*self._adopted(chunk), reason))
+        self.newest = max([self.newest, *(chunk.number for chunk in chunks)])
 
     def remember(self, topics: Sequence[TopicState]) -> None:
-        """What Kafka said of these topics; what was remembered before is forgotten."""
+        """Replace the stored states of topics."""
         with self._transaction() as execute:
             execute("DELETE FROM topics")
-            for one in topics:
-                row = (one.name, pack_topic(one))
+            for state in topics:
+                row = (state.name, pack_topic(state))
                 execute("INSERT INTO topics (name, state) VALUES (?, ?)", row)
 
     def drop(self, topic: str | None, *, aside_only: bool = False) -> int:
-        """Delete what lies here (and aside) for good; returns how many events that were."""
+        """Delete events for good.
+
+        Args:
+            topic: Only events of this topic; None for all.
+            aside_only: Delete only events that were set aside.
+
+        Returns:
+            The number of deleted events.
+        """
         dropped = self._with_room(lambda: self._drop(topic, aside_only))
         while self.shrink():
             continue
@@ -273,12 +301,13 @@ class Journal:
         return dropped
 
     def shrink(self) -> bool:
-        """Give the disk back some of what is not needed any more; whether there is more.
+        """Free some unused pages of the file; return whether there are more.
 
-        It waits for nobody who reads: then it is the next one's to do."""
+        It does not wait for readers; the next call frees the rest of the log.
+        """
         execute = self._database.execute
         with translated(certain=True):
-            # As a script: each page is a row without columns, and a cursor ends at the first.
+            # As a script: each page is a row without columns, and a cursor stops at the first row.
             self._database.executescript(f"PRAGMA incremental_vacuum({_PAGES})")
             if execute("PRAGMA freelist_count").fetchone()[0]:
                 return True
@@ -290,7 +319,7 @@ class Journal:
         return False
 
     def _mended(self, call: Callable[[], Result]) -> Result:
-        """What was published must be forgotten though the index is damaged."""
+        """Call again without the index if it is damaged: published chunks must be deleted."""
         try:
             return call()
         except JournalDamagedError:
@@ -300,7 +329,7 @@ class Journal:
         return call()
 
     def _with_room(self, call: Callable[[], Result]) -> Result:
-        """What makes room must go though the disk is full."""
+        """Call again with the reserved room if the disk is full: the call frees room."""
         try:
             return call()
         except JournalFullError:
@@ -309,20 +338,28 @@ class Journal:
         return call()
 
     def _lane(self, topic: str, partition: int) -> int:
-        place = (topic, partition)
-        known = self._lanes.get(place)
-        if known is None:
-            found = self._database.execute(
-                'SELECT id FROM lanes NOT INDEXED WHERE topic = ? AND "partition" = ?', place
+        key = (topic, partition)
+        lane = self._lanes.get(key)
+        if lane is None:
+            row = self._database.execute(
+                'SELECT id FROM lanes NOT INDEXED WHERE topic = ? AND "partition" = ?', key
             ).fetchone()
-            if found is None:
+            if row is None:
                 made = 'INSERT INTO lanes (topic, "partition") VALUES (?, ?) RETURNING id'
-                found = self._database.execute(made, place).fetchone()
-            known = self._lanes[place] = int(found[0])
-        return known
+                row = self._database.execute(made, key).fetchone()
+            lane = self._lanes[key] = int(row[0])
+        return lane
 
     def _row(self, append: Append, partitions: int) -> tuple[tuple[int, int, int, int, bytes], int]:
-        """Lane, count, time, checksum, events; and the bytes that it costs."""
+        """Return the row of a chunk and its bytes on disk.
+
+        Args:
+            append: Chunk to write.
+            partitions: Partition count of the chunk; 0 if it is set aside.
+
+        Returns:
+            Lane, count, time, checksum and events; and the bytes.
+        """
         topic, partition, count = append.topic, append.partition, len(append.records)
         events = pack(append.records)
         checksum = Label(topic, partition, partitions, count, append.at_ms).checksum(events)
@@ -335,7 +372,11 @@ class Journal:
 
     @contextlib.contextmanager
     def _transaction(self, *, certain: bool = True) -> Iterator[Execute]:
-        """All of it is on disk when this ends, or nothing. certain: also if its commit fails."""
+        """Run a transaction, which is on disk at the end, or rolled back.
+
+        Args:
+            certain: Nothing is on disk even if the commit fails.
+        """
         execute = self._database.execute
         try:
             with translated(certain=True):
@@ -354,17 +395,22 @@ class Journal:
                 self._database.execute("ROLLBACK")
 
 
-# Takes over what can be read of a damaged journal.
+# Salvage of the readable chunks of a damaged journal.
 
 
-_AT_ONCE: Final = 50  # chunks of a transaction
+_AT_ONCE: Final = 50  # chunks in one transaction
 _DAMAGED: Final = "damaged"
 _LOST: Final = "its page on disk is damaged: one event or more, see the folder damaged-*"
 
 
 class Salvage(NamedTuple):
-    """events: those that are published.  aside: topics and events of what is not.
-    is_complete: all that lay there is known."""
+    """The result of a salvage.
+
+    Attributes:
+        events: Number of events that will be published.
+        aside: Topic and number of the events that will not be published.
+        is_complete: All events of the damaged journal are accounted for.
+    """
 
     events: int
     aside: list[tuple[str, int]]
@@ -372,8 +418,15 @@ class Salvage(NamedTuple):
 
 
 def salvage(kept: Path, journal: Journal) -> Salvage:
-    """Take over what can be read in a folder. Raises JournalError: the new journal cannot be
-    written, or the old one cannot be opened."""
+    """Take over the readable chunks of a damaged journal.
+
+    Args:
+        kept: Folder of the damaged journal.
+        journal: New journal.
+
+    Raises:
+        JournalError: The new journal cannot be written, or the old one cannot be opened.
+    """
     try:
         wreck = Wreck(kept)
     except OSError as error:
@@ -381,20 +434,20 @@ def salvage(kept: Path, journal: Journal) -> Salvage:
     try:
         events, aside = 0, list[tuple[str, int]]()
         good, bad = list[Raw](), list[tuple[Raw, str]]()
-        for one in wreck.chunks():
-            if one.unpacked() is None:
-                bad.append((one, _DAMAGED))
-                aside.append((one.topic, one.events))
+        for chunk in wreck.chunks():
+            if chunk.unpacked() is None:
+                bad.append((chunk, _DAMAGED))
+                aside.append((chunk.topic, chunk.events))
             else:
-                good.append(one)
-                events += one.events
+                good.append(chunk)
+                events += chunk.events
             if len(good) + len(bad) >= _AT_ONCE:
                 journal.adopt(good, bad)
                 good, bad = [], []
         journal.adopt(good, bad)
         journal.adopt((), list(wreck.reasons()))
         journal.adopt((), [(Raw(0, *lane, 0, 1, 0, 0, b""), _LOST) for lane in wreck.lost])
-        aside += [(one.topic, one.events) for one in wreck.unplaced]
+        aside += [(chunk.topic, chunk.events) for chunk in wreck.unplaced]
         aside += [(topic, 1) for topic, _ in wreck.lost]
         journal.remember(wreck.topics)
         return Salvage(events, aside, wreck.is_ours and wreck.is_complete)

@@ -1,4 +1,4 @@
-"""What lies in a spool, for people and for a start: beside whoever owns it, or instead."""
+"""Contents of a spool's file, for a start and for `headgate spool`, also while a gateway runs."""
 
 import os
 import sqlite3
@@ -23,8 +23,8 @@ from headgate.spool.database import (
 )
 
 TABLES: Final = ("aside", "chunks")
-CHECK_S: Final = 1.0  # that a start gives SQLite to check the file
-_PRIME: Final = 2_147_483_647  # sums of numbers are compared by their rest, which never overflows
+CHECK_S: Final = 1.0  # time of a start for SQLite's check of the file
+_PRIME: Final = 2_147_483_647  # sums of numbers are compared modulo this, without an overflow
 _LANES_INDEX: Final = "sqlite_autoindex_lanes_1"
 _IS_SANE: Final = (
     "typeof(lane) || typeof({partitions}) || typeof(count) || typeof(at_ms) || typeof(checksum) = "
@@ -34,16 +34,19 @@ _IS_SANE: Final = (
 
 
 class Placed(NamedTuple):
-    """What of one lane was placed by one partition count. first: the number of its first chunk."""
+    """Events of a lane placed by one partition count. first: number of their first chunk."""
 
     events: int
     first: int
 
 
 class LaneFigures(NamedTuple):
-    """What of one lane lies on disk. bytes: with what the journal itself needs.
+    """Figures of one lane on disk.
 
-    partitions: by the partition count that they were placed by.
+    Attributes:
+        bytes: Bytes on disk, including the journal's own.
+        oldest_ms: Time of the oldest event's spooling, in milliseconds since 1970.
+        partitions: Events by the partition count that they were placed by.
     """
 
     topic: str
@@ -56,7 +59,7 @@ class LaneFigures(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """What of one lane was set aside for one reason. oldest_ms: when the first was spooled."""
+    """Events of one lane that were set aside for one reason. oldest_ms: time of the first."""
 
     topic: str
     partition: int
@@ -66,7 +69,7 @@ class Aside(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Chunks that cannot be read, by number. last: None = to the end."""
+    """A range of chunk numbers that cannot be read. last: None = to the end."""
 
     table: str
     first: int
@@ -74,7 +77,7 @@ class Gap(NamedTuple):
 
 
 class Contents:
-    """What lies in a spool's file. Raises JournalError."""
+    """Contents of a spool's file. The methods raise JournalError."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -84,21 +87,28 @@ class Contents:
         self._database.close()
 
     def newest(self) -> int:
-        """The number of the newest chunk."""
+        """Return the number of the newest chunk."""
         with translated(certain=True):
-            found = self._database.execute("SELECT coalesce(max(number), 0) FROM chunks")
-            return int(found.fetchone()[0])
+            cursor = self._database.execute("SELECT coalesce(max(number), 0) FROM chunks")
+            return int(cursor.fetchone()[0])
 
     def lanes(self) -> list[LaneFigures]:
-        """What lies here, by topic and partition. The table of chunks alone is asked.
+        """Return the figures of the lanes, by topic and partition, without use of the index.
 
-        Raises JournalDamagedError: it has something impossible.
+        Raises:
+            JournalDamagedError: The table has impossible values.
         """
         return self._scan()[0]
 
     def verified(self) -> list[LaneFigures]:
-        """The same, once the indexes were compared with their tables, which SQLite does not do when
-        it reads. Raises JournalDamagedError."""
+        """Compare the indexes with their tables, which SQLite does not do on reads.
+
+        Returns:
+            The figures of the lanes.
+
+        Raises:
+            JournalDamagedError: An index and its table differ, or a table has impossible values.
+        """
         figures, by_table = self._scan()
         with translated(certain=True):
             by_index = self._database.execute(
@@ -123,10 +133,17 @@ class Contents:
         return figures
 
     def check(self, limit_s: float | None = None, *, is_of_indexes: bool = True) -> bool:
-        """Have SQLite check the file, for so long at most.
+        """Check the file with SQLite.
 
-        is_of_indexes: with what the indexes have, and not the structure alone.
-        Returns whether it came to its end. Raises JournalDamagedError.
+        Args:
+            limit_s: Longest time of the check, in seconds; None for no limit.
+            is_of_indexes: Check the contents of the indexes besides the structure.
+
+        Returns:
+            Whether the check came to its end.
+
+        Raises:
+            JournalDamagedError: SQLite found damage.
         """
         if limit_s == 0.0:
             return False
@@ -152,14 +169,14 @@ class Contents:
         self._database.interrupt()
 
     def topics(self) -> list[TopicState]:
-        """What Kafka last said of the topics that spool."""
+        """Return the last known states of the topics that spool."""
         with translated(certain=True):
             rows = self._database.execute("SELECT name, state FROM topics").fetchall()
-        found = ((name, unpack_topic(state)) for name, state in rows)
-        return [state for name, state in found if state is not None and state.name == name]
+        states = ((name, unpack_topic(state)) for name, state in rows)
+        return [state for name, state in states if state is not None and state.name == name]
 
     def aside(self) -> list[Aside]:
-        """What was set aside, by lane and reason, the oldest first."""
+        """Return the events that were set aside, by lane and reason, the oldest first."""
         with translated(certain=True):
             rows = self._database.execute(
                 'SELECT topic, "partition", sum(count), min(at_ms), CAST(reason AS BLOB) '
@@ -172,29 +189,38 @@ class Contents:
             ]
 
     def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
-        """The chunks of one of `TABLES`, in order."""
+        """Yield the chunks of one of `TABLES`, in order.
+
+        Args:
+            table: Name of the table.
+            topic: Only chunks of this topic; None for all.
+        """
         after = 0
         while rows := self._some(table, topic, after):
             yield from rows
             after = rows[-1].number
 
     def _some(self, table: str, topic: str | None, after: int) -> list[Raw]:
-        """A read that goes on keeps the gateway's WAL from being used again: so, some at a time."""
+        """Read up to 20 chunks: a longer read would keep the gateway from reusing its WAL."""
         partitions = "partitions" if table == "chunks" else "0"
         with translated(certain=True):
             rows = self._database.execute(
                 f'SELECT number, topic, "partition", {partitions}, count, at_ms, checksum, events '
                 f"FROM {table} "
-                "CROSS JOIN lanes ON lanes.id = lane "  # in this order, or all would be sorted
+                "CROSS JOIN lanes ON lanes.id = lane "  # in this order, without a sort of all rows
                 "WHERE (?1 IS NULL OR topic = ?1) AND number > ?2 ORDER BY number LIMIT 20",
                 (topic, after),
             ).fetchall()
         return [Raw(*row) for row in rows]
 
     def _scan(self) -> tuple[list[LaneFigures], dict[int, tuple[int, int]]]:
-        """Figures of lanes; and by the id of a lane, how many chunks it has and a sum of their
-        numbers."""
-        found = dict[tuple[int, int], list[int]]()
+        """Scan the table of chunks.
+
+        Returns:
+            The figures of the lanes. And by lane id, the number of chunks and the sum of their
+            numbers.
+        """
+        by_lane = dict[tuple[int, int], list[int]]()
         with translated(certain=True):
             lanes = {
                 lane: (topic, partition, is_sane)
@@ -210,9 +236,9 @@ class Contents:
             for number, lane, partitions, events, size, at_ms, is_sane in rows:
                 if not (is_sane and lane in lanes and lanes[lane][2]):
                     raise JournalDamagedError(f"chunk {number} has impossible columns")
-                figures = found.get((lane, partitions))
+                figures = by_lane.get((lane, partitions))
                 if figures is None:
-                    found[lane, partitions] = [1, events, size, at_ms, number, number % _PRIME]
+                    by_lane[lane, partitions] = [1, events, size, at_ms, number, number % _PRIME]
                     continue
                 figures[0] += 1
                 figures[1] += events
@@ -220,22 +246,27 @@ class Contents:
                 figures[3] = min(figures[3], at_ms)
                 figures[5] += number % _PRIME
         sums = dict[int, tuple[int, int]]()
-        for (lane, _), (count, *_, total) in found.items():
+        for (lane, _), (count, *_, total) in by_lane.items():
             before, sum_before = sums.get(lane, (0, 0))
             sums[lane] = (before + count, (sum_before + total) % _PRIME)
         figures_of = _figures(
             (*lanes[lane][:2], partitions, *figures[:5])
-            for (lane, partitions), figures in found.items()
+            for (lane, partitions), figures in by_lane.items()
         )
         return figures_of, sums
 
 
 class Reader:
-    """What lies in the spool of a folder, for people, whoever owns it now. Raises JournalError.
+    """A reader of a folder's spool, also while a gateway uses it.
 
-    If the file is damaged, it has what can be read of it.
+    If the file is damaged, the reader returns its readable chunks.
 
-    gaps: what cannot be read.  missing: topic and partition of each chunk that is lost.
+    Attributes:
+        gaps: Ranges that cannot be read.
+        missing: Topic and partition of each chunk that is lost.
+
+    Raises:
+        JournalError: The file cannot be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -255,36 +286,45 @@ class Reader:
                 each.close()
 
     def lanes(self) -> list[LaneFigures]:
-        """See `Contents.lanes`."""
+        """Return the figures of the lanes (`Contents.lanes`)."""
         if self._contents is not None:
             return self._contents.lanes()
         return _figures(
-            (*one[1:4], 1, one.events, len(one.packed), one.at_ms, one.number)
-            for one in self._rows("chunks")
+            (*row[1:4], 1, row.events, len(row.packed), row.at_ms, row.number)
+            for row in self._rows("chunks")
         )
 
     def aside(self) -> list[Aside]:
-        """See `Contents.aside`."""
+        """Return the events that were set aside (`Contents.aside`)."""
         if self._contents is not None:
             return self._contents.aside()
-        found: dict[tuple[str, int, str], Aside] = {}
+        by_reason: dict[tuple[str, int, str], Aside] = {}
         assert self.wreck is not None
-        for one, reason in self.wreck.reasons():
-            known = found.get((one.topic, one.partition, reason))
-            events, oldest_ms = (0, one.at_ms) if known is None else (known.events, known.oldest_ms)
-            found[one.topic, one.partition, reason] = Aside(
-                one.topic, one.partition, events + one.events, min(oldest_ms, one.at_ms), reason
+        for row, reason in self.wreck.reasons():
+            earlier = by_reason.get((row.topic, row.partition, reason))
+            events, oldest_ms = (
+                (0, row.at_ms) if earlier is None else (earlier.events, earlier.oldest_ms)
             )
-        return list(found.values())
+            by_reason[row.topic, row.partition, reason] = Aside(
+                row.topic, row.partition, events + row.events, min(oldest_ms, row.at_ms), reason
+            )
+        return list(by_reason.values())
 
     def events(self, topic: str | None = None) -> Iterator[tuple[str, int, int, Packed | None]]:
-        """Topic, partition, when it was spooled (ms), and the event, of all that lies here and
-        aside; None for a chunk that is damaged. topic: only its."""
+        """Yield all events, including those that were set aside.
+
+        Args:
+            topic: Only events of this topic; None for all.
+
+        Yields:
+            Topic, partition, time of spooling (milliseconds since 1970) and event; the event is
+            None for a damaged chunk.
+        """
         for table in TABLES:
-            for one in self._rows(table, topic):
-                unpacked: Sequence[Packed | None] = one.unpacked() or (None,)
+            for row in self._rows(table, topic):
+                unpacked: Sequence[Packed | None] = row.unpacked() or (None,)
                 for event in unpacked:
-                    yield one.topic, one.partition, one.at_ms, event
+                    yield row.topic, row.partition, row.at_ms, event
 
     def _rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
         source = self._contents or self.wreck
@@ -310,12 +350,12 @@ class Reader:
 
 
 def _contents_of(folder: Path) -> Contents:
-    """Raises JournalError."""
+    """Open and check the contents of a folder. Raises JournalError."""
     path, log = folder / FILE, folder / f"{FILE}-wal"
     try:
         if path.exists() and path.stat().st_size:
             look_at_header(path, has_log=log.exists() and log.stat().st_size > 0)
-        if not (folder / "lock").exists():  # as in `damaged-TIME`: no process writes to it
+        if not (folder / "lock").exists():  # such as `damaged-TIME`: no process writes to it
             look_at_log(log)
         contents = Contents(connect(path, is_reader=True))
     except JournalDamagedError:
@@ -337,17 +377,22 @@ def _contents_of(folder: Path) -> Contents:
 
 
 def _figures(rows: Iterable[tuple[str, int, int, int, int, int, int, int]]) -> list[LaneFigures]:
-    """Of topic, partition, partition count; chunks, events, bytes; oldest, and the first number."""
-    found: dict[tuple[str, int], LaneFigures] = {}
+    """Sum up rows to the figures of lanes.
+
+    Args:
+        rows: Topic, partition, partition count, chunks, events, bytes, oldest time and first chunk
+            number.
+    """
+    by_lane: dict[tuple[str, int], LaneFigures] = {}
     for topic, partition, placed_by, chunks, events, size, oldest, first in rows:
         nothing = LaneFigures(topic, partition, 0, 0, 0, oldest, {})
-        before = found.get((topic, partition), nothing)
+        before = by_lane.get((topic, partition), nothing)
         some = before.partitions.get(placed_by, Placed(0, first))
         before.partitions[placed_by] = Placed(some.events + events, min(some.first, first))
-        found[topic, partition] = before._replace(
+        by_lane[topic, partition] = before._replace(
             chunks=before.chunks + chunks,
             events=before.events + events,
             bytes=before.bytes + cost(size, chunks),
             oldest_ms=min(before.oldest_ms, oldest),
         )
-    return [found[lane] for lane in sorted(found)]
+    return [by_lane[lane] for lane in sorted(by_lane)]

@@ -1,4 +1,4 @@
-"""A spool as it runs: its tasks, its start and its end, and what it tells people."""
+"""The running spool: its tasks, its start and end, its log lines and its figures."""
 
 import asyncio
 import logging
@@ -30,7 +30,7 @@ _NAMED: Final = 5  # topics in one line
 
 
 class LaneSpool(NamedTuple):
-    """What of one lane is spooled. oldest_s: seconds ago."""
+    """Spooled events of one lane. oldest_s: age of the oldest, in seconds."""
 
     topic: str
     partition: int
@@ -40,7 +40,7 @@ class LaneSpool(NamedTuple):
 
 
 class KnownTopics(Topics, Protocol):
-    """The topics that exist, and those that did when Kafka was last asked."""
+    """The topics that exist, by the last reading of each cluster."""
 
     def states(self) -> list[TopicState]: ...
 
@@ -51,15 +51,27 @@ class KnownTopics(Topics, Protocol):
     ) -> None: ...
 
     def is_fresh(self, cluster: str, since_s: float) -> bool:
-        """Whether the states are of a reading that began after this time (monotonic seconds). If
-        not, the cluster is read again soon."""
+        """Return whether the states are from a reading that began after a time.
+
+        If not, the cluster is read again soon.
+
+        Args:
+            cluster: Name of the cluster.
+            since_s: Monotonic time, in seconds.
+        """
         ...
 
 
 class SpoolService:
-    """Built before the lanes, which report to `spool`.
+    """A spool's service. Build it before the lanes, which report to `spool`.
 
-    after_s: see `Spool`.  clock_ms: milliseconds since 1970.  spans: where requests are traced.
+    Args:
+        options: Options of the spool.
+        topics: Topics of the clusters.
+        after_s: See `Spool`.
+        clock_ms: Wall clock, in milliseconds since 1970.
+        meter: Metrics of spooled events.
+        spans: Spans if requests are traced.
     """
 
     def __init__(
@@ -89,7 +101,15 @@ class SpoolService:
         self._remembered: list[TopicState] = []
 
     def between(self, reports: SpoolReports, lanes: Callable[[Spool], Lanes]) -> Spool:
-        """The spool, in front of the lanes, which are built with it as their listener."""
+        """Build the spool and the lanes behind it.
+
+        Args:
+            reports: Receiver of results.
+            lanes: Builds the lanes, with the spool as their listener.
+
+        Returns:
+            The spool.
+        """
         self.spool = Spool(
             self.backlogs,
             self._disk,
@@ -107,16 +127,18 @@ class SpoolService:
     def announce_with(
         self, suppression: Suppression, scope_of: Callable[[str], Scope | None]
     ) -> None:
-        """See `Backlogs`."""
+        """Announce topics with spooled events through suppression (`Backlogs`)."""
         self.backlogs.announce_with(suppression, scope_of)
         self._suppression = suppression
 
     async def start(self, healthy: Callable[[str], bool]) -> None:
-        """Open the journal, before the first event comes. healthy: whether a cluster takes records.
+        """Open the journal before the first event comes, and start the tasks.
 
-        Topics that Kafka has not told of yet are as it last told of them.
+        Topics without a reading yet have their last stored states. If the journal cannot be opened,
+        the gateway starts all the same, and the service tries again.
 
-        A journal that cannot be opened is no reason not to start: it is tried again.
+        Args:
+            healthy: Returns whether a cluster takes records.
         """
         await self._open()
         draining = Draining(
@@ -138,7 +160,7 @@ class SpoolService:
         self._tasks.keep(self._look, "spool: what waits for too long")
 
     async def close(self) -> None:
-        """Write what waits, and give the folder back. The lanes are closed before."""
+        """Write the waiting events and close the journal. Close the lanes before."""
         await self._tasks.end(_END_S)
         if self.is_open:
             self.spool.shut()
@@ -146,7 +168,7 @@ class SpoolService:
         await self._disk.close()
 
     def dependency(self) -> Dependency:
-        """Whether it takes events, and in words how it is."""
+        """Return the health of the spool, with a description."""
         trouble = self._disk.why_not()
         if trouble is not None:
             return Dependency("spool", False, False, trouble)
@@ -159,60 +181,60 @@ class SpoolService:
         return Dependency("spool", True, False, detail + self._unknown())
 
     def totals(self) -> tuple[int, int, float]:
-        """Events, bytes, and how many seconds ago the oldest was spooled (0: none is)."""
+        """Return events, bytes, and the age of the oldest event in seconds (0 without events)."""
         rows = self.rows()
-        oldest_s = max((one.oldest_s for one in rows), default=0.0)
-        return sum(one.events for one in rows), sum(one.bytes for one in rows), oldest_s
+        oldest_s = max((row.oldest_s for row in rows), default=0.0)
+        return sum(row.events for row in rows), sum(row.bytes for row in rows), oldest_s
 
     def by_topic(self) -> dict[str, tuple[int, int, float]]:
-        """The same for each topic that has any."""
-        found: dict[str, tuple[int, int, float]] = {}
-        for one in self.rows():
-            events, size, oldest_s = found.get(one.topic, (0, 0, 0.0))
-            oldest_s = max(oldest_s, one.oldest_s)
-            found[one.topic] = (events + one.events, size + one.bytes, oldest_s)
-        return found
+        """Return the totals of each topic with spooled events."""
+        by_topic: dict[str, tuple[int, int, float]] = {}
+        for row in self.rows():
+            events, size, oldest_s = by_topic.get(row.topic, (0, 0, 0.0))
+            oldest_s = max(oldest_s, row.oldest_s)
+            by_topic[row.topic] = (events + row.events, size + row.bytes, oldest_s)
+        return by_topic
 
     def rows(self) -> list[LaneSpool]:
-        """What is spooled, lane by lane."""
+        """Return the spooled events of each lane."""
         now_ms = self._clock_ms()
         return [
             LaneSpool(
-                one.topic,
-                one.partition,
-                one.events,
-                one.bytes,
-                max(0, now_ms - one.oldest_ms) / 1000,  # clocks may be set back
+                backlog.topic,
+                backlog.partition,
+                backlog.events,
+                backlog.bytes,
+                max(0, now_ms - backlog.oldest_ms) / 1000,  # the clock may have been set back
             )
-            for one in sorted(self.backlogs, key=lambda one: (one.topic, one.partition))
-            if one.events
+            for backlog in sorted(self.backlogs, key=lambda one: (one.topic, one.partition))
+            if backlog.events
         ]
 
     async def _open(self) -> None:
         self._open_at = time.monotonic() + _OPEN_AGAIN_S
         try:
-            found = await self._disk.open()
+            lanes = await self._disk.open()
         except JournalError as error:
             if self._disk.trouble != str(error):
-                # Another process may be about to end; everything else needs a person.
+                # Another process may be about to end; any other error needs a person.
                 level = logging.WARNING if self._disk.is_in_use else logging.CRITICAL
                 log.log(level, "spool: the disk file cannot be opened: %s", error)
             self._disk.trouble = str(error)
             return
         self.is_open = True
-        if found:
+        if lanes:
             self._was_empty = False
             if not self._disk.is_checked:
                 self._tasks.spawn(self._disk.check(), "spool: checking the whole file")
         salvaged = self._disk.salvaged
         for topic, lost in () if salvaged is None else salvaged.aside:
             self._meter.set_aside(topic, lost)
-        self.backlogs.found(found)  # before anything is awaited: events come, and must go behind
+        self.backlogs.found(lanes)  # before any await: new events must go behind
         try:
             self._topics.recall(await self._disk.topics())
         except JournalError as error:
             log.warning("spool: the list of its topics cannot be read: %s", error)
-        events = sum(one.events for one in found)
+        events = sum(lane.events for lane in lanes)
         if events:
             log.warning("spool: publishing %d events of an earlier run", events)
 
@@ -225,18 +247,18 @@ class SpoolService:
                 continue
             self.spool.sweep()
             await self._remember()
-            ages_ms = (one.oldest_ms for one in self.backlogs if one.events)
+            ages_ms = (backlog.oldest_ms for backlog in self.backlogs if backlog.events)
             self._disk.oldest_ms = min(ages_ms, default=0)
             await self._disk.probe()
             await self._tell()
 
     async def _remember(self) -> None:
-        """What Kafka says of topics that spool, for a start while it is away."""
+        """Store the states of topics that spool, for a start while Kafka is away."""
         now_s = time.monotonic()
         if now_s < self._remember_at:
             return
         self._remember_at = now_s + _REMEMBER_S
-        states = [one for one in self._topics.states() if self._after_s(one.name) is not None]
+        states = [state for state in self._topics.states() if self._after_s(state.name) is not None]
         if states and states != self._remembered:
             try:
                 await self._disk.remember(states)
@@ -246,12 +268,15 @@ class SpoolService:
                 self._remembered = states
 
     def _unknown(self) -> str:
-        """Which topics' events go nowhere, in words."""
-        names = [one for one in self.backlogs.topics if self._topics.get(one) is None]
+        """Name the topics with spooled events that Kafka does not know."""
+        names = [topic for topic in self.backlogs.topics if self._topics.get(topic) is None]
         return f"; Kafka does not know {', '.join(sorted(names)[:_NAMED])}" if names else ""
 
     async def _is_empty(self) -> bool:
-        """Whether the disk has no chunk, either."""
+        """Return whether the backlogs stay empty during a check that the disk has no chunk.
+
+        Chunks without a backlog count as damage.
+        """
         try:
             chunks = await self._disk.count()
         except JournalError as error:
@@ -266,7 +291,7 @@ class SpoolService:
         return True
 
     async def _tell(self) -> None:
-        """Say in the log how it goes, now and then."""
+        """Log the state of the spool at intervals, and shrink the file once it is empty."""
         is_empty, now_s = not self.backlogs.topics, time.monotonic()
         if is_empty and not self._was_empty:
             is_empty = await self._is_empty()
@@ -280,6 +305,6 @@ class SpoolService:
                 events, size, oldest_s, self._unknown(),
             )  # fmt: skip
             self._told_at = now_s
-        elif is_empty and self._shrinks:  # a step at a time: events may have to go to disk
+        elif is_empty and self._shrinks:  # in steps: events may have to go to disk
             self._shrinks = await self._disk.shrink()
         self._was_empty = is_empty

@@ -1,14 +1,15 @@
-"""In front of the lanes: which events go to them, and which to disk.
+"""The spool in front of the lanes: it sends each event to its lane or to disk.
 
 An event of a topic with `spool = true` goes to disk instead of its lane
-- if events of its lane lie there already, for it must not overtake them;
+- if events of its lane are on disk already, because it must not overtake them;
 - if the lane takes nothing now.
-It goes there from its lane
-- once it has been there for `spool_after_ms`: what was not handed over is taken out of the lane,
-  what was (a `Seam`) is written down as well, in case it ends without acknowledgement;
-- if it ends there without acknowledgement, for a reason that passes.
+It goes from its lane to disk
+- after `spool_after_ms`. The spool withdraws it from the lane. If the producer has it already (a
+  `Seam`), the spool writes it as well, in case it ends without acknowledgement;
+- if it ends without acknowledgement, for a temporary reason.
 
-Nothing here awaits. `writing` brings to disk what waits in the backlogs, `draining` back.
+This module never awaits. `draining.Writing` writes the backlogs' waiting events to disk, and
+`draining.Draining` brings them back.
 """
 
 from collections import deque
@@ -24,11 +25,11 @@ from headgate.core.topics.topic import TopicState
 from headgate.spool.backlog import Backlog, Backlogs, Seam, Unit, Waiting, since
 from headgate.spool.disk import Disk
 
-# By which partition count events were placed: a topic may have grown since.
+# Partition counts of events: the topic may have grown since they were placed.
 
 
 def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
-    """Parts of it, in order, each placed by one count."""
+    """Split events into parts, in order, each placed by one partition count."""
     parts = list[list[Publish]]()
     for publish in publishes:
         if not parts or count_of(parts[-1][0]) != count_of(publish):
@@ -37,45 +38,54 @@ def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
     return parts
 
 
-# Who hears how spooled events end.
+# Receivers of the results of spooled events.
 
 
 class SpoolReports(Deliveries, Protocol):
-    """Who hears of ends (`pipeline.reports`)."""
+    """A receiver of results (`pipeline.reports`)."""
 
     def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
-        """They are on disk, and that is their end. certain: no record of them can be in the log."""
+        """Report events that end as spooled.
+
+        Args:
+            batch: Events on disk.
+            certain: No record of them can be in Kafka's log.
+        """
         ...
 
     def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
-        """They are on disk, so they are answered; their end in the lane is reported later."""
+        """Report events on disk, for their responses; their result in the lane follows later."""
         ...
 
     def withdrawn(self, batch: Sequence[Publish]) -> None:
-        """These are no request's, and were taken out of their lane before they were handed over."""
+        """Report records of no request that were withdrawn before the producer had them."""
         ...
 
 
-# Events that are with the producer and on disk at once: each ends once for its client.
+# Events that are with the producer and on disk at once: each has one result for its client.
 #
-# Whichever comes first, the acknowledgement or the disk, answers the request. If Kafka
-# acknowledges, the chunk is forgotten; if the events end otherwise there, what is on disk is
-# published later.
+# The acknowledgement or the commit to disk ends the request, whichever comes first. If Kafka
+# acknowledges the events, the chunk is deleted. If it does not, the chunk is published later.
 
 
 def is_open(publish: Publish) -> bool:
-    """Whether a request waits for it that has no answer to it yet."""
+    """Return whether a request still waits for the event's result."""
     ticket = publish.ticket
     return ticket is not None and ticket.outcomes[publish.index] is None
 
 
 def worse(failure: Failure | None, of_disk: Failure) -> Failure:
-    """How it ends that ended in its lane, if it did, and of which the disk did not take all."""
+    """Return the failure of an event that the disk did not take.
+
+    Args:
+        failure: Failure in the lane; None if there was none.
+        of_disk: Failure of the disk.
+    """
     return of_disk if failure is None or of_disk.reason is Reason.UNKNOWN else failure
 
 
 class Seams:
-    """Those whose end is not known."""
+    """All seams: events on disk whose result from the producer is unknown."""
 
     def __init__(self, reports: SpoolReports) -> None:
         self._reports = reports
@@ -85,7 +95,15 @@ class Seams:
         return publish in self._of
 
     def begin(self, backlog: Backlog, publishes: Iterable[Publish]) -> list[Waiting]:
-        """The producer has these, and they are to go to disk now."""
+        """Create seams for events that the producer has and that go to disk now.
+
+        Args:
+            backlog: Backlog of the events.
+            publishes: The events.
+
+        Returns:
+            One chunk for each partition count.
+        """
         waiting = list[Waiting]()
         for some in by_count(publishes):
             seam = Seam(some)
@@ -97,7 +115,7 @@ class Seams:
         return waiting
 
     def acknowledged(self, batch: Sequence[Publish]) -> None:
-        """Kafka has these, and those who wait for them have heard."""
+        """Note events that Kafka has acknowledged and whose requests have ended."""
         if self._of:
             for publish in batch:
                 seam = self._of.pop(publish, None)
@@ -105,7 +123,15 @@ class Seams:
                     seam.landed.add(seam.open.pop(publish))
 
     def failed(self, publish: Publish, failure: Failure) -> bool:
-        """It ended in its lane without acknowledgement; False if it is none of these."""
+        """Note an event that ended in its lane without acknowledgement.
+
+        Args:
+            publish: The event.
+            failure: Its failure in the lane.
+
+        Returns:
+            False if the event belongs to no seam.
+        """
         seam = self._of.pop(publish, None)
         if seam is None:
             return False
@@ -118,16 +144,27 @@ class Seams:
         return True
 
     def written(self, seam: Seam, publishes: Sequence[Publish], number: int) -> None:
-        """Their chunk is on disk."""
+        """Report the events of a chunk that is on disk.
+
+        Args:
+            seam: Seam of the events.
+            publishes: The events.
+            number: Number of the chunk.
+        """
         seam.number = number
         if seam.open:
-            self._reports.spooled_in_flight([one for one in publishes if one in seam.open])
+            self._reports.spooled_in_flight([event for event in publishes if event in seam.open])
         for publish, failure in seam.failed.items():
             self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
         seam.failed.clear()
 
     def not_written(self, seam: Seam, of_disk: Failure) -> None:
-        """The disk did not take them: they end as they do in the lane."""
+        """Leave the results of events that the disk did not take to their lane.
+
+        Args:
+            seam: Seam of the events.
+            of_disk: Failure of the disk.
+        """
         for publish in seam.open:
             del self._of[publish]
             publish.spooled = of_disk.reason is Reason.UNKNOWN
@@ -136,18 +173,24 @@ class Seams:
 
 
 _PASSES: Final = frozenset((Reason.UNKNOWN, Reason.KAFKA_UNAVAILABLE))
-_ENDING_S: Final = 2.0  # `spool_after_ms` of a topic that does not spool any more
+_ENDING_S: Final = 2.0  # `spool_after_ms` of a topic that no longer spools
 _TAKEN_OUT: Final = Failure(
     Reason.KAFKA_UNAVAILABLE, "its lane takes nothing now; nothing was written", retry_after_s=1
 )
 
 
 class Spool:
-    """Implements `base.Lanes` towards those who produce and `base.Deliveries` towards the lanes.
+    """A spool: `base.Lanes` for the producers of events, `base.Deliveries` for the lanes.
 
-    after_s: how long (seconds) Kafka may take for events of a topic, by name; None where they are
-    not spooled.  clock: seconds, as `Ticket.arrived`.  wake: called where there is work for it.
-    state_of: a topic as its cluster last described it.
+    Args:
+        backlogs: Backlogs of all lanes.
+        disk: Disk of the spool.
+        reports: Receiver of results.
+        after_s: Returns the time that Kafka may take for events of a topic, in seconds; None if
+            the topic does not spool.
+        clock: Monotonic clock, in seconds, as for `Ticket.arrived`.
+        wake: Called when there is work for the writer.
+        state_of: Returns the last known state of a topic.
     """
 
     def __init__(
@@ -171,14 +214,14 @@ class Spool:
         self._watched: list[Backlog] = []
 
     def over(self, lanes: Lanes) -> "Spool":
-        """The lanes that it is in front of; they were built with it as their listener."""
+        """Set the lanes behind this spool, which were built with it as their listener."""
         self.lanes = lanes
         return self
 
     # ---- base.Lanes
 
     def refusal(self, state: TopicState, partition: int) -> Failure | None:
-        """Why an event can go neither to its lane nor to disk."""
+        """Return the failure of an event that can go neither to its lane nor to disk."""
         backlogs, topic = self.backlogs, state.name
         refused = self.lanes.refusal(state, partition)
         if not self._spools(topic):
@@ -223,34 +266,34 @@ class Spool:
         self.lanes.put(publish)
 
     def watch(self, backlog: Backlog) -> None:
-        """Events of it are in the lane: `sweep` takes them out if that is slow."""
+        """Watch a backlog with events in the lane: `sweep` withdraws them if the lane is slow."""
         if not backlog.is_watched:
             backlog.is_watched = True
             self._watched.append(backlog)
 
     def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
-        """See `base.Lanes`."""
+        """Withdraw the events of a lane (`base.Lanes`)."""
         return self.lanes.withdraw(topic, partition)
 
     def head(self, topic: str, partition: int) -> Publish | None:
-        """See `base.Lanes`."""
+        """Return the oldest event of a lane (`base.Lanes`)."""
         return self.lanes.head(topic, partition)
 
     # ---- base.Deliveries
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
-        """See `base.Deliveries`."""
+        """Report events that the producer has (`base.Deliveries`)."""
         self._reports.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """See `base.Deliveries`."""
+        """Report events that Kafka has acknowledged (`base.Deliveries`)."""
         self._reports.acknowledged(batch, base_offset)
         if self.backlogs.topics:
             self._seams.acknowledged(batch)
             self._wake()
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
-        """See `base.Deliveries`."""
+        """Spool events that failed for a temporary reason, and report the others."""
         topic, partition = batch[0].record.topic, batch[0].record.partition
         if not self._spools(topic) or failure.reason not in _PASSES:
             self._end(batch, failure)
@@ -260,8 +303,8 @@ class Spool:
         for publish in batch:
             if self._seams.failed(publish, failure):
                 continue
-            # Placed by another count, later events of its key may have gone before: its client has
-            # to send it again.
+            # If another count placed the event, later events of its key may have gone before: the
+            # client must send it again.
             if is_open(publish) and (state is None or count_of(publish) == state.partitions):
                 stored.append(publish)
             else:
@@ -272,20 +315,20 @@ class Spool:
             for some in by_count(stored):
                 self._take(backlog, Waiting(some, count_of(some[0]), None, failure))
         else:
-            reported = [one for one in batch if one in {*reported, *stored}]
-        # What comes behind them must not be handed over before. In a topic that has grown, a lane
-        # has spooled events of other lanes' backlogs.
-        is_drained = any(isinstance(one.owner, Unit) for one in batch)
+            reported = [event for event in batch if event in {*reported, *stored}]
+        # Later events must not overtake them. In a topic that has grown, a lane has spooled events
+        # of other lanes' backlogs.
+        is_drained = any(isinstance(event.owner, Unit) for event in batch)
         if stored or is_drained:
             self._withdraw(backlog, in_any_case=is_drained)
         if reported:
             self._reports.failed(reported, failure)
         self._wake()
 
-    # ---- what has been waited for too long
+    # ---- events that have waited for too long
 
     def sweep(self) -> None:
-        """Take out of the lanes what has been there for too long. Call it often."""
+        """Withdraw events that have been in their lanes for too long. Call it often."""
         now_s, watched = self._clock(), self._watched
         self._watched = []
         for backlog in watched:
@@ -305,7 +348,7 @@ class Spool:
         self.backlogs.tidy()
 
     def emptied(self, backlog: Backlog) -> None:
-        """The journal has forgotten something of it: open the gate if that was all."""
+        """Open the gate of a backlog if the journal has deleted the last of its events."""
         if backlog.is_behind:
             return
         gate, backlog.gate = backlog.gate, deque()
@@ -314,18 +357,22 @@ class Spool:
                 continue
             state = self._state_of(backlog.topic)
             if state is not None and place_again(publish, state):
-                self.put(publish)  # its topic changed while it waited
-            elif backlog.is_behind:  # its lane takes nothing any more
+                self.put(publish)  # the topic changed while the event waited
+            elif backlog.is_behind:  # the lane takes no more events
                 self._store_behind(backlog, publish, count_of(publish))
             else:
-                assert publish.common is not None  # it came with a request
+                assert publish.common is not None  # the event came with a request
                 self._put(backlog, publish, publish.common.route.lane)
 
     def topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
-        """A topic was deleted and created again: take its events out of their lanes, which end.
+        """Withdraw the events of a recreated topic from its lanes, which end.
 
-        They are placed again when they are drained. Events that are with the producer still end
-        there, but nothing of their keys goes before them.
+        The events are placed again when they are drained. Events with the producer still end there,
+        but no later event of their keys overtakes them.
+
+        Args:
+            before: Earlier state of the topic; None if it is new.
+            after: Present state of the topic; None if it is deleted.
         """
         if before is None or after is None or after.topic_id == before.topic_id:
             return
@@ -336,7 +383,7 @@ class Spool:
                 self._withdraw(self.backlogs.of(before.name, partition))
 
     def shut(self) -> None:
-        """The lanes are closed: what waits for its turn goes to disk."""
+        """Send the events at the gates to disk after the lanes are closed."""
         for backlog in self.backlogs:
             self._end_gate(backlog)
 
@@ -355,7 +402,7 @@ class Spool:
                 self._store(backlog, publish, count_of(publish))
 
     def _spools(self, topic: str) -> bool:
-        """Also if it did until a reload, and something of it still lies on disk."""
+        """Return whether a topic spools, or still has events on disk from before a reload."""
         return self._after_s(topic) is not None or self.backlogs.is_behind(topic)
 
     def _time_of(self, topic: str) -> float:
@@ -366,9 +413,9 @@ class Spool:
         backlog.flows = False
         takes = self._disk.refusal() is None
         if not takes and not in_any_case:
-            return  # they are as well off in the lane
+            return  # without the disk they stay in the lane
         handed, queued = self.lanes.withdraw(backlog.topic, backlog.partition)
-        crossing = [one for one in handed if is_open(one) and one not in self._seams]
+        crossing = [event for event in handed if is_open(event) and event not in self._seams]
         if crossing and takes:
             self.backlogs.begin(backlog.topic)
             for waiting in self._seams.begin(backlog, crossing):
@@ -379,7 +426,7 @@ class Spool:
                 publish.owner.withdrawn(publish)
                 drained.append(publish)
             elif self._seams.failed(publish, _TAKEN_OUT):
-                continue  # the producer gave it back: it is published from disk
+                continue  # the producer returned the event: it is published from disk
             elif publish.owner is None and takes and not publish.dropped:
                 self._store(backlog, publish, count_of(publish))
             elif not publish.dropped:
@@ -394,7 +441,7 @@ class Spool:
         self._wake()
 
     def _store_behind(self, backlog: Backlog, publish: Publish, partitions: int) -> None:
-        """It goes to disk, behind all that its lane, its backlog and the gate have."""
+        """Store an event behind all events of its lane, its backlog and the gate."""
         if not backlog.is_behind:
             self._withdraw(backlog)
         self._end_gate(backlog)
@@ -412,15 +459,23 @@ class Spool:
         self._disk.coming += waiting.bytes
 
     def _end(self, batch: Sequence[Publish], failure: Failure) -> None:
-        """They failed for good; those that were answered meanwhile are tried once more, from disk,
-        and then set aside."""
-        reported = [one for one in batch if not self._seams.failed(one, failure)]
+        """Report events that failed for good.
+
+        Events whose requests have ended as spooled are tried once more, from disk, and then set
+        aside.
+        """
+        reported = [publish for publish in batch if not self._seams.failed(publish, failure)]
         if reported:
             self._reports.failed(reported, failure)
         self._wake()
 
     def written(self, waiting: Waiting, number: int) -> None:
-        """Says `writing`: a chunk is on disk."""
+        """Report the events of a chunk that is on disk.
+
+        Args:
+            waiting: Events of the chunk.
+            number: Number of the chunk.
+        """
         if waiting.seam is not None:
             self._seams.written(waiting.seam, waiting.publishes, number)
             return
@@ -428,7 +483,12 @@ class Spool:
         self._reports.spooled(waiting.publishes, not unknown)
 
     def not_written(self, waiting: Waiting, failure: Failure) -> None:
-        """The disk did not take it. failure: the answer to those that no lane has."""
+        """Report the events of a chunk that the disk did not take.
+
+        Args:
+            waiting: Events of the chunk.
+            failure: Failure for events that no lane has.
+        """
         if waiting.seam is not None:
             self._seams.not_written(waiting.seam, failure)
             return
@@ -438,6 +498,6 @@ class Spool:
         self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
 
     def try_again(self, backlog: Backlog, seam: Seam) -> None:
-        """Says `writing`: the disk did not take it. It must not come behind what waits now."""
+        """Put a seam that the disk did not take before the events that wait now."""
         for waiting in reversed(self._seams.begin(backlog, filter(is_open, seam.open))):
             self._take(backlog, waiting, first=True)
