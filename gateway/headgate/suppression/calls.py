@@ -27,24 +27,25 @@ from headgate.suppression.rules import (
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
 _MAX_SCOPES = 250  # a namespace's place in the call is one byte
-_MAX_TALKED_TO = 50  # of them without an operation, so that there is room for those with one
+_MAX_TALKED_TO = 50  # most namespaces without an operation: the others need room, too
 _NUMBERS: Final = rules.number_bytes(4096)
 _RESERVING: Final = Stage.RESERVING  # looking it up in the Enum class costs 0.1 us
 _SILENCE_S = 1.0
-_MAX_BYTES = 512  # of operations that one entry gathers; what is more goes into a line
+_MAX_BYTES = 512  # of the operations of one entry; further ones go into a line
 # Bytes of each operation of an end, by its letter.
 _WIDTHS: Final = {SETTLE[0]: 41, KEEP[0]: 41, REFUSED[0]: 13, CLEAR[0]: 1}
 
 
 class Namespaces:
-    """Remembered nonces, when each namespace was last talked to, and which need a new incarnation.
+    """State of the namespaces: nonces, times of the last calls, and plans for the next call.
 
-    to_talk: Ask for their state with the next call.
-    to_drop: Drop the state of their keys with the next call.
-    to_announce: Announce that records are written there without a reservation.
-    opened: Namespaces of topics that are compared here.
-    passing: Those whose events pass unreserved, or did so not long ago.
-    doubted: Their state may be older than records of gateways with other servers.
+    Attributes:
+        to_talk: Namespaces whose state the next call asks for.
+        to_drop: Namespaces whose keys' state the next call drops.
+        to_announce: Namespaces for which the next call announces records without a reservation.
+        opened: Namespaces of topics that are compared here.
+        passing: Namespaces whose events pass unreserved, or did so recently.
+        doubted: Namespaces whose state may be older than records of gateways with other servers.
     """
 
     __slots__ = (
@@ -77,9 +78,16 @@ class Namespaces:
         redis_ms: float,
         now_s: float,
     ) -> set[Scope]:
-        """Note the states of a reply; return the namespaces that are others than before.
+        """Note the states of a reply.
 
-        redis_ms: its clock.
+        Args:
+            scopes: Namespaces of the call.
+            states: Their states in the reply.
+            redis_ms: Redis' clock, in milliseconds.
+            now_s: Monotonic clock of the process, in seconds.
+
+        Returns:
+            The namespaces with a new incarnation.
         """
         changed = set()
         for scope, state in zip(scopes, states, strict=True):
@@ -99,8 +107,17 @@ class Namespaces:
         agreement: Agreement,
         now_s: float,
     ) -> set[Scope]:
-        """Return those of a reply whose `unchanged` is not to be believed; plan to begin those anew
-        that have to. born_s: when each was born, not too late."""
+        """Judge the namespaces of a reply, and plan new incarnations if necessary.
+
+        Args:
+            scopes: Namespaces of the reply.
+            born_s: Time of each one's birth, never too late, in seconds.
+            agreement: The gateways' agreement on their servers.
+            now_s: Monotonic clock of the process, in seconds.
+
+        Returns:
+            The namespaces whose `unchanged` must not be believed.
+        """
         doubted = set()
         for scope, born in zip(scopes, born_s, strict=True):
             if agreement.begins_anew(born, now_s):
@@ -117,8 +134,8 @@ class Namespaces:
 
         Args:
             is_away: Redis does not answer.
-            now_s: By the process' monotonic clock, seconds.
-            doubts: Nothing is believed: which servers other gateways have is not known.
+            now_s: Monotonic clock of the process, in seconds.
+            doubts: No state is believed, because the servers of other gateways are unknown.
         """
         states = {}
         for scope in self.opened:
@@ -135,22 +152,22 @@ class Namespaces:
         return states
 
     def talk_to(self, scopes: Iterable[Scope], since_s: float) -> None:
-        """Plan to talk to those that were not talked to since then."""
+        """Plan a call for each namespace that had none since a time (seconds)."""
         for scope in scopes:
             if self._talked.get(scope, since_s) <= since_s:
                 self.to_talk.add(scope)
 
     def check_doubted(self, now_s: float) -> None:
-        """Plan to look again at those that were not believed."""
+        """Plan a call for the doubted namespaces."""
         self.talk_to(self.doubted, now_s - _SILENCE_S)
 
     def stay_in_touch(self, now_s: float) -> None:
-        """Plan to talk to any namespace, so that even an idle process notices a dead Redis."""
+        """Plan a call for any namespace, so that even an idle process notices a dead Redis."""
         if self._talked and now_s - max(self._talked.values()) >= _SILENCE_S:
             self.to_talk.add(next(iter(self._talked)))
 
     def open(self, scope: Scope) -> None:
-        """Talk to a namespace whose topic is compared here from now on."""
+        """Plan a call for a namespace whose topic is compared here from now on."""
         if scope not in self.opened:
             self.opened.add(scope)
             self.to_talk.add(scope)
@@ -160,24 +177,27 @@ class Namespaces:
         self.opened.discard(scope)
 
     def open_again(self) -> None:
-        """Redis may have lost them: talk to all at once, so that no event has to be the first."""
+        """Plan calls for all namespaces before the next events, because Redis may have lost them."""
         self.to_talk |= self.opened
         self.to_announce |= self.passing
 
     def announce(self, scope: Scope) -> None:
-        """Records go past suppression into this topic: announce that soon, and go on doing so."""
+        """Announce from now on that records bypass suppression in this topic."""
         self.passing.add(scope)
         self.to_announce.add(scope)
 
     def announced(self, scopes: Iterable[Scope], until_s: float) -> None:
-        """Take in that a call announced these until then."""
+        """Note the namespaces that a call announced, and until when (seconds)."""
         for scope in scopes:
             scope.free_until_s = until_s
 
     def renew(self, now_s: float, lease_s: float, kept: set[Scope]) -> None:
-        """Plan to announce again what ends soon, as long as anything that passed is in flight.
+        """Plan to renew announcements while passed events are in flight.
 
-        kept: namespaces to announce for another reason.
+        Args:
+            now_s: Monotonic clock of the process, in seconds.
+            lease_s: Lease of an announcement, in seconds.
+            kept: Namespaces to announce for another reason.
         """
         for scope in list(self.passing):
             is_done = not scope.unreserved.count and scope not in kept
@@ -199,7 +219,7 @@ class Namespaces:
 
 
 def operations_in(packed: bytes) -> int:
-    """Count the operations."""
+    """Count the operations in packed bytes."""
     at, count, size = 0, 0, len(packed)
     while at < size:
         at += _WIDTHS[packed[at]]
@@ -208,18 +228,25 @@ def operations_in(packed: bytes) -> int:
 
 
 class Settlements:
-    """Operations by namespace and entry. They may be sent late, twice and in any order.
+    """Operations by namespace and entry, which may be sent late, twice and in any order.
 
-    line: those of keys that have many at once, so that a busy key costs no more than many keys.
-    While Redis is away, unreserved publishes pile up: of each entry only the highest offset is
-    kept. The tokens of the others, if a claim without a reply left any, go by expiry.
+    While Redis is away, unreserved publishes accumulate: only the highest offset of each entry is
+    kept. If claims without a reply have left tokens for the others, the tokens expire.
+
+    Args:
+        limit: Largest number of entries of a namespace.
+
+    Attributes:
+        line: Operations of keys with many at once, so that a busy key costs as much as many keys.
     """
 
     __slots__ = ("_limit", "_more", "_pending", "_unreserved", "line")
 
     def __init__(self, limit: int) -> None:
         self._pending: dict[Scope, dict[bytes, bytes]] = {}
-        self._more: dict[Scope, int] = {}  # operations beyond the first of their entries, at most
+        self._more: dict[
+            Scope, int
+        ] = {}  # upper bound of operations beyond the first of each entry
         self._unreserved: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
         self._limit = limit
         self.line: deque[tuple[Scope, bytes, bytes]] = deque()
@@ -232,7 +259,7 @@ class Settlements:
         return sum(map(len, self._pending.values())) + len(self.line)
 
     def of(self, scope: Scope) -> dict[bytes, bytes]:
-        """Return the namespace's pending operations, to add to."""
+        """Return the namespace's pending operations, for additions."""
         pending = self._pending.get(scope)
         if pending is None:
             pending = self._pending[scope] = {}
@@ -261,7 +288,7 @@ class Settlements:
             highest[entry] = (offset, operation)
 
     def overflowed(self) -> set[Scope]:
-        """Forget the namespaces that hold too much; each must then be dropped in Redis."""
+        """Forget and return the namespaces with too many entries, which Redis must then drop."""
         lines = Counter(scope for scope, _, _ in self.line)
         scopes = set()
         for scope in {*self._pending, *self._unreserved, *lines}:
@@ -275,20 +302,25 @@ class Settlements:
         return scopes
 
     def reconnected(self) -> None:
-        """Queue what was kept of the unreserved ones."""
+        """Queue the kept acknowledgements of unreserved publishes."""
         for scope, highest in self._unreserved.items():
             for entry, (_, operation) in highest.items():
                 self.add(scope, entry, operation)
         self._unreserved.clear()
 
     def take(self, keys: int, operations: int) -> Iterator[tuple[Scope, dict[bytes, bytes], int]]:
-        """Remove and yield entries with their operations, by namespace, up to so many of both.
+        """Remove and yield entries with their operations, by namespace.
 
-        With them comes how many operations they are, at most.
+        Args:
+            keys: Largest number of entries.
+            operations: Largest number of operations.
+
+        Yields:
+            Namespace, operations by entry, and an upper bound of the number of operations.
         """
         limit = operations
-        while self.line and keys > 0 and 2 * operations > limit:  # the rest is for other keys
-            # One at a time: the next may be of the same entry.
+        while self.line and keys > 0 and 2 * operations > limit:  # the other half is for other keys
+            # One at a time: the next one may belong to the same entry.
             scope, entry, operation = self.line.popleft()
             count = operations_in(operation)
             keys -= 1
@@ -296,7 +328,7 @@ class Settlements:
             yield scope, {entry: operation}, count
         while self._pending and keys > 0 and operations > 0:
             scope, pending = next(iter(self._pending.items()))
-            if not pending:  # `take_one` took the last
+            if not pending:  # `take_one` has taken the last entry
                 self._forget(scope)
                 continue
             count = len(pending) + self._more.get(scope, 0)
@@ -329,7 +361,7 @@ class Settlements:
         return taken, count
 
     def take_one(self, scope: Scope, entry: bytes) -> bytes:
-        """Remove and return one entry's operations, empty if there are none."""
+        """Remove and return one entry's operations; empty bytes if there are none."""
         pending = self._pending.get(scope)
         if pending is None:
             return b""
@@ -340,12 +372,18 @@ class Settlements:
 
 
 class OutgoingCall:
-    """One call under construction and then on its way.
+    """A call under construction, and then on its way.
 
-    max_keys, max_operations: how much one call may do.
-    settled: what must be sent again if no reply comes.  reserved: in order of arrival.
-    dropped: the namespaces that get a new incarnation.  announced: those to which this process
-    writes without reservations.  sent_s: when it was sent.
+    Args:
+        max_keys: Largest number of entries.
+        max_operations: Largest number of operations.
+        sent_s: Time of sending, in seconds.
+
+    Attributes:
+        settled: Settlements to send again if no reply comes.
+        reserved: Reserved events in order of arrival.
+        dropped: Namespaces that get a new incarnation.
+        announced: Namespaces in which this process writes without reservations.
     """
 
     __slots__ = (
@@ -379,13 +417,13 @@ class OutgoingCall:
 
     @property
     def room(self) -> int:
-        """Number of keys that still fit. Each may be the first of its namespace."""
+        """Return the number of keys that still fit. Each may be the first of its namespace."""
         keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._positions))
         return min(keys, self._left)
 
     @property
     def scopes(self) -> Sequence[Scope]:
-        """The namespaces in it."""
+        """Return the namespaces in the call."""
         return list(self._positions)
 
     def talk_to(self, scope: Scope) -> bytes:
@@ -396,7 +434,7 @@ class OutgoingCall:
         return position
 
     def drop(self, scope: Scope) -> None:
-        """Forget what is known of all keys first."""
+        """Drop the state of all keys of the namespace first."""
         self.talk_to(scope)
         self.dropped.add(scope)
 
@@ -412,7 +450,7 @@ class OutgoingCall:
             self.talk_to(to_talk.pop())
 
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
-        """Do this to the entry, after what was added for it before."""
+        """Add an operation to an entry, behind its earlier ones."""
         packed = self._operations.get(entry)
         self._operations[entry] = (self.talk_to(scope) if packed is None else packed) + operation
         self._left -= 1
@@ -433,7 +471,7 @@ class OutgoingCall:
                 self._operations = {entry: position + taken[entry] for entry in taken}
 
     def forget(self, request: Forget) -> None:
-        """Forget the published state of a key, or of all."""
+        """Forget the published state of a key, or of all keys."""
         scope, entry, done = request
         if entry is None:
             self.drop(scope)
@@ -450,9 +488,13 @@ class OutgoingCall:
     ) -> None:
         """Take reservations in order of arrival, each behind the settlements of its key.
 
-        Several of one key take the room of one, so there may be room left after a round.
-        stem: 10 bytes; with the number of the reservation behind it, its token.  force: `unchanged`
-        would not be believed.
+        Several reservations of one key take the room of one, so there may be room after a round.
+
+        Args:
+            queue: Events that wait.
+            settlements: Settlements that wait.
+            stem: First 10 bytes of each token; the number of the reservation follows.
+            force: Reserve with FORCE, because `unchanged` would not be believed.
         """
         while queue:
             count = min(self.room, len(_NUMBERS) - len(self.reserved))
@@ -468,7 +510,7 @@ class OutgoingCall:
     def _reserve(
         self, some: list[Publish], settlements: Settlements, stem: bytes, force: bool
     ) -> None:
-        # The hottest loop of suppression: about 1 us an event, most of it these lines.
+        # The hottest loop of suppression: about 1 us per event, most of it in these lines.
         operations, scope, position, head = self._operations, None, b"", RESERVE + stem
         first = len(self.reserved)
         for publish, number in zip(some, _NUMBERS[first : first + len(some)], strict=True):
@@ -499,7 +541,7 @@ class OutgoingCall:
         return self.talk_to(scope) + operation
 
     def call(self, spans: SuppressionSpans, candidate: bytes) -> SuppressionCall:
-        """Return the call."""
+        """Return the script's call."""
         scopes = list(self._positions)
         dropped, announced = self.dropped, self.announced
         return SuppressionCall(
@@ -524,10 +566,10 @@ def _announcement(scope: Scope) -> int:
 
 
 def finish(forgets: "Iterable[asyncio.Future[None]]", error: Exception | None) -> None:
-    """Complete the requests to forget that are still awaited, or fail them."""
+    """Complete the requests to forget that still wait, or fail them."""
     for done in forgets:
         if done.done():
-            continue  # it was cancelled
+            continue  # the request was cancelled
         if error is None:
             done.set_result(None)
         else:

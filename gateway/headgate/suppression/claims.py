@@ -1,6 +1,7 @@
-"""The state of suppression in one process: events that wait or are in flight, news for Redis.
+"""The state of suppression in one process: waiting events, events in flight, news for Redis.
 
-Synchronous, and the time is an argument; `suppressor.py` carries the calls to Redis and back.
+The code is synchronous, and the time is an argument. `suppressor.py` carries the calls to Redis and
+the replies back.
 """
 
 from collections import deque
@@ -21,20 +22,28 @@ from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionRe
 
 
 class Waits:
-    """Events wait in the order of their arrival, so a count at each poll says who came before it.
+    """Waiting times of a queue in order of arrival, by counts of arrivals at each poll.
 
-    An event is overdue `timeout_s` after the first poll that saw it.
+    An event is overdue `timeout_s` seconds after the first poll that saw it.
     """
 
     __slots__ = ("_polls", "_timeout_s", "left")
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
-        self._polls: deque[tuple[float, int]] = deque()  # when, and how many had arrived by then
-        self.left = 0  # how many wait no longer, of all that ever came
+        self._polls: deque[tuple[float, int]] = deque()  # time of a poll, and arrivals until then
+        self.left = 0  # number of events, of all arrivals, that no longer wait
 
     def overdue(self, now_s: float, waiting: int) -> int:
-        """Poll: how many of those that wait are overdue, the oldest first. Call it often."""
+        """Poll, and return the number of overdue events. Call it often.
+
+        Args:
+            now_s: Monotonic time, in seconds.
+            waiting: Number of events that wait.
+
+        Returns:
+            The number of overdue events; they are the oldest ones.
+        """
         polls, arrived = self._polls, self.left + waiting
         while polls and polls[0][1] <= self.left:
             polls.popleft()
@@ -56,8 +65,13 @@ _REFUSED = Failure(
 
 
 class BypassMode:
-    """AWAY: events go past Redis. CATCHING_UP: they still do, while Redis learns what it missed.
-    READY: events are reserved."""
+    """Modes of the bypass.
+
+    Attributes:
+        AWAY: Events bypass Redis.
+        CATCHING_UP: Events still bypass Redis, which gets the news that it has missed.
+        READY: Events are reserved.
+    """
 
     AWAY: Final = 0
     CATCHING_UP: Final = 1
@@ -91,7 +105,9 @@ def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Sc
     Nothing was reserved in them.
 
     Args:
-        grow: Called with those that have more than this process knew.
+        call: The call.
+        reply: Its reply.
+        grow: Called with each topic that has more partitions than this process knew.
     """
     namespaces = set()
     for scope, count, state in zip(call.scopes, call.counts, reply.states, strict=True):
@@ -151,10 +167,10 @@ class Claims:
         self._outdated: set[Publish] = set()
         self._rotated_s = 0.0
         self._draining = False
-        self._owes = False  # published unreserved since Redis last knew everything
+        self._owes = False  # unreserved publishes that Redis does not know yet
         self.mode: int = BypassMode.AWAY
 
-    # ---- what ingest and the lanes say
+    # ---- calls of ingest and the lanes
 
     def reserve(self, publish: Publish) -> None:
         """Queue an event for a reservation. The verdict may come before this returns."""
@@ -164,7 +180,7 @@ class Claims:
         if reservation.partitions != scope.partitions:
             place_again(publish, scope)
         key = publish.record.key
-        assert key is not None  # what has none is published without being asked for
+        assert key is not None  # events without a key are published without a reservation
         reservation.entry = entry = scope.entry(key)
         latest = self._arrivals.latest.setdefault(entry, publish)
         if latest is not publish and self._arrivals.arrive(publish, latest):
@@ -175,11 +191,11 @@ class Claims:
             self._bypass_all("breaker_open")
 
     def forget(self, request: Forget) -> None:
-        """Take a request to forget; its future ends with the call that carries it."""
+        """Queue a request to forget; its future ends with the call that carries it."""
         self._forgets.append(request)
 
     def drop(self, scope: Scope) -> None:
-        """Delete the namespace's incarnation before anything is reserved in it."""
+        """Delete the namespace's incarnation before the next reservation."""
         self._namespaces.to_drop.add(scope)
         self._owes = True
 
@@ -191,28 +207,33 @@ class Claims:
         return not self._owes
 
     def passes(self, scope: Scope, count: int, now_s: float) -> bool:
-        """Let events pass unreserved, if the topic is announced: else others would miss them.
+        """Let events pass unreserved if the topic is announced to the other gateways.
 
-        Events that wait for Redis go first, in their order: so nothing overtakes an event of its
-        key, and a topic that is never idle passes all the same.
+        Events that wait for Redis go first, in their order. So no event overtakes another of its
+        key, and events of a topic that is never idle pass as well.
+
+        Args:
+            scope: Namespace of the topic.
+            count: Number of events.
+            now_s: Monotonic time, in seconds.
         """
         scope = scope.latest()
         if now_s >= scope.free_until_s:
             self._namespaces.announce(scope)
             if self.mode != BypassMode.AWAY:
                 return False
-        if scope.asked and self.mode != BypassMode.AWAY:  # while it is away, nothing waits
+        if scope.asked and self.mode != BypassMode.AWAY:  # no event waits while Redis is away
             self._let_pass(scope)
-        self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first passed
+        self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first event
         scope.passed_s = now_s
         scope.unreserved.count += count
         return True
 
     def rule_changed(self, scope: Scope) -> None:
-        """Begin anew, because the topic's events get their keys by another rule from now on.
+        """Begin a new incarnation, because another rule extracts the keys from now on.
 
-        Events in flight have keys of the former rule. No token of the present key stands for them,
-        so the topic is announced until they end.
+        Events in flight have keys of the former rule, without tokens for the present keys. So the
+        topic is announced until they end.
         """
         self.drop(scope)
         in_flight = *self._arrivals, *self._in_flight
@@ -220,13 +241,13 @@ class Claims:
         self._namespaces.announce(scope)
 
     def grew(self, scope: Scope) -> None:
-        """Place the waiting events of a topic that has more partitions: none is reserved."""
+        """Place the waiting events of a topic again, which has more partitions."""
         for publish in self._queue:
             if publish.reserved.scope is scope:
                 place_again(publish, scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """Replace a topic's namespace, and register there what may land in the new topic."""
+        """Replace a topic's namespace, and register the events that may land in the new topic."""
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         new.spooled, new.asked = old.spooled, old.asked
         if old in self._namespaces.passing:
@@ -245,10 +266,10 @@ class Claims:
         self._in_flight.register_again({new})
         self._namespaces.forget(old)
 
-    # ---- what the connection says
+    # ---- calls of the connection
 
     def next_call(self, now_s: float) -> OutgoingCall | None:
-        """Pack what waits. Registrations come before any claim, settlements before theirs."""
+        """Pack the next call: registrations before any claim, settlements before their keys' claims."""
         options, namespaces = self._options, self._namespaces
         outgoing = OutgoingCall(options.max_keys_per_call, options.max_operations_per_call, now_s)
         outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_talk)
@@ -258,7 +279,7 @@ class Claims:
             outgoing.add(reserved.scope, reserved.entry, rules.register(reserved.token))
         while self._forgets and outgoing.room > 0:
             outgoing.forget(self._forgets.pop(0))
-        # What is left to drop comes before any claim.
+        # The remaining drops come before any claim.
         ready = (
             self.mode == BypassMode.READY
             and not (unregistered or namespaces.to_drop)
@@ -274,13 +295,20 @@ class Claims:
         return self._outgoing
 
     def call(self, outgoing: OutgoingCall) -> SuppressionCall:
-        """Return its call."""
+        """Return the script's call."""
         return outgoing.call(self._spans, self._new_nonce())
 
     def answered(
         self, outgoing: OutgoingCall, call: SuppressionCall, reply: SuppressionReply, now_s: float
     ) -> None:
-        """Apply the script's answer: verdicts in order of arrival."""
+        """Apply the script's reply: verdicts in order of arrival.
+
+        Args:
+            outgoing: The call as packed here.
+            call: The script's call.
+            reply: Its reply.
+            now_s: Monotonic time, in seconds.
+        """
         changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
         doubted = self._doubted(outgoing.sent_s, call, reply, now_s)
         if outgoing.announced:
@@ -294,19 +322,19 @@ class Claims:
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
         late, is_behind = list[Publish](), behind(call, reply, self._grow)
-        doubtful = set[bytes]()  # entries whose events ask again
+        doubtful = set[bytes]()  # entries whose events are reserved again
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
-            if publish.stage is not _RESERVING:  # it waited for too long and went on without
+            if publish.stage is not _RESERVING:  # the event has given up waiting
                 continue
             reservation = publish.reserved
-            if publish.dropped:  # it ended for its client while Redis was asked
+            if publish.dropped:  # the event ended for its client during the call
                 self._drop_reserved(publish)
             elif reservation.scope in is_behind:
                 late.append(publish)
             elif reservation.scope not in valid:
-                # The verdict is of an incarnation without the tokens of this process, or of a
-                # topic that is another now: useless. An event that may not go past Redis asks
-                # again, and so do those behind it.
+                # The verdict is useless: its incarnation lacks the tokens of this process, or the
+                # topic was replaced. An event that must not bypass Redis is reserved again, and so
+                # are the events behind it.
                 if reservation.refuse or reservation.entry in doubtful:
                     self._ask_again(publish, verdict, doubtful, late)
                 else:
@@ -327,32 +355,38 @@ class Claims:
                     self._enter_lane(publish)
                 else:
                     publish_it(publish)
-        # One that is in its lane by now passed meanwhile.
+        # Events that are in their lane have passed meanwhile.
         late = [publish for publish in late if publish.stage is _RESERVING]
         for publish in late:
             publish.advance(_QUEUED)
             place_again(publish, publish.reserved.scope)
         self._put_back(late)
-        self._outgoing = None  # not before: what a failure leaves here, `lost` puts back
+        self._outgoing = None  # only now: after a failure `lost` puts the rest back
 
     def _ask_again(
         self, publish: Publish, verdict: int, doubtful: set[bytes], late: list[Publish]
     ) -> None:
-        """Put an event among those that wait for another call, where no later one of its key may
-        overtake it."""
-        if verdict < 0:  # its claim left a token, and it gets another one
+        """Put an event among those for another call; no later event of its key overtakes it.
+
+        Args:
+            publish: The event.
+            verdict: Its verdict.
+            doubtful: Entries whose events are reserved again.
+            late: Events for another call.
+        """
+        if verdict < 0:  # the claim has left a token, and the event gets another one
             self._ends.refuse(publish)
         doubtful.add(publish.reserved.entry)
         late.append(publish)
 
     def _grow(self, scope: Scope, count: int) -> None:
         self._tell_growth(scope, count)
-        if count > scope.partitions:  # the listener has no such topic (any more)
+        if count > scope.partitions:  # the listener does not have the topic
             scope.partitions = count
             self.grew(scope)
 
     def lost(self, error: StoreError) -> None:
-        """Give up the call on its way: neither its fate nor the state of Redis is known."""
+        """Give up the current call: its fate and the state of Redis are unknown."""
         outgoing, self._outgoing = self._outgoing, None
         self.mode = BypassMode.AWAY
         self._in_flight.register_again()
@@ -371,26 +405,26 @@ class Claims:
         self._shed()
 
     def closed(self, error: StoreError) -> None:
-        """Fail the requests to forget that no call will carry."""
+        """Fail the requests to forget that are in no call."""
         if self._outgoing is not None:
             self._outgoing.finish_forgets(error)
         finish((done for _, _, done in self._forgets), error)
         self._forgets.clear()
 
     def catching_up(self) -> None:
-        """Send Redis what it missed before anything is claimed: the connection is new."""
+        """Plan to send all missed news to Redis before any claim on a new connection."""
         self.mode = BypassMode.CATCHING_UP
         self._settlements.reconnected()
         self._namespaces.open_again()
 
     @property
     def waiting(self) -> int:
-        """Number of reservations that wait to be sent."""
+        """Return the number of events that wait for their reservation."""
         return len(self._queue)
 
     @property
     def has_news(self) -> bool:
-        """True if there is anything to send."""
+        """Return whether there is anything to send."""
         namespaces = self._namespaces
         planned = (
             namespaces.to_talk or namespaces.to_drop or namespaces.to_announce or self._forgets
@@ -399,12 +433,12 @@ class Claims:
 
     @property
     def is_behind(self) -> bool:
-        """True if Redis misses more than one call can carry beside reservations."""
+        """Return whether Redis lacks more news than fits into a call with reservations."""
         missing = len(self._in_flight.unregistered) + len(self._settlements)
         return bool(self._namespaces.to_announce) or missing > self._options.max_keys_per_call // 2
 
     def tick(self, now_s: float) -> bool:
-        """Renew tokens, talk to namespaces in use; returns whether there is something to send."""
+        """Renew tokens and plan heartbeats; return whether there is anything to send."""
         if now_s - self._rotated_s >= self._token_ttl_s / 6:
             self._rotated_s = now_s
             self._in_flight.rotate(now_s, self._token_ttl_s)
@@ -433,7 +467,7 @@ class Claims:
     def _shed(self) -> None:
         self._namespaces.to_drop.update(self._settlements.overflowed())
 
-    # ---- how publishes end
+    # ---- ends of publishes
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
         """Settle a lane's batch."""
@@ -450,13 +484,19 @@ class Claims:
         self._ends.settle(placed, self.mode == BypassMode.AWAY)
 
     def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
-        """Take in an end without acknowledgement. certain: no record can be in the log."""
+        """Handle an end without acknowledgement.
+
+        Args:
+            publish: The event.
+            certain: No record can be in the log.
+            now_s: Monotonic time, in seconds.
+        """
         self._ends.ended(publish, certain, now_s, self.mode == BypassMode.AWAY)
 
     # ---- topics
 
     def open(self, scope: Scope) -> None:
-        """Talk to a namespace as soon as Redis is there: its quarantine begins with its birth."""
+        """Create a namespace as soon as Redis answers: its quarantine begins with its birth."""
         self._namespaces.open(scope)
 
     def shut(self, scope: Scope) -> None:
@@ -468,7 +508,7 @@ class Claims:
         self._namespaces.to_talk.add(scope)
 
     def is_synced(self, scope: Scope) -> bool:
-        """Return whether Redis has all news of a topic, or is unavailable."""
+        """Return whether Redis has all news of a topic, or is away."""
         namespaces = self._namespaces
         if self.mode == BypassMode.AWAY:
             return True
@@ -483,7 +523,7 @@ class Claims:
     def _doubted(
         self, sent_s: float, call: SuppressionCall, reply: SuppressionReply, now_s: float
     ) -> set[Scope]:
-        """The namespaces of a reply whose `unchanged` is not to be believed."""
+        """Return the namespaces of a reply whose `unchanged` must not be believed."""
         agreement, namespaces = self._agreement, self._namespaces
         clock_s = agreement.clock_s
         if clock_s is None:
@@ -512,10 +552,9 @@ class Claims:
             self._verdicts.publish(publish)
 
     def give_up(self, now_s: float) -> int:
-        """Let those go on without Redis that have waited for too long, or refuse them; returns how
-        many have.
+        """Let overdue events bypass Redis, or refuse them; return their number.
 
-        The oldest first, so no event overtakes another of its key.
+        The oldest events go first, so no event overtakes another of its key.
         """
         outgoing = self._outgoing
         sent = outgoing.reserved if outgoing else []
@@ -527,7 +566,7 @@ class Claims:
         count = sum(self._bypass(publish) for publish in late)
         given_up = len(late)
         for _ in range(min(overdue - len(reserving), len(self._queue))):
-            if not self._queue:  # the others passed meanwhile
+            if not self._queue:  # the other events passed meanwhile
                 break
             self._waits.left += 1
             publish = self._queue.popleft()
@@ -538,10 +577,10 @@ class Claims:
         return given_up
 
     def _let_pass(self, scope: Scope) -> None:
-        """Let what waits of a topic go to its lanes: it is announced, so no later event waits.
+        """Send the waiting events of an announced topic to their lanes: no later event waits.
 
-        Even where redis_loss = "refuse": others know of these, as of all that pass. Events of other
-        topics that came before these may be given up later, by redis.timeout_ms at most.
+        This is right even with redis_loss = "refuse", because the announcement covers these events.
+        Earlier events of other topics may be given up later, by redis.timeout_ms at most.
         """
         scope.asked = False
         outgoing = self._outgoing
@@ -578,12 +617,12 @@ class Claims:
 
     @property
     def in_flight(self) -> int:
-        """Number of events that have arrived and not ended."""
+        """Return the number of events that have arrived and not ended."""
         return len(self._arrivals)
 
     @property
     def figures(self) -> dict[str, int]:
-        """Numbers of events that wait, are in flight, and are not settled yet."""
+        """Return the numbers of events that wait, are in flight, and are not settled yet."""
         return {
             "waiting": len(self._queue),
             "under_way": sum(1 for _ in self._in_flight),
@@ -592,16 +631,16 @@ class Claims:
 
     @property
     def is_waited_for(self) -> bool:
-        """True if any event waits for Redis."""
+        """Return whether any event waits for Redis."""
         return bool(self._queue or (self._outgoing is not None and self._outgoing.reserved))
 
     def _put_back(self, publishes: list[Publish]) -> None:
-        """Queue events again that were not reserved, before those that came later."""
+        """Queue events without a verdict again, before later ones."""
         self._queue.extendleft(reversed(publishes))
         self._waits.left -= len(publishes)
 
     def _drop_reserved(self, publish: Publish) -> None:
-        # A claim that was sent may have left a token.
+        # A sent claim may have left a token.
         self._ends.drop_reserved(publish, publish.stage is _RESERVING)
 
     def _go_past(self, publish: Publish) -> bool:
@@ -611,7 +650,7 @@ class Claims:
         return self._bypass(publish)
 
     def _bypass_all(self, reason: str) -> None:
-        # While this runs, what comes in joins the queue: an event never overtakes one of its key.
+        # New events join the queue meanwhile: an event never overtakes another of its key.
         self._draining, count = True, 0
         try:
             while self._queue:
@@ -623,11 +662,11 @@ class Claims:
                 self._meter.bypassed(reason, count)
 
     def _bypass(self, publish: Publish) -> bool:
-        """Publish without Redis, or refuse if the topic says so; return whether it published.
+        """Publish without Redis, or refuse if the topic requires it; return whether it published.
 
-        The claim may have been executed although no answer came. So its token is refused with
-        the next settlements, behind the registration or settlement of a new one: else it would
-        keep the key from being suppressed until it expires.
+        Redis may have run the claim although no reply came. So the claim's token is refused with
+        the next settlements, behind the registration or settlement of a new one. Otherwise it would
+        prevent suppression of the key until it expires.
         """
         reservation = publish.reserved
         if reservation.refuse:

@@ -1,4 +1,4 @@
-"""The events of this process from their arrival to their settlement: order, fate, end."""
+"""Events of this process from arrival to settlement: their order, results and ends."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
@@ -16,15 +16,16 @@ _LANE: Final = Stage.LANE
 
 
 class Arrivals:
-    """The order of each key's events in this process, and which of them take another's outcome.
+    """All events from arrival to end: the order in each key, and followers of equal events.
 
-    It holds every event from its arrival to its end, so that nothing else keeps a list of the
-    events in flight: the latest of each key, and apart from them the few before a later one.
+    It is the only list of events in flight. The latest event of each key is apart from the few
+    earlier ones.
 
-    latest: the newest event of each key that is in flight here, by the name of its entry.
-
-    Public for the loops over many events: `latest.setdefault` before `arrive`, and `latest.pop`
-    with `left` for `leave`.  behind: an event, and the equal one right before it.
+    Attributes:
+        latest: The newest event of each key in flight here, by entry. It is public for loops over
+            many events: `latest.setdefault` before `arrive`, and `latest.pop` with `left` for
+            `leave`.
+        behind: An event, and the equal event right before it.
     """
 
     __slots__ = ("_earlier", "behind", "latest")
@@ -42,7 +43,15 @@ class Arrivals:
         yield from self._earlier
 
     def arrive(self, publish: Publish, latest: Publish) -> bool:
-        """Note an event behind its key's latest; True if it follows that and needs nothing."""
+        """Note an event behind its key's latest event.
+
+        Args:
+            publish: The event.
+            latest: Latest event of its key.
+
+        Returns:
+            True if the event follows the latest one, and needs no reservation.
+        """
         if latest.digest == publish.digest:
             if may_follow(publish, latest):
                 _follow(publish, latest)
@@ -56,8 +65,8 @@ class Arrivals:
     def join_in_lane(self, publish: Publish) -> bool:
         """Join the key's last record in the lane if it is equal; return whether it was.
 
-        The equal event right before this one was noted when it arrived. What lies between the
-        two can only be that event's own leader.
+        `arrive` noted the equal event right before this one. Only that event's own leader can lie
+        between the two.
         """
         latest = self.behind.pop(publish, None)
         if latest is None:
@@ -78,7 +87,7 @@ class Arrivals:
         self.left(publish, self.latest.pop(publish.reserved.entry, None))
 
     def left(self, publish: Publish, latest: Publish | None) -> None:
-        """Remove an event for which `latest` was taken out; put that back if it is another one."""
+        """Remove an event after `latest` was popped; put `latest` back if it is another event."""
         if latest is not publish:
             if latest is not None:
                 self.latest[publish.reserved.entry] = latest
@@ -87,17 +96,18 @@ class Arrivals:
             self.behind.pop(publish, None)
 
     def rename(self) -> None:
-        """Index the events again, because some have other entries now."""
+        """Index the events again, because some entries have changed."""
         self.latest = {publish.reserved.entry: publish for publish in self.latest.values()}
 
 
 def may_follow(publish: Publish, latest: Publish) -> bool:
     """Return whether an event may join its key's latest event here, which has the same content.
 
-    Only before that one's reservation is sent, or while it waits in its lane: then nothing else
-    of the key can come between the two. Afterwards another process' record may already lie above
-    it (counterexample 3 of docs/design/suppression-protocol.md). Nor if it was placed by another
-    partition count: the key's newer records are in another partition by now.
+    It may join only before the latest event's reservation is sent, or while that event waits in
+    its lane: then no other record of the key can come between the two. Afterwards another process'
+    record may already follow it (counterexample 3 of docs/design/suppression-protocol.md). It must
+    not join if another partition count placed it: newer records of the key are in another
+    partition.
     """
     return (
         (latest.stage is _QUEUED or latest.stage is _LANE)
@@ -109,7 +119,7 @@ def may_follow(publish: Publish, latest: Publish) -> bool:
 
 
 def _follow(publish: Publish, leader: Publish) -> None:
-    """Attach a publish, and those that follow it already, to a leader."""
+    """Attach a publish and its own followers to a leader."""
     if leader.followers is None:
         leader.followers = []
     for follower in (publish, *(publish.followers or ())):
@@ -119,17 +129,24 @@ def _follow(publish: Publish, leader: Publish) -> None:
 
 
 class PublishesInFlight:
-    """Every publish from its verdict to its settlement.
+    """Publishes from their verdict to their settlement.
 
-    Costs nothing for the many that end soon: they are those of the arrivals that are in a lane or
-    handed over, and only what `rotate` finds twice is renewed.
-    unregistered: by token, those that Redis may not know; REGISTERed before the next claim.
-    unknown: by token; ended for their client, but they may yet land; kept until their token has
-    expired.
-    unfenced: by topic and partition, the tokens of unknown ones that may land however late: until
-    a later record of this process is in that partition, the broker takes what is still on its way
-    from the former producer. They are renewed meanwhile, unless the topic was recreated without
-    that partition: then nothing lands there, and no acknowledgement will come.
+    Publishes that end soon cost nothing: they are the arrivals in a lane or with the producer, and
+    `rotate` renews only those that it finds twice.
+
+    Args:
+        arrivals: All events in flight.
+        unknown_max: Largest number of publishes with an unknown result.
+        fences_by_writing: See `SuppressOptions`.
+
+    Attributes:
+        unregistered: Publishes that Redis may not know, by token; registered before the next claim.
+        unknown: Publishes that ended for their client but may still land, by token; kept until
+            their token has expired.
+        unfenced: Tokens of unknown publishes without a time limit, by topic and partition. Until a
+            later record of this process is in the partition, the broker accepts records of the
+            former producer. The tokens are renewed meanwhile, unless the topic was recreated
+            without the partition: then no record lands there, and no acknowledgement comes.
     """
 
     __slots__ = (
@@ -144,7 +161,7 @@ class PublishesInFlight:
 
     def __init__(self, arrivals: Arrivals, unknown_max: int, fences_by_writing: bool) -> None:
         self._arrivals = arrivals
-        self._seen: set[bytes] = set()  # tokens of those that were here at the last rotation
+        self._seen: set[bytes] = set()  # tokens that were here at the last rotation
         self._unknown_max = unknown_max
         self._fences = fences_by_writing
         self.unfenced: dict[tuple[str, int], set[bytes]] = {}
@@ -162,17 +179,21 @@ class PublishesInFlight:
                 yield publish
 
     def remove(self, token: bytes) -> None:
-        """Remove a publish whose end is known (or that never began)."""
+        """Remove a publish whose result is known (or that never began)."""
         entry = self.unknown.pop(token, None)
         if entry is not None and self.unfenced:
             self._discard(entry[0])
         self.unregistered.pop(token, None)
 
     def leave_unknown(self, publish: Publish, until_s: float) -> None:
-        """Keep a publish that may land until then (s), registered again so that its token lives.
+        """Keep a publish that may still land, and register it again so that its token lives.
 
-        Beyond the bound the oldest is no longer registered again when Redis loses its state: as
-        with what a dead process left on the wire, the quarantine has to outlast it.
+        Beyond the limit the oldest publish is removed, and is not registered again if Redis loses
+        its state. As for records of a dead process, the quarantine must outlast it.
+
+        Args:
+            publish: The publish.
+            until_s: Monotonic time until which it may land, in seconds.
         """
         self.remove(publish.reserved.token)
         if len(self.unknown) >= self._unknown_max:
@@ -183,15 +204,20 @@ class PublishesInFlight:
             self.unfenced.setdefault(_partition_of(publish), set()).add(publish.reserved.token)
 
     def fence(self, publish: Publish) -> None:
-        """Forget the unknown publishes of an acknowledged record's partition: they land no more.
+        """Forget the unknown publishes of an acknowledged record's partition: none lands later.
 
-        A lane hands nothing over behind a batch of unknown end but to the producer's successor,
-        which has the same producer id and a higher epoch (KIP-360).
+        After a batch with an unknown result a lane uses only the producer's successor, which has
+        the same producer id and a higher epoch (KIP-360).
         """
         self.unfenced.pop(_partition_of(publish), None)
 
     def rotate(self, now_s: float, token_ttl_s: float) -> None:
-        """Renew what was here at the last rotation already; forget unknown ones that expired."""
+        """Renew publishes that were here at the last rotation, and forget expired unknown ones.
+
+        Args:
+            now_s: Monotonic time, in seconds.
+            token_ttl_s: Life of a token, in seconds.
+        """
         here = {publish.reserved.token: publish for publish in self._on_their_way()}
         for token in self._seen & here.keys():
             self.unregistered[token] = here[token]
@@ -200,7 +226,7 @@ class PublishesInFlight:
             for token in list(tokens):
                 publish, _ = self.unknown[token]
                 if publish.record.partition >= publish.reserved.scope.partitions:
-                    tokens.discard(token)  # its topic was recreated: no such partition any more
+                    tokens.discard(token)  # the topic was recreated without the partition
                     continue
                 self.unknown[token] = (publish, now_s + token_ttl_s)
                 self.unregistered[token] = publish
@@ -219,14 +245,18 @@ class PublishesInFlight:
                 del self.unfenced[partition]
 
     def register_again(self, scopes: Iterable[Scope] | None = None) -> None:
-        """Plan to register all again, or those of some namespaces: Redis may have lost them."""
+        """Plan to register publishes again, because Redis may have lost them.
+
+        Args:
+            scopes: Only publishes of these namespaces; None for all.
+        """
         wanted = None if scopes is None else set(scopes)
         for publish in self:
             if wanted is None or publish.reserved.scope in wanted:
                 self.unregistered[publish.reserved.token] = publish
 
     def scopes(self) -> set[Scope]:
-        """Return the namespaces with anything in flight."""
+        """Return the namespaces with publishes in flight."""
         return {publish.reserved.scope for publish in self}
 
 
@@ -235,10 +265,15 @@ def _partition_of(publish: Publish) -> tuple[str, int]:
 
 
 class Completions:
-    """The ends of publishes: it takes them out of those in flight, and queues settlements.
+    """The ends of publishes: it removes them from the events in flight, and queues settlements.
 
-    token_ttl_s: how long a publish of unknown end may land, if nothing else is known of it.
-    new_stem: see `Claims`.
+    Args:
+        arrivals: All events in flight.
+        in_flight: Publishes from verdict to settlement.
+        settlements: Settlements that wait for a call.
+        namespaces: State of the namespaces.
+        token_ttl_s: Time for which a publish with an unknown result may land, in seconds.
+        new_stem: See `Claims`.
     """
 
     def __init__(
@@ -260,14 +295,17 @@ class Completions:
     def acknowledged(
         self, batch: Sequence[Publish], base_offset: int, now_s: float, is_away: bool
     ) -> None:
-        """Settle a lane's batch. An offset at or below the floor: the topic was recreated.
+        """Settle a lane's batch. An offset at or below the floor means a recreated topic.
+
+        The protocol says "an acknowledged offset <= the entry's o". With racing writers this is
+        true for every slower one. So the highest offset *at the reservation* decides, whose record
+        was in the log before this record.
 
         Args:
+            batch: Events of the batch.
+            base_offset: Offset of the first event; negative if unknown.
+            now_s: Monotonic time, in seconds.
             is_away: Redis is unavailable.
-
-        The protocol says "an acknowledged offset <= the entry's o"; with racing writers that
-        holds for every slower one, so the highest offset *when it was reserved* decides, which
-        lay in the log before this record did.
         """
         self.fence(batch[0])
         if base_offset < 0:
@@ -277,12 +315,17 @@ class Completions:
         self.settle(enumerate(batch, base_offset), is_away)
 
     def fence(self, publish: Publish) -> None:
-        """Take in that a record of this partition was acknowledged."""
+        """Note that Kafka acknowledged a record of the publish's partition."""
         if self._in_flight.unfenced:
             self._in_flight.fence(publish)
 
     def settle(self, placed: Iterable[tuple[int, Publish]], is_away: bool) -> None:
-        """Settle acknowledged records, each with its offset."""
+        """Settle acknowledged records.
+
+        Args:
+            placed: Offset and publish of each record.
+            is_away: Redis is unavailable.
+        """
         in_flight, arrivals = self._in_flight, self._arrivals
         settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
         for offset, publish in placed:
@@ -292,7 +335,7 @@ class Completions:
                     self._settle_placed(publish)
                 elif publish.reservation is not None:
                     publish.reservation.scope.unreserved.count -= 1
-                    publish.reservation = None  # it has ended, and ends once
+                    publish.reservation = None  # the publish ends only once
                 continue
             reservation = publish.reserved
             token, entry = reservation.token, reservation.entry
@@ -316,7 +359,14 @@ class Completions:
                 pending[entry] = operation
 
     def ended(self, publish: Publish, certain: bool, now_s: float, is_away: bool) -> None:
-        """Take in an end without acknowledgement. certain: no record can be in the log."""
+        """Handle an end without acknowledgement.
+
+        Args:
+            publish: The event.
+            certain: No record can be in the log.
+            now_s: Monotonic time, in seconds.
+            is_away: Redis is unavailable.
+        """
         if publish.leader is not None:
             return
         if publish.digest is None:
@@ -332,13 +382,13 @@ class Completions:
             self.refuse(publish)
 
     def refuse(self, publish: Publish) -> None:
-        """Queue the refusal of a token: no record is in the log, or another token stands for it."""
+        """Queue the refusal of a token: no record is in the log, or another token covers it."""
         reservation = publish.reserved
         refused = rules.refused(reservation.token)
         self._settlements.add(reservation.scope, reservation.entry, refused)
 
     def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
-        """Remove an event that ended for its client before it was handed over."""
+        """Remove an event that ended for its client before the producer had it."""
         self._arrivals.leave(publish)
         if may_have_token:
             self.refuse(publish)
@@ -349,21 +399,20 @@ class Completions:
         if passed is None:
             return
         passed.scope.unreserved.count -= 1
-        publish.reservation = None  # it has ended, and ends once
+        publish.reservation = None  # the publish ends only once
         if not certain and key is not None:
-            publish.digest = b""  # from now on it is one with a token
-            scope = passed.scope.latest()  # it may land in the topic that is called so now
+            publish.digest = b""  # from now on the event has a token
+            scope = passed.scope.latest()  # it may land in the present topic of this name
             publish.reservation = own = Reservation(scope, passed.partitions)
             own.token, own.entry = self._new_stem() + bytes(2), scope.entry(key)
             self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
 
     def _settle_placed(self, publish: Publish) -> None:
-        """Settle a record that was not compared, whose offset or content says nothing of its key.
+        """Settle a record without a comparison, whose offset and content say nothing of its key.
 
-        Its client chose the partition, or its topic suppresses nothing here.
-
-        Its token was there until now, so nothing of the key was unchanged meanwhile; CLEAR drops
-        the digest, and the trust in whatever was reserved before this record was in the log.
+        The client chose the partition, or the topic suppresses nothing here. Until now the record's
+        token prevented that another event of the key is unchanged. CLEAR drops the digest, and the
+        trust in all tokens that were reserved before this record was in the log.
         """
         self._arrivals.leave(publish)
         reservation = publish.reserved

@@ -1,10 +1,9 @@
 """Suppression on several Redis servers or on none, and the state of topics and servers.
 
 `ShardedSuppressor` is a thin router in front of one suppressor for each server. A key belongs to
-one server (`core.redis_servers.Slots`), and the protocol of that server handles all that concerns
-a key alone. Facts about a whole topic must reach all servers: that its events pass unreserved, and
-the rule by which they get their keys, for by another rule a key belongs to another server. So
-events wait until every server that answers has received them.
+one server (`core.redis_servers.Slots`), whose protocol handles the key alone. Facts about a topic
+must reach all servers: that its events pass unreserved, and its key rule, because under another rule
+a key belongs to another server. So events wait until every server that answers has the facts.
 """
 
 import asyncio
@@ -30,7 +29,8 @@ class ShardedSuppressor:
     Args:
         parts: A suppressor for each server, by its identity; all are members of one list.
         agreement: The agreement that they share.
-        timeout_s: How long an event waits for a server to receive the facts of its topic.
+        clock: Monotonic clock, in seconds.
+        timeout_s: Longest wait of an event until the servers have its topic's facts, in seconds.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class ShardedSuppressor:
         self._agreement = agreement
         self._clock = clock
         self._timeout_s = timeout_s
-        # A topic's scope at each server, and whose those are.
+        # A topic's scope at each server, and the server of each scope.
         self._scopes: dict[Scope, tuple[Scope, ...]] = {}
         self._numbers: dict[Scope, int] = {}
-        # Topics whose facts not all servers have, the numbers of those servers, the waiting events,
-        # and the timer of the first of them.
+        # Topics whose facts some servers lack, with the numbers of these servers; the waiting
+        # events; and the timer of the first one.
         self._unsynced: dict[Scope, set[int]] = {}
         self._waiting: dict[Scope, deque[Publish]] = {}
         self._timers: dict[Scope, asyncio.TimerHandle] = {}
@@ -60,7 +60,7 @@ class ShardedSuppressor:
     # ---- start and stop
 
     async def start(self) -> None:
-        """Connect to all, and agree with other gateways on the servers."""
+        """Connect to all servers, and agree with other gateways on the servers."""
         await all_ended(part.connect() for part in self._parts)
         await may_begin(self._agreement, self._clock)
 
@@ -73,7 +73,7 @@ class ShardedSuppressor:
     # ---- events
 
     def reserve(self, publish: Publish) -> None:
-        """Ask the server of its key."""
+        """Reserve an event at the server of its key."""
         scope = publish.reserved.scope
         if scope.successor is not None:
             scope = publish.reserved.scope = scope.latest()
@@ -85,15 +85,15 @@ class ShardedSuppressor:
 
     def _ask(self, publish: Publish) -> None:
         reservation, key = publish.reserved, publish.record.key
-        assert key is not None  # what has none is published without being asked for
+        assert key is not None  # events without a key are published without a reservation
         number = self._slots.owner(key)
         reservation.scope = self._twins(reservation.scope)[number]
         self._parts[number].reserve(publish)
 
     def passes(self, scope: Scope, count: int) -> bool:
-        """Let events pass unreserved, once every server that answers knows of it."""
+        """Let events pass unreserved once all servers that answer have the announcement."""
         scope = scope.latest()
-        if scope in self._waiting:  # for a moment: nothing passes those
+        if scope in self._waiting:  # briefly: no event overtakes the waiting ones
             return False
         scopes = self._twins(scope)
         passing = [part.passes(twin, 0) for part, twin in zip(self._parts, scopes, strict=True)]
@@ -123,7 +123,12 @@ class ShardedSuppressor:
                 part.note_news()
 
     def ended(self, publish: Publish, certain: bool) -> None:
-        """Take in an end without acknowledgement. certain: no record can be in the log."""
+        """Handle an end without acknowledgement.
+
+        Args:
+            publish: The event.
+            certain: No record can be in the log.
+        """
         reservation = publish.reservation
         if reservation is None:
             return
@@ -132,9 +137,9 @@ class ShardedSuppressor:
             key = publish.record.key
             number = 0 if key is None else self._slots.owner(key)
             scope = self._twins(reservation.scope)[number]
-            if publish.digest is not None:  # it still waited here, unknown to any server
+            if publish.digest is not None:  # the event still waited here, unknown to all servers
                 return
-            # It passed with others, whose reservation it shares.
+            # The event passed with others and shares their reservation.
             publish.reservation = Reservation(scope, reservation.partitions)
         self._parts[number].ended(publish, certain)
 
@@ -151,30 +156,30 @@ class ShardedSuppressor:
             part.release(twin)
 
     def open(self, scope: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         for part, twin in self._pairs(scope):
             part.open(twin)
 
     def shut(self, scope: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         for part, twin in self._pairs(scope):
             part.shut(twin)
 
     def grew(self, scope: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         for part, twin in self._pairs(scope):
             twin.partitions = scope.partitions
             part.grew(twin)
 
     def rule_changed(self, scope: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         for part, twin in self._pairs(scope):
             twin.rule = scope.rule
             part.rule_changed(twin)
         self._sync(scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         before = self._twins(old)
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
         new.spooled = old.spooled
@@ -189,19 +194,27 @@ class ShardedSuppressor:
             self.reserve(publish)
 
     def drop(self, scope: Scope) -> None:
-        """Do as `Suppressor`, at every server."""
+        """Apply to all servers, as `Suppressor`."""
         for part, twin in self._pairs(scope):
             part.drop(twin)
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
-        """Forget a key, or all: then every server must answer. Raises StoreError."""
+        """Forget a key, or all keys, for which every server must answer.
+
+        Args:
+            scope: Namespace of the topic.
+            key: The key; None for all keys.
+
+        Raises:
+            StoreError: A server did not answer.
+        """
         pairs = list(self._pairs(scope))
         if key is not None:
             pairs = [pairs[self._slots.owner(key)]]
         await all_ended(part.forget(twin, key) for part, twin in pairs)
 
     def is_settled(self) -> bool:
-        """Return whether every server knows of every publish that went past it."""
+        """Return whether each server has the news of all publishes that bypassed it."""
         return all(part.is_settled() for part in self._parts)
 
     def states(self) -> dict[str, TopicSuppression]:
@@ -212,7 +225,7 @@ class ShardedSuppressor:
 
     def _twins(self, scope: Scope) -> tuple[Scope, ...]:
         twins = self._scopes.get(scope)
-        if twins is None and scope.successor is not None:  # no twins of what is gone
+        if twins is None and scope.successor is not None:  # a replaced scope gets no twins
             return self._twins(scope.latest())
         if twins is None:
             twins = self._scopes[scope] = tuple(scope.twin() for _ in self._parts)
@@ -229,7 +242,7 @@ class ShardedSuppressor:
             part.claims.touch(twin)
             part.note_news()
         for number in range(len(self._parts)):
-            self._note(scope, number)  # those that are unavailable need not receive it
+            self._note(scope, number)  # unavailable servers need not receive it
 
     def _waits(self, scope: Scope) -> bool:
         self._twins(scope)
@@ -255,7 +268,7 @@ class ShardedSuppressor:
                 self._go_on(scope)
 
     def _go_on(self, scope: Scope) -> None:
-        """Let waiting events go on: all servers know, or the events have waited for too long.
+        """Let waiting events go on: all servers have the facts, or the wait was too long.
 
         Events that arrive meanwhile wait behind them.
         """
@@ -285,7 +298,7 @@ AnySuppressor = Suppressor | ShardedSuppressor
 def states_now(seen: Iterable[States], policies: PolicyTable, topics: Topics) -> States:
     """Return the worst state of each topic that exists and suppresses by its policy.
 
-    A suppressor also remembers topics that were deleted, or have another policy by now.
+    A suppressor also has states of topics that were deleted, or that have another policy now.
     """
     return {name: state for name, state in worst(seen).items() if _counts(name, policies, topics)}
 
@@ -298,7 +311,13 @@ def _counts(name: str, policies: PolicyTable, topics: Topics) -> bool:
 def redis_dependencies(
     suppressor: AnySuppressor, states: States, policies: PolicyTable
 ) -> list[Dependency]:
-    """Redis as /ready shows it, each server for itself. states: those that count (`states_now`)."""
+    """Return the health of each Redis server for /ready.
+
+    Args:
+        suppressor: The suppressor.
+        states: States of the topics that count (`states_now`).
+        policies: Active policies.
+    """
     refusing = policies.refusing(states)
     if isinstance(suppressor, Suppressor):
         server = suppressor.store.server
@@ -318,13 +337,18 @@ def redis_dependency(
     name: str = "redis",
     refusing: Collection[str] = (),
 ) -> Dependency:
-    """One server. Not required: without it the gateway still takes events of other topics.
+    """Return the health of one server, which is not required: other topics do not need it.
 
-    health: of its suppressor.  server: the Redis process that was connected last.
-    refusing: topics that refuse events without Redis (`redis_loss = "refuse"`).
+    The server is healthy also while topics are in quarantine: it answers, and no event is lost.
+    Every start and every change of a comparison begins with a quarantine, and must not turn health
+    checks red.
 
-    It is well also while topics are in quarantine: it answers, and no event is lost. Every start
-    and every change of what is compared begins with one, and must not turn health checks red.
+    Args:
+        health: Returns the health of the server's suppressor.
+        server: The Redis process that was connected last.
+        states: States of the topics.
+        name: Name of the server in /ready.
+        refusing: Topics that refuse events without Redis (`redis_loss = "refuse"`).
     """
     ok, detail = health(_effect(states, refusing))
     quarantined = [state.until_s or 0.0 for state in states.values() if state.state == QUARANTINE]
@@ -351,7 +375,7 @@ def _effect(states: States, refusing: Collection[str]) -> str:
 
 
 class Unsuppressed:
-    """Implements `base.Suppression` without a store."""
+    """A `base.Suppression` without a store."""
 
     def __init__(self, verdicts: Verdicts) -> None:
         self._verdicts = verdicts

@@ -1,6 +1,6 @@
-"""The suppression state in a real Redis: one connection, two scripts.
+"""The suppression state in Redis: one connection, two scripts.
 
-One connection matters: a connection never outlives a Redis process, so R, read once for each
+There must be one connection: it never outlives a Redis process. So R, which is read once per
 connection, is the R of every call on it (docs/design/suppression-protocol.md).
 """
 
@@ -19,7 +19,13 @@ from headgate.suppression.rules import (
 
 
 class RedisStore:
-    """`SuppressionStore` on Redis. url: redis://, rediss:// or unix://.  timeout_ms: of a call."""
+    """A `SuppressionStore` on Redis.
+
+    Args:
+        url: redis://, rediss:// or unix://.
+        timeout_ms: Timeout of a call, in milliseconds.
+        script: Text of the script, by default that of `suppression.lua`.
+    """
 
     def __init__(self, url: str, timeout_ms: float, script: str | None = None) -> None:
         text = script or script_text("suppression", "suppression")
@@ -32,23 +38,23 @@ class RedisStore:
         """Open a new connection, load the script, read run_id and master_replid."""
         lines = await self._redis.connect()
         self._identity = _identity(lines)
-        host = getattr(self._redis.connection, "host", "")  # a socket in the file system has none
+        host = getattr(self._redis.connection, "host", "")  # a Unix socket has no host
         self.server = f"{host}:{lines.get('tcp_port', '')} run {lines['run_id'][:12]}"
         self._evicted = int(lines.get("evicted_keys", 0))
         self.eviction = eviction_of(lines, self._evicted)
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
-        """One EVALSHA. After an error or a timeout the connection is closed."""
+        """Run the script by EVALSHA; an error or a timeout closes the connection."""
         return read_reply(call, await self._redis.evaluate(arguments_of(call, self._identity)))
 
     async def announce(self, call: LayoutCall) -> LayoutReply:
-        """Run the layout script. Raises as `run`."""
+        """Run the layout script, with errors as in `run`."""
         arguments: list[int | bytes] = [1, call.name, call.packed(self._identity)]
         now, noisy, disputed = await self._redis.evaluate(arguments, 1)
         return LayoutReply(now, noisy, disputed == 1)
 
     async def look(self) -> None:
-        """One INFO."""
+        """Read INFO, and update `eviction`."""
         lines = await self._redis.info()
         self.eviction = eviction_of(lines, self._evicted)
         self._evicted = int(lines.get("evicted_keys", 0))
@@ -59,7 +65,12 @@ class RedisStore:
 
 
 def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
-    """Return what follows the script's name in an EVALSHA. identity: R of the connection."""
+    """Return the arguments of an EVALSHA after the script's name.
+
+    Args:
+        call: The call.
+        identity: R of the connection.
+    """
     keys = [scope.incarnation for scope in call.scopes]
     keys += [scope.mark for scope in call.scopes]
     keys += call.entries
@@ -68,10 +79,11 @@ def arguments_of(call: SuppressionCall, identity: bytes) -> list[int | bytes]:
 
 
 def eviction_of(lines: Mapping[str, str], evicted_before: int) -> str:
-    """Say why keys may vanish from a Redis, by its INFO; the empty text if they stay.
+    """Return why Redis may evict keys, in words; an empty text if it does not.
 
     Args:
-        evicted_before: How many keys had been evicted at the look before.
+        lines: Fields of INFO.
+        evicted_before: Number of evicted keys at the last check.
     """
     policy = lines.get("maxmemory_policy", "noeviction")
     evicted = int(lines.get("evicted_keys", 0))
@@ -82,29 +94,31 @@ def eviction_of(lines: Mapping[str, str], evicted_before: int) -> str:
 
 
 def _identity(lines: Mapping[str, str]) -> bytes:
-    """Return R: another process has another run_id, another history another replication id."""
+    """Return R, which differs by process (run_id) and by history (replication id)."""
     identity = f"{lines['run_id']} {lines['master_replid']}".encode()
     return blake2b(identity, digest_size=16).digest()
 
 
-# What the suppressor asks of Redis.
+# The suppressor's interface to Redis.
 
 
 class SuppressionStore(Protocol):
     """One connection to the state of suppression; the memory store passes the same tests.
 
-    One call at a time. After a StoreError of `run` nothing is known of that call, the connection
-    is closed, and `connect` comes before the next `run`.
+    It runs one call at a time. After a StoreError of `run` the fate of the call is unknown, the
+    connection is closed, and `connect` must come before the next `run`.
 
-    server: which Redis process was connected last, for people; empty before the first time.
-    eviction: why entries may vanish, as `connect` or `look` saw it last; empty if they stay.
+    Attributes:
+        server: The Redis process that was connected last, for people; empty before the first one.
+        eviction: Why Redis may evict entries, from the last `connect` or `look`; empty if it does
+            not.
     """
 
     server: str
     eviction: str
 
     async def connect(self) -> None:
-        """Connect, and read which Redis process this is. Raises StoreError."""
+        """Connect, and read the identity of the Redis process. Raises StoreError."""
         ...
 
     async def run(self, call: SuppressionCall) -> SuppressionReply:
@@ -112,11 +126,11 @@ class SuppressionStore(Protocol):
         ...
 
     async def announce(self, call: LayoutCall) -> LayoutReply:
-        """Announce our layout. Raises StoreError, as `run` does."""
+        """Announce the layout of this process. Raises StoreError, as `run`."""
         ...
 
     async def look(self) -> None:
-        """Look whether entries may vanish. Raises StoreError, as `run` does."""
+        """Check whether Redis may evict entries. Raises StoreError, as `run`."""
         ...
 
     async def close(self) -> None:
