@@ -1,5 +1,5 @@
-"""Idempotency-Keys and event ids, claimed before an attempt and ended after it.
+"""Idempotency-Keys and event ids: claims before an attempt, and ends after it.
 
-The rules are those of `core.idempotency`. Here is who asks, who waits, and what happens while
-Redis is away (docs/design/request-identity.md).
+The rules are those of `core.idempotency`. This package has the claims, the waiting requests and the
+behaviour while Redis is away (docs/design/request-identity.md).
 """

@@ -8,12 +8,12 @@ from headgate.core.idempotency import CLAIM, RENEW, Claim, ClaimStep
 from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
 from headgate.idempotency.store import IdentityOptions
 
-Verdicts = Mapping[bytes, ClaimVerdict]  # by token; one that is missing could not be had
-GoOn = Callable[[Verdicts, str], None]  # and why some are missing, "" if none is
+Verdicts = Mapping[bytes, ClaimVerdict]  # by token; claims without a verdict are missing
+GoOn = Callable[[Verdicts, str], None]  # verdicts, and why some are missing; "" if none is
 
 
 class Sized:
-    """A claim, and the bytes that were digested for it."""
+    """A claim, and the number of bytes that were digested for it."""
 
     __slots__ = ("claim", "size")
 
@@ -23,9 +23,12 @@ class Sized:
 
 
 class Ask:
-    """One request's claims. They are made one by one, as calls have room for them.
+    """One request's claims, which are made one by one, when calls have room for them.
 
-    asked_s: when it began to wait.
+    Args:
+        claims: The claims.
+        go_on: Called once with the verdicts.
+        asked_s: Time when the request began to wait, in seconds.
     """
 
     __slots__ = ("_claims", "_exhausted", "_go_on", "_unanswered", "_verdicts", "asked_s")
@@ -39,7 +42,7 @@ class Ask:
         self._verdicts: dict[bytes, ClaimVerdict] = {}
 
     def take(self) -> Sized | None:
-        """The next claim, or None when there is no more."""
+        """Return the next claim; None if there are no more."""
         sized = next(self._claims, None)
         if sized is None:
             self._exhausted = True
@@ -49,21 +52,25 @@ class Ask:
 
     @property
     def is_complete(self) -> bool:
-        """True once all claims have been made and answered."""
+        """Return whether all claims have their verdicts."""
         return self._exhausted and not self._unanswered
 
     def answered(self, claim: Claim, verdict: ClaimVerdict) -> None:
-        """One of the claims that were taken has its verdict."""
+        """Note the verdict of a claim."""
         self._unanswered -= 1
         self._verdicts[claim.token] = verdict
 
     def go_on(self, reason: str = "") -> None:
-        """Let the request go on with the verdicts that there are."""
+        """Let the request go on with the present verdicts.
+
+        Args:
+            reason: Why some verdicts are missing; empty if none is.
+        """
         self._go_on(self._verdicts, reason)
 
 
 class End:
-    """The end of a claim, until Redis knows of it. waiter: who waits for that; called once."""
+    """The end of a claim until it is in Redis. waiter: called once, when it is."""
 
     __slots__ = ("operation", "token", "waiter")
 
@@ -73,19 +80,19 @@ class End:
         self.waiter: Callable[[], None] | None = None
 
     def wake(self) -> None:
-        """Call the waiter: Redis knows, or is unavailable."""
+        """Call the waiter: the end is in Redis, or Redis is away."""
         waiter, self.waiter = self.waiter, None
         if waiter is not None:
             waiter()
 
 
 class PendingReports:
-    """Ends that Redis does not know yet, in order. Beyond the bounds the oldest is forgotten.
+    """Ends that are not in Redis yet, in order. Beyond the limits the oldest is forgotten.
 
     Args:
-        limit: Maximum number of ends.
-        max_bytes: Maximum of their bytes.
-        on_forgotten: Called once for each that is forgotten.
+        limit: Most ends.
+        max_bytes: Most bytes of all ends.
+        on_forgotten: Called once for each forgotten end.
     """
 
     def __init__(self, limit: int, max_bytes: int, on_forgotten: Callable[[], None]) -> None:
@@ -100,7 +107,7 @@ class PendingReports:
         return len(self._queue)
 
     def add(self, end: End) -> None:
-        """Behind all others."""
+        """Add an end behind all others."""
         self._queue.append(end)
         self._bytes += len(end.operation.packed)
         self._by_token[end.token] = end
@@ -110,25 +117,25 @@ class PendingReports:
             self._on_forgotten()
 
     def take(self) -> End:
-        """The oldest, for a call."""
+        """Take the oldest end, for a call."""
         end = self._queue.popleft()
         self._bytes -= len(end.operation.packed)
         return end
 
     def put_back(self, ends: list[End]) -> None:
-        """Queue the ends of a call of unknown fate again; sending them twice does no harm."""
+        """Queue the ends of a call with an unknown fate again; a second call does no harm."""
         for end in reversed(ends):
             self._queue.appendleft(end)
             self._bytes += len(end.operation.packed)
 
     def reported(self, end: End) -> None:
-        """Redis knows of it, or never will."""
+        """Remove an end that is in Redis, or never will be."""
         if self._by_token.get(end.token) is end:
             del self._by_token[end.token]
         end.wake()
 
     def find(self, token: bytes) -> End | None:
-        """Return the end of this attempt, if Redis does not know it yet."""
+        """Return the end of this attempt if it is not in Redis yet."""
         return self._by_token.get(token)
 
     def wake_all(self) -> None:
@@ -138,7 +145,7 @@ class PendingReports:
 
 
 class PackedCall(NamedTuple):
-    """The content of one call, in this order: a claim sees the ends before it."""
+    """The contents of one call, in this order: a claim sees the ends before it."""
 
     ends: list[End]
     renewed: list[Claim]
@@ -153,11 +160,12 @@ class PackedCall(NamedTuple):
 
 
 class Waiting:
-    """Asks in their order, ends in theirs, and the claims of all attempts under way here.
+    """Waiting requests and ends, each in order, and the claims of all current attempts.
 
-    Times are seconds.
+    Times are in seconds.
 
     Args:
+        options: Options of request identity.
         on_forgotten: Called once for each end that Redis never gets.
     """
 
@@ -170,17 +178,17 @@ class Waiting:
 
     @property
     def open_claims(self) -> int:
-        """Number of attempts that are under way, or on their way to be."""
+        """Return the number of current and waiting attempts."""
         return len(self._open) + len(self.asks)
 
     @property
     def has_news(self) -> bool:
-        """True if anything waits for a call, or may go on without one."""
+        """Return whether anything waits for a call."""
         return self.news > 0 or len(self._to_renew) > 0
 
     @property
     def news(self) -> int:
-        """Number of asks and ends that wait for a call."""
+        """Return the number of requests and ends that wait for a call."""
         return len(self.asks) + len(self.ends)
 
     def follow(self, claim: Claim, now: float) -> None:
@@ -193,7 +201,7 @@ class Waiting:
         self.ends.add(End(token, operation))
 
     def next_call(self, now: float) -> PackedCall | None:
-        """Pack the next call, oldest first."""
+        """Pack the next call, oldest first; return None if it would be empty."""
         outgoing, options = PackedCall([], [], []), self._options
         room, size = options.max_steps, options.max_bytes
         while self.ends and room > 0 and size > 0:
@@ -232,23 +240,27 @@ class Waiting:
                 self._open.pop(claim.token, None)
 
     def lost(self, outgoing: PackedCall | None) -> None:
-        """Take in that Redis is unavailable and the fate of this call unknown."""
+        """Note that Redis is away and that the fate of the current call is unknown."""
         if outgoing is not None:
             self.ends.put_back(outgoing.ends)
         self.ends.wake_all()
 
     def go_on(self) -> None:
-        """Let those go on that have all their verdicts, in order."""
+        """Let requests go on that have all their verdicts, in order."""
         while self.asks and self.asks[0].is_complete:
             self._go_on_first("")
 
     def go_on_without(self, reason: str) -> None:
-        """Let all go on with the verdicts that they have."""
+        """Let all requests go on with the verdicts that they have."""
         while self.asks:
             self._go_on_first(reason)
 
     def go_on_overdue(self, asked_before_s: float) -> int:
-        """Let those go on that have waited since then; returns how many did. The oldest first."""
+        """Let requests go on that have waited since a time (seconds), the oldest first.
+
+        Returns:
+            The number of these requests.
+        """
         count = 0
         while self.asks and self.asks[0].asked_s <= asked_before_s:
             self._go_on_first("redis_slow")
@@ -256,14 +268,22 @@ class Waiting:
         return count
 
     def _go_on_first(self, reason: str) -> None:
-        # It leaves the queue afterwards: what it starts meanwhile must not overtake it.
+        # It leaves the queue afterwards: requests that it starts must not overtake it.
         try:
             self.asks[0].go_on(reason)
         finally:
             self.asks.popleft()
 
     def renew_older_than(self, before: float, now: float) -> bool:
-        """Renew claims that were made or renewed before then; return whether there were any."""
+        """Renew the claims that were last made or renewed before a time.
+
+        Args:
+            before: The time, in seconds.
+            now: Present time, in seconds.
+
+        Returns:
+            Whether there were any.
+        """
         due = []
         for claim, renewed in self._open.values():
             if renewed > before:
@@ -276,6 +296,6 @@ class Waiting:
         return bool(due)
 
     def renew_all(self, now: float) -> None:
-        """Redis may have lost its state: claim again for all that is under way here."""
+        """Renew the claims of all current attempts, because Redis may have lost its state."""
         self._to_renew.clear()
         self.renew_older_than(float("inf"), now)

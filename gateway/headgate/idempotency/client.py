@@ -1,7 +1,7 @@
-"""The claims of request identity: it carries them and their ends to Redis and back.
+"""The client of request identity: it carries claims and their ends to Redis and back.
 
-Requests go on in the order in which they asked, so that events of one key keep theirs. While Redis
-is unavailable they go on at once, without verdicts.
+Requests go on in the order of their arrival, so that events of one key keep their order. While
+Redis is away, requests go on at once, without verdicts.
 """
 
 import logging
@@ -16,14 +16,22 @@ from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, al
 from headgate.redis.script import OverdueCheck, StoreError
 
 _log = logging.getLogger("headgate.idempotency.client")
-_SLOW_S = 10.0  # how long health speaks of requests that did not wait any longer
-_START_S = 1.0  # how long `start` waits for the first connection
+_SLOW_S = 10.0  # time for which health reports requests that gave up waiting
+_START_S = 1.0  # longest wait of `start` for the first connection
 
 
 class IdentityClient:
-    """clock: seconds, never jumping.  random_bytes: as `os.urandom`.
+    """A client of request identity on one Redis server.
 
-    stem: what its tokens begin with.
+    Args:
+        store: Connection to Redis.
+        options: Options of request identity.
+        clock: Monotonic clock, in seconds.
+        random_bytes: Source of random bytes, such as `os.urandom`.
+        meter: Counter of requests that bypassed identity.
+
+    Attributes:
+        stem: First bytes of the client's tokens.
     """
 
     def __init__(
@@ -55,7 +63,7 @@ class IdentityClient:
         self._slow_s = -math.inf
 
     async def start(self) -> None:
-        """Connect; when that takes long, go on without: then requests go past Redis."""
+        """Connect. If that takes too long, return without: requests then bypass Redis."""
         await self._client.connect()
 
     async def close(self) -> None:
@@ -63,21 +71,26 @@ class IdentityClient:
         await self._client.aclose()
 
     def of(self, topic_id: bytes) -> "IdentityClient":
-        """Return the client of a topic: this one, as there are no others."""
+        """Return the client of a topic, which is this one."""
         return self
 
     def new_token(self) -> bytes:
-        """12 bytes that no other attempt has, here or elsewhere."""
+        """Return a token of 12 bytes that is unique across all gateways."""
         self._tokens += 1
         return self.stem + self._tokens.to_bytes(6, "big")
 
     @property
     def is_idle(self) -> bool:
-        """True if no request waits: one that claims nothing may go on."""
+        """Return whether no request waits, so that one without claims may go on."""
         return not self._waiting.asks
 
     def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
-        """Make these claims; `go_on` is called once, in the order of the asks."""
+        """Make a request's claims.
+
+        Args:
+            claims: The claims.
+            go_on: Called once with the verdicts, in the order of the requests.
+        """
         ask = Ask(claims, go_on, self._clock())
         if not self._client.is_connected and not self._waiting.asks:
             ask.go_on("breaker_open")
@@ -87,7 +100,7 @@ class IdentityClient:
         self._overdue.begin()
 
     def follow(self, claim: Claim) -> None:
-        """Keep the claim of an attempt alive that goes on without a verdict."""
+        """Keep the claim of an attempt without a verdict alive."""
         self._waiting.follow(claim, self._clock())
 
     def end(self, token: bytes, operation: ClaimStep) -> None:
@@ -96,7 +109,12 @@ class IdentityClient:
         self._client.note()
 
     def when_reported(self, token: bytes, call: Callable[[], None]) -> None:
-        """Call back once Redis knows the end of this attempt, or is unavailable."""
+        """Call back once the end of an attempt is in Redis, or Redis is away.
+
+        Args:
+            token: Token of the attempt.
+            call: Called once, perhaps before this returns.
+        """
         end = self._waiting.ends.find(token)
         if end is not None and self._client.is_connected:
             end.waiter = call
@@ -105,7 +123,7 @@ class IdentityClient:
             call()
 
     def health(self) -> tuple[bool, str]:
-        """Return whether claims are made now, and in words why not."""
+        """Return whether claims are made now, and a description."""
         if not self._client.is_connected:
             why = self._client.trouble.in_words
             effect = "Idempotency-Keys and event ids go past Redis"
@@ -116,12 +134,12 @@ class IdentityClient:
         return True, "connected"
 
     def dependencies(self) -> list[tuple[str, bool, bool, str]]:
-        """Return the entries of /ready: name, is it well, is it needed, and in words."""
+        """Return the entries of /ready: name, health, whether it is required, and description."""
         ok, detail = self.health()
         return [("redis identity", ok, False, detail)]
 
     def _go_on_overdue(self) -> bool:
-        """Let requests go on that have waited for redis.timeout_ms, whatever the queue is."""
+        """Let requests go on that have waited for redis.timeout_ms; return whether any wait."""
         now_s = self._clock()
         if self._waiting.go_on_overdue(now_s - self._timeout_s):
             self._slow_s = now_s
@@ -158,28 +176,28 @@ class IdentityClient:
         return outgoing is not None
 
     def _wake(self) -> None:
-        """Send what waits soon: a request waits for it."""
+        """Send news soon, because a request waits for it."""
         self._is_waited_for = True
         self._client.wake()
 
     def _tick(self) -> None:
-        """Renew what has been under way for long: a claim must not run out under the living."""
+        """Renew the claims of long attempts, which must not expire."""
         now = self._clock()
         if self._client.is_connected and self._waiting.renew_older_than(now - self._renew_s, now):
             self._client.note()
 
 
-_STEM_BYTES = 6  # of a token, which name its client
+_STEM_BYTES = 6  # first bytes of a token, which identify its client
 
 
 class ShardedIdentity:
-    """Request identity on several Redis servers; one of them knows all of a topic.
+    """Request identity on several Redis servers, each with all names of its topics.
 
-    By topic and not by key, because a topic's requests and events go on in the order in which
-    they came, whatever their keys and ids are.
+    Topics are distributed, not keys, because a topic's requests and events go on in the order of
+    their arrival, for all keys and ids.
 
     Args:
-        clients: One for each server, by its name.
+        clients: Client of each server, by the server's name.
     """
 
     def __init__(self, clients: Mapping[str, IdentityClient]) -> None:
@@ -189,27 +207,27 @@ class ShardedIdentity:
         self._by_stem = {client.stem: client for client in self._list}
 
     async def start(self) -> None:
-        """Do as `IdentityClient`, for all servers."""
+        """Connect to all servers (`IdentityClient.start`)."""
         await all_ended(client.start() for client in self._list)
 
     async def close(self) -> None:
-        """Do as `IdentityClient`, for all servers."""
+        """Close the clients of all servers (`IdentityClient.close`)."""
         await all_ended(client.close() for client in self._list)
 
     def of(self, topic_id: bytes) -> IdentityClient:
-        """Return the client that knows the keys and ids of a topic."""
+        """Return the client with the keys and ids of a topic."""
         return self._list[self._slots.owner(topic_id)]
 
     def end(self, token: bytes, operation: ClaimStep) -> None:
-        """Do as `IdentityClient`, for all servers."""
+        """Send an end to the server of its token (`IdentityClient.end`)."""
         self._by_stem[token[:_STEM_BYTES]].end(token, operation)
 
     def when_reported(self, token: bytes, call: Callable[[], None]) -> None:
-        """Do as `IdentityClient`, for all servers."""
+        """Call back from the server of the token (`IdentityClient.when_reported`)."""
         self._by_stem[token[:_STEM_BYTES]].when_reported(token, call)
 
     def dependencies(self) -> list[tuple[str, bool, bool, str]]:
-        """Do as `IdentityClient`, for all servers."""
+        """Return the entries of all servers in /ready (`IdentityClient.dependencies`)."""
         dependencies = []
         for name, client in self._clients.items():
             ok, detail = client.health()

@@ -26,7 +26,13 @@ GoOn = Callable[[list[Publish]], None]
 
 
 class EventIdentity:
-    """prefix: of every name in Redis."""
+    """De-duplication of events by event id.
+
+    Args:
+        client: Client of request identity.
+        prefix: Prefix of all names in Redis.
+        meter: Counter of events that bypassed identity.
+    """
 
     def __init__(
         self, client: IdentityClient | ShardedIdentity, prefix: str, meter: IdentityMeter
@@ -36,9 +42,15 @@ class EventIdentity:
         self._meter = meter
 
     def claim(self, ticket: Ticket, route: Route, started: list[Publish], go_on: GoOn) -> None:
-        """Claim the ids of these events; `go_on` gets those to be published, in order.
+        """Claim the ids of events.
 
-        Events without an id wait with the others, so that the order of each key stays.
+        Events without an id wait with the others, so that each key keeps its order.
+
+        Args:
+            ticket: Ticket of the request.
+            route: Route of the topic.
+            started: The events.
+            go_on: Called with the events to publish, in order.
         """
         client = self._client.of(route.state.topic_id)
         if client.is_idle and all(publish.event_id is None for publish in started):
@@ -51,7 +63,7 @@ class EventIdentity:
     def _claims(
         self, attempt: Attempt, route: Route, started: list[Publish], client: IdentityClient
     ) -> Iterator[Sized]:
-        """Made as calls have room, so that digesting never takes long at a time."""
+        """Yield the claims one by one, so that digests never block the event loop for long."""
         first_of: dict[bytes, tuple[int, bytes]] = {}
         keep_ms = (route.policy.dedupe_ttl_s or 0) * 1000.0
         names = self._names(route, started)
@@ -78,7 +90,7 @@ class EventIdentity:
                 _end(publish, rejected(id_mismatch(), record.key, publish.event_id))
 
     def _names(self, route: Route, started: list[Publish]) -> Names:
-        """Return the names of ids that are no CloudEvents'."""
+        """Return the names of event ids that do not come from CloudEvents."""
         ticket = started[0].ticket
         assert ticket is not None
         return names_of_ids(self._prefix, route.state.topic_id, ticket.producer)
@@ -94,7 +106,7 @@ class EventIdentity:
     ) -> None:
         ticket = started[0].ticket
         assert ticket is not None
-        if ticket.done:  # its deadline came first; nothing of it goes on
+        if ticket.done:  # the deadline came first: no event goes on
             self._release(attempt)
             return
         without = 0
@@ -129,7 +141,7 @@ class EventIdentity:
             _end(publish, rejected(failure, publish.record.key, publish.event_id))
 
     def ended(self, ticket: Ticket) -> None:
-        """Everything of a ticket has ended for good: remember what ended well."""
+        """Send the ends of a ticket's claims, whose events have all ended."""
         assert ticket.attempt is not None
         for token, operation in ticket.attempt.operations(ticket.outcomes):
             self._client.end(token, operation)
@@ -140,14 +152,14 @@ class EventIdentity:
 
 
 def _content(publish: Publish) -> bytes | None:
-    """Return the event's value, or its digest if only the blob store has the value."""
+    """Return the event's value, or its digest if the value is only in the blob store."""
     if publish.large is None or publish.large.stored is None:
         return publish.record.value
     return publish.large.stored.sha256.encode()
 
 
 def _end(publish: Publish, outcome: Outcome) -> None:
-    """End an event here. The stage after this one closes its request."""
+    """End an event here; the next stage ends its request."""
     assert publish.ticket is not None
     publish.advance(Stage.ENDED)
     publish.ticket.end(publish.index, outcome)

@@ -1,8 +1,8 @@
-"""Requests with an Idempotency-Key: claimed before they start, answered once Redis knows.
+"""Requests with an Idempotency-Key: a claim before the start, a response after the report to Redis.
 
-A header of the answer says what became of the key: `Idempotency-Replayed: true` if all of it is
-from memory, `Idempotency-Bypassed: true` if Redis did not answer, so that a repeat may be written
-again.
+A header of the response shows the result for the key: `Idempotency-Replayed: true` if the whole
+response is from memory, `Idempotency-Bypassed: true` if Redis did not answer, so that a repeated
+request may be written again.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from headgate.idempotency.rules import (
 from headgate.idempotency.store import NO_REDIS, IdentityMeter
 from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
 
-_AT_ONCE_BYTES = 1_048_576  # digesting more would hold up the event loop for milliseconds
+_AT_ONCE_BYTES = 1_048_576  # the digest of more would block the event loop for milliseconds
 
 Begun = Callable[[Attempt | Failure], None]
 
@@ -40,8 +40,10 @@ class RequestIdentity:
     """Claims of Idempotency-Keys.
 
     Args:
-        client: None if there is no Redis.
-        key_ms: How long outcomes are remembered.
+        client: Client of request identity; None without Redis.
+        prefix: Prefix of all names in Redis.
+        key_ms: Time for which outcomes are remembered, in milliseconds.
+        meter: Counter of requests that bypassed identity.
     """
 
     def __init__(
@@ -57,7 +59,7 @@ class RequestIdentity:
         self._meter = meter
 
     async def digest(self, keyed: KeyedRequest) -> None:
-        """Digest a large request without holding up the event loop, before `begin`."""
+        """Digest a large request before `begin`, on a thread, so as not to block the event loop."""
         if self._client is not None and len(keyed.body) > _AT_ONCE_BYTES:
             await asyncio.to_thread(keyed.fingerprint)
 
@@ -65,9 +67,10 @@ class RequestIdentity:
         """Claim the request's key.
 
         Args:
+            keyed: The request.
             begun: Called with the attempt, or with the failure: malformed, idempotency_conflict,
-                idempotency_mismatch, redis_unavailable. Once, at once or when Redis has answered,
-                in the order of the calls.
+                idempotency_mismatch, redis_unavailable. It is called once, at once or when Redis
+                has answered, in the order of the requests.
         """
         try:
             key = read_key(keyed.headers[IDEMPOTENCY_KEY])
@@ -84,7 +87,7 @@ class RequestIdentity:
         client.ask(iter([Sized(claim, 0)]), decided)
 
     def when_reported(self, attempt: Attempt, call: Callable[[], None]) -> None:
-        """Call it once Redis knows how the attempt ended: a repeat then gets this answer."""
+        """Call back once the attempt's end is in Redis: a repeat then gets this response."""
         if attempt.request is not None and self._client is not None:
             self._client.when_reported(attempt.request.token, call)
         else:
@@ -104,7 +107,9 @@ class RequestIdentity:
             begun(_attempt(claim, verdict))
             return
         if keyed.refuse:
-            client.end(claim.token, claim.operation(RELEASE))  # it may have been made all the same
+            client.end(
+                claim.token, claim.operation(RELEASE)
+            )  # Redis may have made the claim all the same
         else:
             client.follow(claim)
         begun(self._without(keyed, Attempt(claim), reason))
@@ -131,18 +136,20 @@ Result = TypeVar("Result")
 
 log = logging.getLogger("headgate.idempotency.requests")
 
-EVENTS: Final = b"events"  # the endpoint of the short way
+EVENTS: Final = b"events"  # endpoint of requests on the fast path
 _REPLAYED: Final = ("Idempotency-Replayed", "true")
 _BYPASSED: Final = ("Idempotency-Bypassed", "true")
 _BUG: Final = Failure(Reason.INTERNAL, "an internal error")
 
 
 class Once:
-    """The way of requests with an Idempotency-Key, between a front and the pipeline.
+    """The path of requests with an Idempotency-Key, between a front and the pipeline.
 
     Args:
-        clock: Monotonic clock in seconds, as in `Inbound.arrived`.
-        watch: Called with each ticket of `begin` that has started, for its deadline.
+        pipeline: The pipeline.
+        keys: Claims of Idempotency-Keys.
+        clock: Monotonic clock, in seconds, as for `Inbound.arrived`.
+        watch: Called with each started ticket of `begin`, for its deadline.
     """
 
     def __init__(
@@ -158,13 +165,16 @@ class Once:
         self._watch = watch
 
     async def start(self, inbound: Inbound, endpoint: bytes, decode_as: Decode | None) -> Ticket:
-        """Start what earlier attempts under the request's key have not done.
+        """Start the events that earlier attempts with the request's key have not published.
 
-        endpoint: which one, and where it points to beside the topic.  decode_as: see there.
+        Args:
+            inbound: The request.
+            endpoint: Endpoint, and its target besides the topic.
+            decode_as: See `Decode`.
         """
         keyed = self._keyed(inbound, endpoint, decode_as)
         if keyed is None:
-            return self._pipeline.take(inbound, decode_as)  # which says why not, and counts it
+            return self._pipeline.take(inbound, decode_as)  # this refuses and counts the request
         await self._keys.digest(keyed)
         begun: asyncio.Future[Attempt | Failure] = asyncio.get_running_loop().create_future()
         self._keys.begin(keyed, partial(_settle, begun))
@@ -173,7 +183,7 @@ class Once:
         return ticket
 
     async def finish(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the answer to a ticket that is done, once a repeat would get it as well."""
+        """Return the reply to a ticket that is done, once a repeat would get it, too."""
         if ticket.attempt is None:
             return reply
         reported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -182,11 +192,12 @@ class Once:
         return self.marked(ticket, reply)
 
     def begin(self, inbound: Inbound, ended: Callable[[Ticket], None]) -> Ticket:
-        """Start and finish a request that has arrived as a whole, without a task or a future.
+        """Start and finish a complete request, without a task or a future.
 
         Args:
-            ended: Called with the ticket, or with one that stands for it, when it may be answered:
-                once, perhaps before this returns.
+            inbound: The request.
+            ended: Called once with the ticket, or with one that replaces it, when its reply may be
+                sent; perhaps before this returns.
         """
         ticket = self._pipeline.ticket(inbound)
         keyed = self._keyed(inbound, EVENTS, None)
@@ -198,7 +209,7 @@ class Once:
         return ticket
 
     def marked(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the reply with a header about the fate of the key."""
+        """Return the reply with a header about the result for the key."""
         attempt = ticket.attempt
         if attempt is None:
             return reply
@@ -209,7 +220,7 @@ class Once:
     def _keyed(
         self, inbound: Inbound, endpoint: bytes, decode_as: Decode | None
     ) -> KeyedRequest | None:
-        """Return the request to claim; None if the topic takes nothing now."""
+        """Return the request to claim; None if the topic takes no requests now."""
         try:
             route = self._pipeline.gate.open(inbound.topic, needs_offset=decode_as is not None)
         except Refused:
@@ -227,7 +238,7 @@ class Once:
         ended: Callable[[Ticket], None],
         attempt: Attempt | Failure,
     ) -> None:
-        """Start a request of the short way, and see to its end."""
+        """Start a request on the fast path, and handle its end."""
         try:
             self._go_on(ticket, inbound, None, attempt)
         except Exception:  # the outermost frame of this request
@@ -253,7 +264,7 @@ class Once:
             self._pipeline.refuse(ticket, attempt)
 
     def _ended(self, ended: Callable[[Ticket], None], ticket: Ticket) -> None:
-        """Answer the client of a done ticket once Redis knows."""
+        """Reply to a done ticket once its end is in Redis."""
         attempt = ticket.attempt
         if attempt is None:
             ended(ticket)
@@ -262,5 +273,5 @@ class Once:
 
 
 def _settle(future: "asyncio.Future[Result]", result: Result) -> None:
-    if not future.done():  # else the waiting task was cancelled
+    if not future.done():  # otherwise the waiting task was cancelled
         future.set_result(result)

@@ -1,19 +1,19 @@
 """Request identity: names of Idempotency-Keys and event ids, the script's messages, its rules.
 
-One entry stands for one name: a key of a producer and topic, or an event id. It holds the token and
-the deadline of the running claim, and the remembered outcomes of events that ended well. The rules
-are stated in Python below and in `identity.lua`:
+One entry is for one name: a key of a producer and topic, or an event id. It has the token and the
+deadline of the current claim, and the remembered outcomes of successful events. The rules are in
+Python below and in `identity.lua`:
 
-    claim     no entry, or the last claim's time is over -> CLAIMED, with the remembered outcomes;
-              done -> DONE, with the same; another's claim runs -> RUNNING;
+    claim     no entry, or the last claim has expired -> CLAIMED, with the remembered outcomes;
+              done -> DONE, with the same; another attempt has the claim -> RUNNING;
               other content -> MISMATCH
-    renew     move the deadline of one's own claim; claim again what Redis has lost
-    done      remember, and end one's claim: everything ended well
-    partly    remember, and end one's claim: the rest may be tried again
-    release   end one's claim: nothing more to remember
+    renew     move the deadline of the own claim; claim again if Redis has lost the entry
+    done      remember the outcomes, and end the own claim: all events were successful
+    partly    remember the outcomes, and end the own claim: the other events may be tried again
+    release   end the own claim without new outcomes
 
-Only the holder of the claim writes (or anyone, if there is no entry). Remembered events ended well
-in the log, so an answer from memory is true whichever gateway wrote it.
+Only the holder of the claim writes (or any process, if there is no entry). Remembered events are in
+the log, so a response from memory is right, whichever gateway wrote them.
 """
 
 import re
@@ -39,7 +39,7 @@ from headgate.native.chosen import digested
 LONGEST_KEY = 255
 
 IDEMPOTENCY_KEY = b"idempotency-key"
-# Headers that change what is written. Not traceparent, Prefer or X-Request-Id: a retry has others.
+# Headers that affect the records. A retry has another traceparent, Prefer or X-Request-Id.
 _MATTER = (b"content-type", b"headgate-batch", b"headgate-burst", b"headgate-event-id",
            b"headgate-force", b"headgate-key", b"headgate-key*", b"headgate-timestamp",
            b"headgate-tombstone")  # fmt: skip
@@ -58,7 +58,7 @@ _ID_MISMATCH = "this event id came before with other content"
 
 
 class ClaimState(Enum):
-    """The answer to a claim; the value is the first byte of the script's answer."""
+    """The verdict on a claim; the value is the first byte of the script's reply."""
 
     CLAIMED = b"C"
     DONE = b"D"
@@ -67,10 +67,10 @@ class ClaimState(Enum):
 
 
 class ClaimVerdict:
-    """A claim's answer. remembered: see `core.idempotency`; empty where nothing is.
+    """A claim's verdict. remembered: see `core.idempotency`; empty if no outcomes are remembered.
 
-    A class and no tuple for the reason for which `Record` is one, as are the others here of which
-    each event has some.
+    It is a class and no tuple for the same reason as `Record`, like the other types here that each
+    event has.
     """
 
     __slots__ = ("remembered", "state")
@@ -96,8 +96,16 @@ class ClaimVerdict:
 class KeyedRequest:
     """A request with an Idempotency-Key.
 
-    route: which endpoint, and where it points to beside the topic.  topic_id: Kafka's.
-    refuse: the topic's redis_loss = "refuse".  content: its fingerprint, once that was made.
+    Args:
+        route: Endpoint, and its target besides the topic.
+        topic_id: Kafka's id of the topic.
+        producer: Name of the producer.
+        headers: Headers by name in lower case.
+        body: Body of the request.
+        refuse: The topic has redis_loss = "refuse".
+
+    Attributes:
+        content: Fingerprint of the request, once computed.
     """
 
     __slots__ = ("body", "content", "headers", "producer", "refuse", "route", "topic_id")
@@ -129,7 +137,9 @@ class KeyedRequest:
 class ClaimCall(NamedTuple):
     """One run of the script, its operations in order; a name may come several times.
 
-    claim_ms: how long a claim stands for an attempt that says nothing more.
+    Attributes:
+        claim_ms: Life of a claim without a renewal, in milliseconds.
+        operations: The operations.
     """
 
     claim_ms: float
@@ -140,15 +150,16 @@ _ALONE: Final = {state.value: ClaimVerdict(state) for state in ClaimState}
 
 
 def read_verdict(answer: bytes) -> ClaimVerdict:
-    """Take the script's answer to a claim apart."""
-    verdict = _ALONE.get(answer)  # most answers: there is nothing to be remembered
+    """Parse the script's reply to a claim."""
+    verdict = _ALONE.get(answer)  # most replies: no outcomes are remembered
     return ClaimVerdict(ClaimState(answer[:1]), answer[1:]) if verdict is None else verdict
 
 
 def read_key(value: bytes) -> bytes:
-    """The key in an Idempotency-Key header: bare, or a quoted string as in the IETF draft.
+    """Return the key in an Idempotency-Key header: bare, or a quoted string as in the IETF draft.
 
-    Raises Refused (malformed): keys have 1 to 255 visible ASCII characters.
+    Raises:
+        Refused: The key is malformed: it must have 1 to 255 visible ASCII characters.
     """
     key = value.strip()
     if len(key) >= 2 and key[:1] == key[-1:] == b'"':
@@ -160,10 +171,10 @@ def read_key(value: bytes) -> bytes:
 
 
 class Names:
-    """The entries in Redis of one scope, one for each key or id.
+    """The names of one scope's entries in Redis, one for each key or id.
 
-    Hashed: the parts are the clients' own texts of any length. topic_id and not the topic's name,
-    because offsets in a topic that was recreated are other records.
+    The names are hashes, because the parts are clients' texts of any length. They contain the
+    topic's id and not its name, because offsets in a recreated topic are other records.
     """
 
     __slots__ = ("_kind", "_owner", "_prefix", "_topic_id")
@@ -175,7 +186,7 @@ class Names:
         self._owner: Final = owner
 
     def of(self, last: bytes) -> bytes:
-        """The entry of a key or an id."""
+        """Return the name of the entry of a key or an id."""
         parts = [self._kind, self._topic_id, self._owner, last]
         return self._prefix + digested(b"", parts, b"")
 
@@ -196,7 +207,13 @@ def names_of_cloudevents(prefix: str, topic_id: bytes, source: str) -> Names:
 
 
 def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: bytes) -> bytes:
-    """16 bytes over what a request writes. route: which endpoint, and where it points to."""
+    """Return a digest of 16 bytes of a request's effect.
+
+    Args:
+        route: Endpoint, and its target besides the topic.
+        headers: Headers by name in lower case.
+        body: Body of the request.
+    """
     parts = [route]
     for name in sorted(headers):
         if name in _MATTER or name.startswith(_MATTER_PREFIXES):
@@ -206,24 +223,30 @@ def request_fingerprint(route: bytes, headers: Mapping[bytes, bytes], body: byte
 
 
 def event_fingerprint(key: bytes | None, value: bytes | None, content_type: bytes | None) -> bytes:
-    """16 bytes over what an event writes; None is no key, a tombstone, no content type."""
+    """Return a digest of 16 bytes of an event.
+
+    Args:
+        key: Key; None without a key.
+        value: Value; None for a tombstone.
+        content_type: Content type; None without one.
+    """
     present = bytes((key is not None, value is not None, content_type is not None))
     return digested(b"event", [present, key or b"", content_type or b""], value or b"")
 
 
 def key_mismatch() -> Failure:
-    """Another body came with a known Idempotency-Key."""
+    """Return the failure of a known Idempotency-Key with another body."""
     return Failure(Reason.IDEMPOTENCY_MISMATCH, _KEY_MISMATCH)
 
 
 def id_mismatch() -> Failure:
-    """Other content came with a known event id."""
+    """Return the failure of a known event id with other content."""
     return Failure(Reason.IDEMPOTENCY_MISMATCH, _ID_MISMATCH)
 
 
-# ---- The rules, as in `identity.lua`
+# ---- The rules of `identity.lua`
 #
-# Both give the same answers and leave the same bytes: a property test runs them side by side. An
+# Both have the same replies and write the same bytes: a property test runs them side by side. An
 # entry is one string:
 #
 #     fingerprint (16)  token (12, zeros: no claim)  deadline (double, ms)  done (one byte)
@@ -232,13 +255,13 @@ def id_mismatch() -> Failure:
 
 _ENTRY = struct.Struct(">16s12sdB")
 _NOBODY = bytes(TOKEN_BYTES)
-# ms that an entry outlives its claim: who comes late finds its own token there, and a retry with
-# other content is still seen as one.
+# ms that an entry outlives its claim: a late attempt still finds its own token, and a retry with
+# other content is still a mismatch.
 _MARGIN = 60_000.0
 
 
 class StoredName(NamedTuple):
-    """A value in the store. expires: ms by the store's clock."""
+    """A value in the store. expires: time on the store's clock, in milliseconds."""
 
     value: bytes
     expires: float
@@ -258,7 +281,16 @@ Store = MutableMapping[bytes, StoredName]
 
 
 def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
-    """Do what the script does; one verdict for each claim, in order. now: ms."""
+    """Run the script's rules.
+
+    Args:
+        store: Keys of the server.
+        call: The call.
+        now: Clock of the store, in milliseconds.
+
+    Returns:
+        One verdict for each claim, in order.
+    """
     verdicts = []
     for step in call.operations:
         name = step.name
@@ -290,7 +322,7 @@ def _verdict(entry: NameEntry | None, fingerprint: bytes, token: bytes, now: int
         return ClaimVerdict(ClaimState.MISMATCH)
     if entry.done:
         return ClaimVerdict(ClaimState.DONE, entry.remembered)
-    # An attempt that died is not done: past its deadline the claim is anybody's.
+    # A dead attempt is not done: after its deadline any attempt may claim the name.
     if entry.token not in (_NOBODY, token) and entry.deadline > now:
         return ClaimVerdict(ClaimState.RUNNING)
     return ClaimVerdict(ClaimState.CLAIMED, entry.remembered)

@@ -17,14 +17,17 @@ NO_REDIS = Failure(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdentityOptions:
-    """Spans in ms.
+    """Options of request identity.
 
-    claim_ms: how long the claim of a process that died stands; living ones renew theirs.
-    timeout_ms: how long a request waits for Redis, the queue included, before it goes on without.
-    linger_ms: how long a call waits for more, at most.
-    max_steps, max_bytes: of one call. Redis runs nothing else meanwhile, and digesting the
-    events of a call holds up the event loop.
-    max_pending, max_pending_bytes: ends of attempts that are kept while Redis is away.
+    Attributes:
+        claim_ms: Life of a claim without a renewal, in milliseconds. Running processes renew
+            theirs.
+        timeout_ms: Longest wait of a request for Redis, including the queue, in milliseconds.
+        linger_ms: Longest wait of a call for more requests, in milliseconds.
+        max_steps: Most operations of a call. Redis runs nothing else meanwhile.
+        max_bytes: Most digested bytes of a call. Digests block the event loop.
+        max_pending: Most ends of attempts that are kept while Redis is away.
+        max_pending_bytes: Most bytes of these ends.
     """
 
     claim_ms: float = 15_000.0
@@ -37,23 +40,28 @@ class IdentityOptions:
 
 
 class IdentityMeter(Protocol):
-    """Counts what went past identity (headgate_identity_bypassed_total)."""
+    """A counter of bypasses of request identity (headgate_identity_bypassed_total)."""
 
     def identity_bypassed(self, reason: str, count: int) -> None:
-        """reason: not_configured, redis_error, redis_timeout, redis_slow, breaker_open, internal;
-        backlog for ends that were not remembered."""
+        """Count bypasses.
+
+        Args:
+            reason: not_configured, redis_error, redis_timeout, redis_slow, breaker_open, internal;
+                backlog for ends that were not remembered.
+            count: Number of bypasses.
+        """
         ...
 
 
 class RedisIdentityStore:
-    """`IdentityStore` on Redis.
+    """An `IdentityStore` on Redis.
 
-    It has a connection of its own: answers of remembered batches are large, and suppression must
-    not wait behind them.
+    It has its own connection: replies of remembered batches are large, and suppression must not
+    wait behind them.
 
     Args:
         url: redis://, rediss:// or unix://.
-        timeout_ms: Timeout of a call.
+        timeout_ms: Timeout of a call, in milliseconds.
     """
 
     def __init__(self, url: str, timeout_ms: float) -> None:
@@ -64,12 +72,12 @@ class RedisIdentityStore:
         await self._redis.connect()
 
     async def run(self, call: ClaimCall) -> Sequence[ClaimVerdict]:
-        """One EVALSHA. After an error or a timeout the connection is closed."""
+        """Run the script by EVALSHA; an error or a timeout closes the connection."""
         _, verdicts = await self.run_timed(call)
         return verdicts
 
     async def run_timed(self, call: ClaimCall) -> tuple[int, list[ClaimVerdict]]:
-        """Run as `run`, and return Redis' clock (ms) with the verdicts."""
+        """Run the script as `run`; return Redis' clock (ms) and the verdicts."""
         names = [operation.name for operation in call.operations]
         operations = [operation.packed for operation in call.operations]
         life = b"%.0f" % call.claim_ms
@@ -82,19 +90,18 @@ class RedisIdentityStore:
 
 
 class IdentityStore(Protocol):
-    """One connection to what is known of requests and events; the memory store passes the same
-    tests.
+    """One connection to the state of requests and events; the memory store passes the same tests.
 
-    One call at a time. After a StoreError of `run` nothing is known of that call, the connection
-    is closed, and `connect` comes before the next `run`.
+    It runs one call at a time. After a StoreError of `run` the fate of the call is unknown, the
+    connection is closed, and `connect` must come before the next `run`.
     """
 
     async def connect(self) -> None:
-        """Raises StoreError."""
+        """Open a connection. Raises StoreError."""
         ...
 
     async def run(self, call: ClaimCall) -> Sequence[ClaimVerdict]:
-        """Run the script once: a verdict for each claim, in order. Raises StoreError."""
+        """Run the script once; return a verdict for each claim, in order. Raises StoreError."""
         ...
 
     async def close(self) -> None:

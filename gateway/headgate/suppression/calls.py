@@ -177,7 +177,7 @@ class Namespaces:
         self.opened.discard(scope)
 
     def open_again(self) -> None:
-        """Plan calls for all namespaces before the next events, because Redis may have lost them."""
+        """Plan calls for all namespaces before their next events: Redis may have lost them."""
         self.to_talk |= self.opened
         self.to_announce |= self.passing
 

@@ -269,7 +269,10 @@ class Claims:
     # ---- calls of the connection
 
     def next_call(self, now_s: float) -> OutgoingCall | None:
-        """Pack the next call: registrations before any claim, settlements before their keys' claims."""
+        """Pack the next call; return None if there is no news.
+
+        Registrations come before any claim, settlements before the claims of their keys.
+        """
         options, namespaces = self._options, self._namespaces
         outgoing = OutgoingCall(options.max_keys_per_call, options.max_operations_per_call, now_s)
         outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_talk)

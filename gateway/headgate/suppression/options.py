@@ -1,4 +1,4 @@
-"""Options of suppression, and the counter of events that went past it."""
+"""Options of suppression, and the counter of events that bypassed it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -8,25 +8,30 @@ from headgate.suppression.rules import SuppressionSpans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuppressOptions:
-    """Spans in ms.
+    """Options of suppression.
 
-    token_ttl_ms: how long a token stands for a publish of unknown end: 2 x delivery_timeout_ms, so
-    that a record in its lane always has the time left that its delivery may take.
-    quarantine_ms, max_suppress_age_ms: see `suppression.rules.SuppressionSpans`.
-    timeout_ms: how long an event waits for Redis, the queue included, before it is published
-    without it; also of a call.
-    linger_ms: how long a call waits at most while events keep arriving, and settlements for an
-    event to ride with.
-    max_keys_per_call, max_operations_per_call: what bounds the work of a call, whatever the mix of
-    keys; Redis does nothing else meanwhile (tests/RESULTS.md has the worst case, measured).
-    unreserved_max: settlements kept while Redis is away; beyond it the namespace is dropped whole.
-    unknown_max: publishes of unknown end that are registered again when Redis lost its state.
-    fences_by_writing: a record of unknown end may land until a later one of its partition is
-    acknowledged (an idempotent producer's successor); else only for token_ttl_ms (the end of a
-    transaction).
-    touches_opened: talk to every topic that is compared, used or not: where others ask another of
-    several servers, this one is to know the topic's key rule all the same.
-    look_s: seconds between two looks whether Redis may lose entries.
+    Attributes:
+        token_ttl_ms: Life of a token for a publish with an unknown result, in milliseconds. It is
+            2 x delivery_timeout_ms, so that a record in its lane has enough time for its delivery.
+        quarantine_ms: See `suppression.rules.SuppressionSpans`.
+        max_suppress_age_ms: See `suppression.rules.SuppressionSpans`.
+        timeout_ms: Longest wait of an event for Redis, including the queue, before it bypasses
+            Redis; also the timeout of a call. In milliseconds.
+        linger_ms: Longest wait of a call while events keep arriving, and of settlements for a call
+            with events, in milliseconds.
+        max_keys_per_call: Most keys of a call.
+        max_operations_per_call: Most operations of a call. Both limits bound its work for any mix
+            of keys, because Redis runs nothing else meanwhile (worst case in tests/RESULTS.md).
+        unreserved_max: Most settlements of a namespace while Redis is away; beyond that the whole
+            namespace is dropped.
+        unknown_max: Most publishes with an unknown result that are registered again after Redis
+            has lost its state.
+        fences_by_writing: A record with an unknown result may land until Kafka acknowledges a later
+            record of its partition (from an idempotent producer's successor). If false, it may land
+            only for token_ttl_ms (the end of a transaction).
+        touches_opened: Send heartbeats for every compared topic, even without events. So each of
+            several servers has the topic's key rule, also if other gateways use another server.
+        look_s: Time between two checks for evictions, in seconds.
     """
 
     token_ttl_ms: float = 240_000.0
@@ -44,20 +49,24 @@ class SuppressOptions:
 
     @property
     def spans(self) -> SuppressionSpans:
-        """The spans of the script's calls."""
+        """Return the spans of the script's calls."""
         return SuppressionSpans(self.token_ttl_ms, self.quarantine_ms, self.max_suppress_age_ms)
 
     @property
     def tick_s(self) -> float:
-        """The interval between looks for tokens to renew and namespaces to talk to, in seconds."""
+        """Return the interval between checks for renewals and heartbeats, in seconds."""
         return max(0.01, min(self.quarantine_ms / 6, self.token_ttl_ms / 16, 1000.0) / 1000)
 
 
 class SuppressionMeter(Protocol):
-    """Counts events that went past suppression (headgate_suppression_bypassed_total)."""
+    """A counter of events that bypassed suppression (headgate_suppression_bypassed_total)."""
 
     def bypassed(self, reason: str, count: int) -> None:
-        """reason: redis_error, redis_timeout, redis_slow, redis_full, breaker_open, crowded or
-        internal.
+        """Count events that bypassed suppression.
+
+        Args:
+            reason: redis_error, redis_timeout, redis_slow, redis_full, breaker_open, crowded or
+                internal.
+            count: Number of events.
         """
         ...

@@ -1,19 +1,19 @@
 """The suppression protocol: the messages of both scripts, and their rules in Python.
 
-docs/design/suppression-protocol.md explains it. `suppression.lua` and `layout.lua` have the same
-rules; property tests hold them together. Everything here is pure: the time is an argument.
+docs/design/suppression-protocol.md explains the protocol. `suppression.lua` and `layout.lua` have
+the same rules; property tests compare them. All functions are pure: the time is an argument.
 
 One call of the suppression script carries any number of operations on any number of keys:
 
     KEYS    the incarnation of each namespace, the mark of each one's topic, then the entries
-    ARGV[1] the header: what holds for the whole call, and a few fields for each namespace
-    ARGV[2] how many bytes of operations each entry has
-    ARGV[3] the operations of all entries: for each the namespace's place in the call (one byte),
-            then operations
+    ARGV[1] the header: fields of the call, and a few fields for each namespace
+    ARGV[2] the bytes of operations of each entry
+    ARGV[3] the operations of all entries: for each entry the namespace's index in the call (one
+            byte), then its operations
 
-An operation is a letter and fields of fixed width, applied in the order given to one entry. So a
-key may be settled and then reserved several times in one call: each operation sees those before
-it, which a script that reads all entries first and decides afterwards would get wrong.
+An operation is a letter and fields of fixed width. The script applies the operations of an entry in
+order. So one call may settle a key and then reserve it several times: each operation sees the
+effects of those before it. A script that first reads all entries and then decides would be wrong.
 """
 
 import math
@@ -26,7 +26,7 @@ from headgate.core.suppression import Scope
 
 TOKEN_BYTES = 12
 DIGEST_BYTES: Final = 16
-NO_DIGEST = bytes(DIGEST_BYTES)  # instead of a digest that must not be trusted
+NO_DIGEST = bytes(DIGEST_BYTES)  # replaces a digest that must not be trusted
 
 RESERVE: Final = b"r"
 FORCE: Final = b"p"
@@ -36,10 +36,12 @@ KEEP: Final = b"k"
 REFUSED: Final = b"x"
 CLEAR: Final = b"c"
 
-# What a call does to a namespace before its operations.
-DROP: Final = 1  # forget what is known of all keys
-ANNOUNCE: Final = 2  # say that records are, or were, written to the topic without a reservation
-MARK: Final = 4  # with ANNOUNCE: some wait for it on disk, whatever id the topic has by then
+# Effects of a call on a namespace before its operations.
+DROP: Final = 1  # forget the state of all keys
+ANNOUNCE: Final = (
+    2  # announce that records are, or were, written to the topic without a reservation
+)
+MARK: Final = 4  # with ANNOUNCE: some of them wait on disk, even if the topic's id changes
 
 MAX_TOKENS: Final = 64  # of one key, also in suppression.lua; more publishes at once share CROWD
 CROWD: Final = b"\xff" * TOKEN_BYTES
@@ -48,18 +50,20 @@ _HEADER: Final = struct.Struct(">16s16sdddd")
 _SCOPE: Final = struct.Struct(">BI8s")
 _STATE: Final = struct.Struct(">16sId")
 _LAYOUT_CALL: Final = struct.Struct(">16s16sdd")
-pack_state: Final = _STATE.pack  # what a script says of a namespace
+pack_state: Final = _STATE.pack  # state of a namespace in a reply
 # letter, token, digest, offset, partition count. The offset is a double: Lua has no other number,
 # exact to 2**53.
 pack_settlement: Final = struct.Struct(">c12s16sdI").pack
 
 
 class SuppressionSpans(NamedTuple):
-    """The spans of the protocol, in ms. All gateways of one Redis should agree on them.
+    """The spans of the protocol, in milliseconds. All gateways of one Redis should agree on them.
 
-    life: how long a token may stand for a publish whose end is not known.  quarantine: how long
-    after the birth of an incarnation nothing is suppressed.  max_suppress_age: how old the
-    published record may be.  retain: how long an unused incarnation is kept.
+    Attributes:
+        life: Life of a token for a publish with an unknown result.
+        quarantine: Time after the birth of an incarnation during which no event is suppressed.
+        max_suppress_age: Largest age of the published record.
+        retain: Time for which an unused incarnation is kept.
     """
 
     life: float
@@ -69,18 +73,21 @@ class SuppressionSpans(NamedTuple):
 
     @property
     def lease(self) -> float:
-        """The time for which an announcement holds, ms. Its end begins a quarantine."""
+        """Return the life of an announcement, in milliseconds. Its end begins a quarantine."""
         return self.quarantine / 2
 
 
 class SuppressionCall(NamedTuple):
     """One run of the script.
 
-    candidate: a nonce that was never used before, for the incarnations that this call begins.
-    scopes: the namespaces.  flags: one byte for each, DROP, ANNOUNCE and MARK.  counts: for each,
-    the partition count that the caller places by.
-    entries, operations: names of entries, all different, and what is done to each.
-    reservations: how many of the operations are RESERVE or FORCE.
+    Attributes:
+        candidate: A nonce that was never used before, for the incarnations that this call begins.
+        scopes: The namespaces.
+        flags: One byte for each namespace: DROP, ANNOUNCE and MARK.
+        counts: The caller's partition count for each namespace.
+        entries: Names of the entries, all different.
+        operations: Operations on each entry.
+        reservations: Number of operations that are RESERVE or FORCE.
     """
 
     spans: SuppressionSpans
@@ -93,7 +100,11 @@ class SuppressionCall(NamedTuple):
     reservations: int
 
     def header(self, redis: bytes) -> bytes:
-        """Return ARGV[1]. redis: 16 bytes that no other Redis process or replication id has."""
+        """Return ARGV[1].
+
+        Args:
+            redis: 16 bytes that are unique to the Redis process and its replication id.
+        """
         return _HEADER.pack(redis, self.candidate, *self.spans) + b"".join(
             [
                 _SCOPE.pack(flags, count, scope.rule)
@@ -109,8 +120,10 @@ class SuppressionCall(NamedTuple):
 class NamespaceState(NamedTuple):
     """The state of a namespace in a reply.
 
-    nonce: of its incarnation.  partitions: the count in force; a reservation by a smaller one was
-    not made.  opens_ms: by Redis' clock, when it suppresses, if nothing happens before.
+    Attributes:
+        nonce: Nonce of its incarnation.
+        partitions: Active partition count; reservations with a smaller count were not made.
+        opens_ms: Time on Redis' clock at which it suppresses, unless the quarantine is extended.
     """
 
     nonce: bytes
@@ -119,12 +132,15 @@ class NamespaceState(NamedTuple):
 
 
 class SuppressionReply(NamedTuple):
-    """The script's answer.
+    """The script's reply.
 
-    now: Redis' clock, ms.  crowded: how many reservations found no room for a token of their own.
-    forgotten: how many keys' contents are not kept because memory is full.
-    states: one for each of the call's scopes.  verdicts: one for each reservation, by its number:
-    the offset if it is unchanged, else see `floor_of`.
+    Attributes:
+        now: Redis' clock, in milliseconds.
+        crowded: Number of reservations without room for their own token.
+        forgotten: Number of keys whose contents are not kept because memory is full.
+        states: One state for each scope of the call.
+        verdicts: One verdict for each reservation, by its number: the offset if it is unchanged,
+            else see `floor_of`.
     """
 
     now: int
@@ -135,54 +151,69 @@ class SuppressionReply(NamedTuple):
 
 
 def floor_of(verdict: int) -> int:
-    """Return the key's highest acknowledged offset when it was reserved, -1 if there was none."""
+    """Return the key's highest acknowledged offset at the reservation; -1 if there was none."""
     return -2 - verdict
 
 
 def verdict_to_publish(floor: int) -> int:
-    """Encode PUBLISH with the floor; UNCHANGED is the offset itself, which is never negative."""
+    """Encode PUBLISH with the floor. UNCHANGED is the offset itself, which is never negative."""
     return -2 - floor
 
 
 def reserve(token: bytes, digest: bytes, number: bytes) -> bytes:
-    """Publish unless unchanged. number: two bytes, the reservation's place among the verdicts."""
+    """Return a RESERVE: publish unless unchanged.
+
+    Args:
+        token: Token of the publish.
+        digest: Digest of the content.
+        number: Index of the verdict, in two bytes.
+    """
     return RESERVE + token + digest + number
 
 
 def force(token: bytes, number: bytes) -> bytes:
-    """Reserve, but never as unchanged (Headgate-Force).
+    """Return a FORCE: a reservation that is never unchanged (Headgate-Force).
 
-    Not REGISTER: its token is trusted like that of any claim that found other content, so the
-    next equal event is unchanged again.
+    REGISTER would not do. The token of FORCE is trusted like that of any claim with new content, so
+    the next equal event is unchanged again.
+
+    Args:
+        token: Token of the publish.
+        number: Index of the verdict, in two bytes.
     """
     return FORCE + token + number
 
 
 def register(token: bytes) -> bytes:
-    """Say that a publish is, or may be, in flight: adds an untrusted token or renews one."""
+    """Return a REGISTER, which adds or renews an untrusted token of a publish in flight."""
     return REGISTER + token
 
 
 def settle(token: bytes, digest: bytes, offset: int, count: int, *, keep: bool = False) -> bytes:
-    """Acknowledged at this offset. count: of the partitions when the record was placed.
+    """Return a SETTLE, or a KEEP, for an acknowledged record.
 
-    keep: leave the token, a copy may still land.
+    Args:
+        token: Token of the publish.
+        digest: Digest of the content.
+        offset: Offset of the record.
+        count: Partition count that the record was placed by.
+        keep: Keep the token, because a copy of the record may still land.
     """
     return pack_settlement(KEEP if keep else SETTLE, token, digest, offset, count)
 
 
 def refused(token: bytes) -> bytes:
-    """No record of this publish can be in the log."""
+    """Return a REFUSED: no record of this publish can be in the log."""
     return REFUSED + token
 
 
 def number_bytes(count: int) -> list[bytes]:
-    """Return the numbers 0 .. count - 1 as the operations carry them."""
+    """Return the numbers 0 .. count - 1 as the operations encode them."""
     return [number.to_bytes(2, "big") for number in range(count)]
 
 
 def read_reply(call: SuppressionCall, answer: Sequence[int | bytes]) -> SuppressionReply:
-    """Take the script's flat answer apart."""
+    """Parse the script's flat reply."""
     now, crowded, forgotten = cast("Sequence[int]", answer[:3])
     verdicts, *packed = cast("Sequence[bytes]", answer[3:])
     states = [NamespaceState(*_STATE.unpack(state)) for state in packed]
@@ -198,10 +229,11 @@ def pack_verdicts(verdicts: Sequence[int]) -> bytes:
 class LayoutCall(NamedTuple):
     """One run of the layout script.
 
-    name: Of the key in Redis.
-    layout: 16 bytes.
-    alive_ms: How long an announced layout counts as in use.
-    keep_ms: How long it is remembered.
+    Attributes:
+        name: Name of the key in Redis.
+        layout: 16 bytes.
+        alive_ms: Time for which an announced layout counts as in use, in milliseconds.
+        keep_ms: Time for which it is stored, in milliseconds.
     """
 
     name: bytes
@@ -210,15 +242,17 @@ class LayoutCall(NamedTuple):
     keep_ms: float
 
     def packed(self, redis: bytes) -> bytes:
-        """The script's argument. redis: R of the connection."""
+        """Return the script's argument. redis: R of the connection."""
         return _LAYOUT_CALL.pack(redis, self.layout, self.alive_ms, self.keep_ms)
 
 
 class LayoutReply(NamedTuple):
-    """The layout script's answer.
+    """The layout script's reply.
 
-    now, noisy: By the server's clock, ms.
-    is_disputed: Another layout is in use.
+    Attributes:
+        now: The server's clock, in milliseconds.
+        noisy: Time of the last announcement of another layout, or of the birth of the state.
+        is_disputed: Another layout is in use.
     """
 
     now: int
@@ -226,7 +260,7 @@ class LayoutReply(NamedTuple):
     is_disputed: bool
 
 
-# ---- The rules, as in `suppression.lua`: the same answers, the same bytes
+# ---- The rules of `suppression.lua`: the same replies, the same bytes
 #
 # An entry is one string:
 #
@@ -235,25 +269,24 @@ class LayoutReply(NamedTuple):
 #     and for each token in flight: token (12)  deadline (double, ms)  trusted (one byte)
 #
 # An incarnation is: nonce (16)  the Redis process R (16)  born (double, ms)  renewed (double, ms)
-# the partition count in force (int)  the key rule in use (8).
+# the active partition count (int)  the active key rule (8).
 #
-# A mark exists while events of the topic lie on the disk of any process, under whatever id that
-# process has for the topic.
+# A mark exists while any process has events of the topic on disk, under any id of the topic.
 
 
 _ENTRY = struct.Struct(">16s16sddId")
 _TOKEN = struct.Struct(">12sdB")
 _INCARNATION = struct.Struct(">16s16sddI8s")
-_MARGIN = 60_000.0  # ms that an entry outlives what it says
+_MARGIN = 60_000.0  # ms that an entry outlives its contents
 _LAYOUT_HEAD = struct.Struct(">16sd")
 _LAYOUT_SEEN = struct.Struct(">16sd")
-_MAX_LAYOUTS = 32  # that a server remembers, the newest; also in layout.lua
-_RETAIN_MS = 30 * 86_400_000  # as incarnations; also in layout.lua
+_MAX_LAYOUTS = 32  # most layouts on a server, the newest ones; also in layout.lua
+_RETAIN_MS = 30 * 86_400_000  # same as for incarnations; also in layout.lua
 _STEP = 10_000.0  # ms; many entries have the same `kept`, one string in Lua
 
 
 class StoredKey(NamedTuple):
-    """A value in the store. expires: ms by the store's clock."""
+    """A value in the store. expires: time on the store's clock, in milliseconds."""
 
     value: bytes
     expires: float
@@ -263,9 +296,11 @@ Store = MutableMapping[bytes, StoredKey]
 
 
 class KeyEntry:
-    """The entry of one key. tokens: deadline and whether it is trusted, by token.
+    """The entry of one key.
 
-    kept: no token lives longer, and the entry lives _MARGIN longer.
+    Attributes:
+        tokens: Deadline and trust of each token.
+        kept: Time that no token outlives; the entry lives _MARGIN longer.
     """
 
     __slots__ = ("changed", "count", "digest", "kept", "offset", "time", "tokens")
@@ -276,7 +311,7 @@ class KeyEntry:
         self.tokens: dict[bytes, tuple[float, bool]] = {}
         self.changed = False
         if value is None or value[:16] != nonce:
-            return  # of an earlier incarnation: says nothing
+            return  # the entry of an earlier incarnation is void
         _, self.digest, self.offset, self.time, self.count, self.kept = _ENTRY.unpack_from(value)
         for token, deadline, trusted in _TOKEN.iter_unpack(value[_ENTRY.size :]):
             self.tokens[token] = (deadline, bool(trusted))
@@ -300,7 +335,15 @@ class KeyEntry:
         spans: SuppressionSpans,
         trusted: bool,
     ) -> int:
-        """Leave a token and return the verdict. digest None: never unchanged."""
+        """Add a token and return the verdict.
+
+        Args:
+            token: Token of the publish.
+            digest: Digest of the content; None: never unchanged.
+            now: Redis' clock, in milliseconds.
+            spans: Spans of the protocol.
+            trusted: The namespace suppresses.
+        """
         self.purge(now)
         fresh = now - self.time < spans.max_suppress_age
         if trusted and not self.tokens and self.digest == digest and fresh:
@@ -309,9 +352,9 @@ class KeyEntry:
         return verdict_to_publish(int(self.offset))
 
     def purge(self, now: float) -> None:
-        """Drop all tokens and the digest once all have expired: each is a write of unknown end.
+        """Drop all tokens and the digest once all tokens have expired.
 
-        With one live token left, none goes.
+        Each token is a write with an unknown result. While one token lives, all stay.
         """
         if self.tokens and all(deadline <= now for deadline, _ in self.tokens.values()):
             self.tokens.clear()
@@ -330,19 +373,28 @@ class KeyEntry:
 
     @property
     def is_full(self) -> bool:
-        """True if the entry has no room for another token."""
+        """Return whether the entry has no room for another token."""
         return len(self.tokens) >= MAX_TOKENS
 
     def settle(
         self, token: bytes, digest: bytes, offset: float, count: int, now: float, keep: bool
     ) -> None:
-        """Acknowledged: only the highest offset counts, and only with its own trusted token."""
+        """Settle a record: only the highest offset counts, and only with its own trusted token.
+
+        Args:
+            token: Token of the publish.
+            digest: Digest of the content.
+            offset: Offset of the record.
+            count: Partition count that the record was placed by.
+            now: Redis' clock, in milliseconds.
+            keep: Keep the token.
+        """
         held = self.tokens.get(token)
         if held is not None and not keep:
             self.drop(token)
         if count < self.count:
-            # In the key's former partition: it may be newer than anything in the present one, and
-            # than what is still on its way there.
+            # The record is in the key's former partition: it may be newer than all records in the
+            # present one, and than those on their way there.
             self.clear()
         elif count > self.count or offset > self.offset:
             self.offset, self.time, self.count, self.changed = offset, now, count, True
@@ -353,13 +405,15 @@ class KeyEntry:
         self.changed |= self.tokens.pop(token, None) is not None
 
     def clear(self) -> None:
-        """Forget the content and the trust in all tokens, but no token and no offset."""
+        """Forget the content and the trust in all tokens; keep the tokens and the offset."""
         self.digest, self.changed = NO_DIGEST, True
         self.tokens = {token: (deadline, False) for token, (deadline, _) in self.tokens.items()}
 
     def forget(self) -> bool:
-        """Drop the content of a new key because memory is full, or memory would grow with every
-        key. Its tokens stay; none may set a digest without the offset.
+        """Drop the content of a new key because memory is full; return whether there was any.
+
+        Otherwise memory would grow with every key. The tokens stay, but none may set a digest
+        without the offset.
         """
         if self.offset < 0:
             return False
@@ -370,19 +424,24 @@ class KeyEntry:
     def keep(self, now: float, spans: SuppressionSpans) -> None:
         """Extend the entry's life beyond that of a token, and beyond max_suppress_age.
 
-        It grows in whole steps, so that most writes leave the expiry as it is.
+        It grows in full steps, so that most writes do not change the expiry.
         """
         span = max(spans.life, spans.max_suppress_age)
         if self.kept < now + span:
             self.kept = (now + span + span / 8) // _STEP * _STEP + _STEP
 
     def keep_tokens(self) -> None:
-        """It is kept for its tokens alone."""
+        """Limit the entry's life to that of its tokens."""
         self.kept = max((deadline for deadline, _ in self.tokens.values()), default=0.0)
 
 
 class _Namespace(NamedTuple):
-    """A namespace while a call runs. is_open: it suppresses.  is_behind: the caller is."""
+    """A namespace during a call.
+
+    Attributes:
+        is_open: The namespace suppresses.
+        is_behind: The caller's partition count is too small.
+    """
 
     state: NamespaceState
     is_open: bool
@@ -392,9 +451,14 @@ class _Namespace(NamedTuple):
 def run(
     store: Store, call: SuppressionCall, redis: bytes, now: int, *, is_full: bool = False
 ) -> SuppressionReply:
-    """Do what the script does. redis: R of the connection; now: ms.
+    """Run the script's rules.
 
-    is_full: Redis has used up its memory and evicts nothing.
+    Args:
+        store: Keys of the server.
+        call: The call.
+        redis: R of the connection.
+        now: Clock of the store, in milliseconds.
+        is_full: Redis' memory is full, and it evicts nothing.
     """
     marked = [_read(store, scope.mark, now) is not None for scope in call.scopes]
     namespaces = [
@@ -445,7 +509,7 @@ def _open(
     quarantine, changed = call.spans.quarantine, False
     if process != redis or flags & DROP:
         nonce, born, changed = call.candidate, float(now), True
-    if caller > count:  # for one topic id it only grows, whatever else was lost
+    if caller > count:  # for one topic id the count only grows, even if other state was lost
         count, changed = caller, True
     is_open = now >= born + quarantine
     if whose != rule:
@@ -527,7 +591,14 @@ def _read(store: Store, name: bytes, now: float) -> bytes | None:
 def announce_layout(
     store: MutableMapping[bytes, StoredKey], call: LayoutCall, redis: bytes, now: int
 ) -> LayoutReply:
-    """Do what the layout script does."""
+    """Run the layout script's rules.
+
+    Args:
+        store: Keys of the server.
+        call: The call.
+        redis: R of the connection.
+        now: Clock of the store, in milliseconds.
+    """
     held = store.get(call.name)
     value = held.value if held is not None and held.expires > now else b""
     born, announced = float(now), list[tuple[bytes, float]]()
@@ -546,29 +617,29 @@ def announce_layout(
     return LayoutReply(now, int(max(noisy, born)), is_disputed)
 
 
-# ---- The layout: do all gateways keep suppression on the same servers?
+# ---- The layout: agreement of the gateways on the list of servers
 #
-# A gateway asks the server of a key (`Slots`). Two gateways with different lists may ask different
-# servers for the same key, and then neither learns what the other publishes. So each announces its
-# layout to every server of its list, again and again, and each server remembers the others:
+# A gateway uses the server of a key (`Slots`). Two gateways with different lists may use different
+# servers for the same key, and then miss each other's publishes. So each gateway announces its
+# layout to every server of its list at intervals, and each server stores the other layouts:
 #
 #     ANNOUNCE(layout)   other R, or no state: born = now, no layouts
 #                        noisy = the latest of born and of the announcements of other layouts
 #                        is_disputed = another one was announced within `alive`
 #                        announced[layout] = now
 #
-# A gateway believes a server's `unchanged` only while more than half of its servers have answered
-# calls of the last lease, and the topic's state on the server was born after all of them were last
-# noisy. A gateway that meets another layout when it starts waits for a lease before it takes
-# events: gateways with the other layout believe nothing then. When the servers have been quiet for
-# a lease, topics that were born before begin anew.
+# A gateway believes a server's `unchanged` only under two conditions. More than half of its servers
+# have answered calls of the last lease, and the topic's state on the server was born after all of
+# them were last noisy. If a gateway finds another layout at its start, it waits for a lease before
+# it takes events: after that, gateways with the other layout believe nothing. When the servers have
+# been quiet for a lease, topics that were born before get a new incarnation.
 
 
-_ALONE: Final = bytes(16)  # all keys are on this server, whatever it is called
+_ALONE: Final = bytes(16)  # all keys are on this server, under any name
 
 
 def layout_of(servers: Sequence[str]) -> bytes:
-    """16 bytes for a list of servers, in whatever order."""
+    """Return 16 bytes that identify a list of servers, in any order."""
     if len(servers) == 1:
         return _ALONE
     return blake2b("\n".join(sorted(servers)).encode(), digest_size=16).digest()
@@ -577,9 +648,11 @@ def layout_of(servers: Sequence[str]) -> bytes:
 class LayoutSpans(NamedTuple):
     """Spans, in seconds.
 
-    lease: How long an answer of a server counts.
-    interval: Between two heartbeats.
-    alive, keep: See `LayoutCall`.
+    Attributes:
+        lease: Time for which a server's reply counts.
+        interval: Time between two heartbeats.
+        alive: See `LayoutCall`.
+        keep: See `LayoutCall`.
     """
 
     lease: float
@@ -591,8 +664,12 @@ class LayoutSpans(NamedTuple):
 def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpans:
     """Return the spans for a quarantine.
 
-    A start that waits for a lease should be short; an outage of the heartbeats may last nearly as
-    long. State older than max_suppress_age is never believed.
+    A start may wait for a lease, so the lease is short; heartbeats may fail for nearly as long.
+    State older than max_suppress_age is never believed.
+
+    Args:
+        quarantine_ms: Quarantine, in milliseconds.
+        max_suppress_age_ms: Largest age of a published record, in milliseconds.
     """
     lease_s = min(10.0, max(1.0, quarantine_ms / 2000))
     interval_s = min(lease_s / 4, quarantine_ms / 6000)
@@ -601,7 +678,7 @@ def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpan
 
 
 class _Answer(NamedTuple):
-    """sent_s: when the call was sent.  noisy_s: a moment not before the server was last noisy."""
+    """A server's reply. sent_s: time of the call.  noisy_s: latest time of the last noise."""
 
     sent_s: float
     noisy_s: float
@@ -611,18 +688,21 @@ _NOTHING: Final = _Answer(-math.inf, math.inf)
 
 
 class Agreement:
-    """The layouts that one process' servers report. Times are by its own clock, in seconds.
-
-    until_s: Until when it may believe the servers, if no other answer comes.
-    quiet_s: Since when more than half of its servers know of no other layout. They may miss
-        something of state that was born before. (The heartbeats' interval is taken off: clocks
-        differ, servers are started one after the other, and a quarantine is longer.)
-    begins_s: When it may take events: a lease after each server's first answer.
-    clock_s: How far the clock of an only server is behind ours, as quiet_s has it: compared by the
-        server's own clock, a slow call raises no doubt.
+    """The layouts that one process' servers report. Times are on its own clock, in seconds.
 
     Args:
         count: Number of the process' servers.
+        spans: Spans of the agreement.
+
+    Attributes:
+        until_s: Time until which the process may believe the servers without another reply.
+        quiet_s: Time since which more than half of its servers have seen no other layout. State
+            that was born before may lack publishes. (One interval of the heartbeats is subtracted:
+            clocks differ, servers start one after the other, and a quarantine is longer.)
+        begins_s: Time from which the process may take events: a lease after each server's first
+            reply.
+        clock_s: Difference to the clock of the only server, as in quiet_s. Compared by the server's
+            own clock, a slow call raises no doubt.
     """
 
     __slots__ = ("_answers", "_met", "_spans", "begins_s", "clock_s", "count", "quiet_s", "until_s")
@@ -631,7 +711,7 @@ class Agreement:
         self.count = count
         self._spans = spans
         self._answers = [_NOTHING] * count
-        self._met: set[int] = set()  # those that have answered
+        self._met: set[int] = set()  # servers that have answered
         self.until_s, self.quiet_s, self.begins_s = -math.inf, math.inf, -math.inf
         self.clock_s: float | None = None
 
@@ -643,7 +723,14 @@ class Agreement:
         return agreement
 
     def answered(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
-        """Take in a server's answer."""
+        """Apply a server's reply.
+
+        Args:
+            server: Index of the server.
+            sent_s: Time of the call.
+            now_s: Present time.
+            reply: The reply.
+        """
         age_s = (reply.now - reply.noisy) / 1000
         if self.count == 1:
             self.clock_s = now_s - reply.now / 1000
@@ -660,13 +747,13 @@ class Agreement:
         self._conclude(now_s)
 
     def believes(self, born_s: float, now_s: float) -> bool:
-        """Return whether `unchanged` holds in a namespace that was born then."""
+        """Return whether `unchanged` is believed in a namespace that was born at `born_s`."""
         return now_s < self.until_s and born_s >= self.quiet_s
 
     def begins_anew(self, born_s: float, now_s: float) -> bool:
-        """Return whether a namespace that was born then must begin anew to be believed.
+        """Return whether a namespace that was born at `born_s` needs a new incarnation.
 
-        Not while the other layout is in use: it would soon have to again.
+        While the other layout is in use, it does not: it would soon need another one.
         """
         if now_s >= self.until_s or now_s - self.quiet_s < self._spans.lease:
             return False

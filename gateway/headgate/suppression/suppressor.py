@@ -1,4 +1,4 @@
-"""The suppression of one Redis server: it carries claims and settlements there and back."""
+"""Suppression on one Redis server: it carries claims, settlements and replies."""
 
 import asyncio
 import logging
@@ -25,18 +25,18 @@ from headgate.suppression.store import SuppressionStore
 
 _log = logging.getLogger("headgate.suppression.suppressor")
 _START_S = 1.5  # how long `start` waits for a connection
-_SLOW_S = 10.0  # how long health speaks of events that did not wait any longer
-_MAX_NAMED = 5  # topics in a line of the log
+_SLOW_S = 10.0  # time for which health reports events that gave up waiting
+_MAX_NAMED = 5  # most topics in a log line
 
 
 class StateLog:
-    """One line when topics begin to be published without comparison, one when that ends."""
+    """A log of quarantines: one line when they begin, one when they end."""
 
     def __init__(self) -> None:
         self._paused: set[str] = set()
 
     def note(self, states: Mapping[str, TopicSuppression]) -> None:
-        """Call it now and then; topics that are AWAY have a line of their own elsewhere."""
+        """Log the changes since the last call; topics that are AWAY are logged elsewhere."""
         paused = {topic for topic, state in states.items() if state.state == QUARANTINE}
         if begun := paused - self._paused:
             until_s = max(states[topic].until_s or 0.0 for topic in begun)
@@ -68,9 +68,11 @@ def _named(topics: set[str]) -> str:
 class Membership(NamedTuple):
     """One server's membership in the list of this process.
 
-    agreement: Of the process, shared by its servers.
-    number: Index of this server.
-    call: Its announcement of the layout.
+    Attributes:
+        agreement: Agreement of the process, shared by its servers.
+        number: Index of this server.
+        call: Announcement of the layout.
+        spans: Spans of the agreement.
     """
 
     agreement: Agreement
@@ -84,6 +86,7 @@ def memberships(servers: Sequence[str], options: SuppressOptions, prefix: str) -
 
     Args:
         servers: Identities of the servers.
+        options: Options of suppression.
         prefix: Option redis.namespace.
     """
     spans = layout_spans(options.quarantine_ms, options.max_suppress_age_ms)
@@ -94,8 +97,14 @@ def memberships(servers: Sequence[str], options: SuppressOptions, prefix: str) -
 
 
 async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
-    """Return when this process may take events: at once, or if gateways with other servers were
-    there, when they believe nothing any more."""
+    """Wait until this process may take events.
+
+    If other gateways use other servers, it waits until they believe no state.
+
+    Args:
+        agreement: Agreement of the process.
+        clock: Monotonic clock, in seconds.
+    """
     while (wait_s := agreement.begins_s - clock()) > 0:  # a server may answer meanwhile
         _log.warning(
             "suppression: other gateways have other servers in redis.urls: start delayed by %.0f s",
@@ -105,13 +114,17 @@ async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
 
 
 class Suppressor:
-    """`base.Suppression` on one Redis server.
+    """A `base.Suppression` on one Redis server.
 
     Args:
+        store: Connection to Redis.
+        verdicts: Receiver of the verdicts.
+        options: Options of suppression.
         clock: Monotonic clock, in seconds.
-        random_bytes: Source of random bytes, as `os.urandom`.
+        random_bytes: Source of random bytes, such as `os.urandom`.
+        meter: Counter of events that bypassed suppression.
         grow: Called with a topic that has more partitions than this process knew.
-        membership: Of this server, if there are others (`sharded` uses `claims`).
+        membership: Membership of this server if there are several (`sharded` uses `claims`).
         name: Name in the log.
     """
 
@@ -132,12 +145,12 @@ class Suppressor:
         self._clock = clock
         membership = membership or memberships(("",), options, "headgate")[0]
         self._membership, self._heartbeat_s = membership, -math.inf
-        self.on_reply: Callable[[], None] = lambda: None  # or the connection is lost
+        self.on_reply: Callable[[], None] = lambda: None  # also called when the connection is lost
         new_stem = _unique(random_bytes(5), 5)
         new_nonce = _unique(random_bytes(10), 6)
         self._agreement = membership.agreement
         self.claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow, self._agreement)
-        # Every process has to be back well within the quarantine.
+        # Every process must reconnect well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = ClientTimes(_START_S, options.tick_s, options.linger_ms / 1000, longest_s)
         work = ClientWork(
@@ -153,14 +166,16 @@ class Suppressor:
         self._log = StateLog()
 
     async def start(self) -> None:
-        """Connect. Returns after the first attempt, in bounded time: if Redis is away, events go
-        past it; but what goes past a healthy Redis, other gateways would not know of.
+        """Connect, and return after the first attempt, in bounded time.
+
+        If Redis is away, events bypass it. They must not bypass a healthy Redis, because other
+        gateways would not know of them.
         """
         await self.connect()
         await may_begin(self._agreement, self._clock)
 
     async def connect(self) -> None:
-        """Connect, but wait for no other gateways: `sharded` does so once for all servers."""
+        """Connect without the wait for other gateways, which `sharded` does for all servers."""
         await self._client.connect()
 
     async def close(self) -> None:
@@ -169,7 +184,7 @@ class Suppressor:
         self.claims.closed(StoreError("breaker_open", "the connection is closed"))
 
     def reserve(self, publish: Publish) -> None:
-        """Ask whether the event must be published. While Redis is away the answer comes at once."""
+        """Reserve an event. While Redis is away, the verdict comes at once."""
         self.claims.reserve(publish)
         self._client.wake()
 
@@ -195,17 +210,22 @@ class Suppressor:
         self._client.note()
 
     def ended(self, publish: Publish, certain: bool) -> None:
-        """Take in an end without acknowledgement. certain: no record can be in the log."""
+        """Handle an end without acknowledgement.
+
+        Args:
+            publish: The event.
+            certain: No record can be in the log.
+        """
         self.claims.ended(publish, certain, self._clock())
         self._client.note()
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
-        """Take in another id, partition count or policy of a topic."""
+        """Replace a namespace after a change of a topic's id, partition count or policy."""
         self.claims.scope_changed(old, new)
         self._client.note()
 
     def grew(self, scope: Scope) -> None:
-        """Take in the growth of a topic; its scope has the new count."""
+        """Place waiting events again after a topic has grown; its scope has the new count."""
         self.claims.grew(scope)
 
     def shut(self, scope: Scope) -> None:
@@ -213,15 +233,16 @@ class Suppressor:
         self.claims.shut(scope)
 
     def open(self, scope: Scope) -> None:
-        """Start suppressing a topic: talk to its namespace as soon as Redis answers.
+        """Start suppressing a topic: create its namespace as soon as Redis answers.
 
-        Its quarantine begins with its birth, so that it is over when the first events come.
+        The quarantine begins with the namespace's birth, so that it can end before the first
+        events.
         """
         self.claims.open(scope)
         self._client.note()
 
     def rule_changed(self, scope: Scope) -> None:
-        """Take in another key rule of a topic."""
+        """Begin a new incarnation after a change of a topic's key rule."""
         self.claims.rule_changed(scope)
         self._client.note()
 
@@ -231,13 +252,20 @@ class Suppressor:
         self._client.note()
 
     def is_settled(self) -> bool:
-        """Return whether Redis knows of every publish that went past it."""
+        """Return whether Redis has the news of all publishes that bypassed it."""
         return self.claims.is_settled()
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
-        """Let the next event of the key (None: of every key) be published.
+        """Let the next event of a key be published.
 
-        Deletes no entry: it holds the tokens of others. Raises StoreError if Redis is away.
+        It deletes no entry, because entries hold the tokens of other gateways.
+
+        Args:
+            scope: Namespace of the topic.
+            key: The key; None for all keys.
+
+        Raises:
+            StoreError: Redis is away.
         """
         if self.claims.mode != BypassMode.READY:
             trouble = self._client.trouble
@@ -248,7 +276,7 @@ class Suppressor:
         await done
 
     def health(self, effect: str = "events go past Redis") -> tuple[bool, str]:
-        """Return whether events are reserved now, and in words why not.
+        """Return whether events are reserved now, and a description.
 
         Args:
             effect: What happens to events while Redis is unavailable.
@@ -275,7 +303,7 @@ class Suppressor:
         self._looked()
 
     async def _heartbeat(self) -> None:
-        """Send this process' layout, and take in the others' that the server knows."""
+        """Announce this process' layout, and apply the server's reply."""
         self._heartbeat_due = False
         membership = self._membership
         self._heartbeat_s = sent_s = self._clock()
@@ -283,7 +311,7 @@ class Suppressor:
         membership.agreement.answered(membership.number, sent_s, self._clock(), reply)
 
     def _looked(self) -> None:
-        """Note when Redis was looked at, and log what has changed."""
+        """Note the time of a check for evictions, and log a change."""
         self._looked_s = self._clock()
         eviction, self._eviction = self._eviction, self.store.eviction
         if self._eviction and not eviction:
@@ -307,7 +335,7 @@ class Suppressor:
         return self.claims.waiting
 
     def note_news(self) -> None:
-        """Send what waits, some time soon: no event waits for it."""
+        """Send news soon; no event waits for it."""
         self._client.note()
 
     async def _exchange(self) -> bool:
@@ -321,7 +349,7 @@ class Suppressor:
         return await self._call()
 
     async def _call(self) -> bool:
-        """Make one call if there is anything to say."""
+        """Make one call if there is any news; return whether there was."""
         outgoing = self.claims.next_call(self._clock())
         if outgoing is None:
             return False
@@ -339,7 +367,7 @@ class Suppressor:
         self.on_reply()
 
     def _give_up_overdue(self) -> bool:
-        """Let events go on that have waited for redis.timeout_ms, whatever the queue is."""
+        """Let events go on that have waited for redis.timeout_ms; return whether any still wait."""
         now_s = self._clock()
         count = self.claims.give_up(now_s)
         if count:
@@ -361,7 +389,7 @@ class Suppressor:
 
 
 def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:
-    """Return a source of bytes that no other source, here or elsewhere, has given or will give."""
+    """Return a source of bytes that are unique across all sources and processes."""
     count = 0
 
     def unique() -> bytes:
