@@ -170,7 +170,7 @@ class Once:
         Args:
             inbound: The request.
             endpoint: Endpoint, and its target besides the topic.
-            decode_as: See `Decode`.
+            decode_as: Decoder of the request; None for the default one.
         """
         keyed = self._keyed(inbound, endpoint, decode_as)
         if keyed is None:

@@ -1,1 +1,1 @@
-"""Redis: one connection, one script; suppression and idempotency on top."""
+"""Redis: connections with scripts, for suppression and idempotency, and stored pauses."""

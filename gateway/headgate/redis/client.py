@@ -1,11 +1,11 @@
 """The client of scripts in Redis that suppression and request identity share.
 
-It connects, again and again with growing pauses while Redis is unavailable, and paces the calls.
-One call is on its way at a time; what arrives meanwhile goes with the next. If only a few requests
-are in flight, one that finds the connection idle is sent at once. Else a call waits while more keep
-arriving, because a call costs the same for all that it carries: those that were answered together
-have clients that post the next together. What no request waits for waits a moment for others to
-ride with. Nothing waits for longer than `linger`.
+It connects, retries with growing pauses while Redis is away, and paces the calls. One call is on
+its way at a time; requests that arrive meanwhile go with the next call. If only a few requests are
+in flight and the connection is idle, a request is sent at once. Otherwise a call waits while more
+requests keep arriving, because a larger call costs the same: clients with responses from one call
+send their next requests together. News that no request waits for waits a moment for a call with
+requests. Nothing waits for longer than `linger`.
 """
 
 import asyncio
@@ -18,26 +18,27 @@ from headgate.backends.owned import OwnedTasks
 from headgate.core.outage import Outage
 from headgate.redis.script import ScriptStore, StoreError
 
-FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # between two attempts to connect
-FEW: Final = 4  # with so few requests in flight no other is likely to come while a call waits
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # pauses between two attempts to connect
+FEW: Final = 4  # with so few requests in flight, another is unlikely to come while a call waits
 _PROVEN_S = 10.0  # a connection that lasted so long resets the delay
-_CLOSE_S = 2.0  # how long `aclose` waits for the last calls
-# Turns of the event loop without an arrival; then no more are on their way. One is often between
-# two arrivals.
+_CLOSE_S = 2.0  # longest wait of `aclose` for the last calls
+# Turns of the event loop without an arrival, after which no more requests are on their way. One
+# such turn is common between two arrivals.
 _QUIET_TURNS = 2
 
 
 class ClientWork(NamedTuple):
-    """The owner's part of a client.
+    """The owner's callbacks.
 
-    catch_up: Connected: send what Redis must know before anything else. Raises StoreError.
-    exchange: Make the next call; returns whether there was one. Raises StoreError.
-    lost: The connection broke; nothing is known of the call that was on its way.
-    tick: Called again and again, connected or not.
-    has_news: Whether there is anything to send.
-    is_urgent: Whether a request waits for it.
-    is_busy: Whether so much is in flight that more is likely to arrive soon.
-    waiting: How much waits for a call.
+    Attributes:
+        catch_up: Sends the news that Redis needs first on a new connection; raises StoreError.
+        exchange: Makes the next call, and returns whether there was one; raises StoreError.
+        lost: Called when the connection is lost; the fate of the current call is unknown.
+        tick: Called at intervals, with or without a connection.
+        has_news: Returns whether there is anything to send.
+        is_urgent: Returns whether a request waits for the call.
+        is_busy: Returns whether so much is in flight that more is likely to arrive soon.
+        waiting: Returns the number of requests that wait for a call.
     """
 
     catch_up: Callable[[], Awaitable[None]]
@@ -51,12 +52,13 @@ class ClientWork(NamedTuple):
 
 
 class ClientTimes(NamedTuple):
-    """Spans, in seconds.
+    """Times of a client, in seconds.
 
-    start: How long `connect` waits for the first connection.
-    tick: Between two ticks.
-    linger: How long a call waits at most for more to go with it.
-    longest_delay: Between two attempts to connect.
+    Attributes:
+        start: Longest wait of `connect` for the first connection.
+        tick: Time between two ticks.
+        linger: Longest wait of a call for more requests.
+        longest_delay: Longest pause between two attempts to connect.
     """
 
     start: float
@@ -68,13 +70,19 @@ class ClientTimes(NamedTuple):
 class ScriptClient:
     """One connection to scripts in Redis.
 
-    is_connected: Whether Redis answers, as far as is known.  trouble: Why it does not.
-
     Args:
         name: Name of the client in the log.
         log: Logger of the owner.
-        full: A call with so many is sent without waiting for more.
+        store: Connection to Redis.
+        work: Callbacks of the owner.
+        times: Times of the client.
+        full: Number of requests with which a call no longer waits for more.
         clock: Monotonic clock, in seconds.
+
+    Attributes:
+        is_connected: Redis answered last.
+        is_closing: `aclose` was called.
+        trouble: Why Redis does not answer.
     """
 
     def __init__(
@@ -107,7 +115,7 @@ class ScriptClient:
         self.trouble = StoreError("breaker_open", "not connected yet")
 
     async def connect(self) -> None:
-        """Connect. Returns after the first attempt, in bounded time."""
+        """Connect, and return after the first attempt, in bounded time."""
         self._running = self._tasks.keep(self._run, self._name)
         self._tasks.keep(self._tick, f"ticks of {self._name}")
         with suppress(TimeoutError):
@@ -115,7 +123,7 @@ class ScriptClient:
                 await self._tried.wait()
 
     async def aclose(self) -> None:
-        """Make the last calls, if Redis takes them in time, and disconnect."""
+        """Make the last calls if Redis takes them in time, and disconnect."""
         self.is_closing = True
         self.wake()
         if self._running is not None and self.is_connected:
@@ -124,12 +132,12 @@ class ScriptClient:
         await self._store.close()
 
     def wake(self) -> None:
-        """Send soon: a request waits for it."""
+        """Make a call soon, because a request waits for it."""
         if self._sleeper is not None and not self._sleeper.done():
             self._sleeper.set_result(None)
 
     def note(self) -> None:
-        """Send some time: no request waits for it."""
+        """Make a call at some time; no request waits for it."""
         if not self._is_lingering:
             self.wake()
 
@@ -141,7 +149,7 @@ class ScriptClient:
                 await self._serve()
             except StoreError as error:
                 self._lost(error)
-            except Exception:  # the task's outermost frame: no request must wait for ever
+            except Exception:  # outermost frame of the task: no request must wait forever
                 self._log.exception("%s failed", self._name)
                 self._lost(StoreError("internal", "internal error"))
 
@@ -170,7 +178,7 @@ class ScriptClient:
                 return
 
     async def _sleep(self, seconds: float | None) -> None:
-        """Sleep until woken, or until the time is over; then only `wake` counts, not `note`."""
+        """Sleep until woken. With a timeout (seconds), only `wake` counts, not `note`."""
         if self.is_closing or seconds == 0:
             return
         loop = asyncio.get_running_loop()
@@ -185,7 +193,7 @@ class ScriptClient:
                 timer.cancel()
 
     async def _gather(self) -> None:
-        """Let arrive what is on its way, as much as a call takes."""
+        """Wait while requests keep arriving, up to a full call."""
         waiting, until_s = self._work.waiting, self._clock() + self._times.linger
         seen, quiet = waiting(), 0
         while 0 < seen < self._full and quiet < _QUIET_TURNS:
@@ -206,14 +214,14 @@ class ScriptClient:
         self._delay()
         try:
             self._work.lost(error)
-        except Exception:  # within the task's outermost frame: it must go on and connect again
+        except Exception:  # in the outermost frame of the task, which must connect again
             self._log.exception("%s: waiting events could not bypass Redis", self._name)
 
     def _delay(self) -> None:
         """Set the time of the next attempt: at once, then after delays that double.
 
-        Only a connection that lasted resets the delay. Else a server that breaks at every use and
-        accepts every connection would be waited for again and again.
+        Only a connection that lasted resets the delay. Otherwise the client would reconnect at once
+        to a server that accepts each connection and breaks at each use.
         """
         now_s, since_s = self._clock(), self._connected_at_s
         if since_s is not None and now_s - since_s >= _PROVEN_S:
@@ -229,9 +237,9 @@ class ScriptClient:
 
 
 async def all_ended(calls: Iterable[Awaitable[None]]) -> None:
-    """Wait for calls that concern several servers, whatever becomes of each.
+    """Wait for calls to several servers, also if some of them fail.
 
-    None is left running, also if the caller is cancelled. Raises the first error.
+    No call keeps running, even if the caller is cancelled. Raises the first error.
     """
     for error in await asyncio.gather(*calls, return_exceptions=True):
         if error is not None:

@@ -1,7 +1,7 @@
-"""Pause intent that operators write and consumers read, in Redis.
+"""Pause intents in Redis, which operators write and consumers read.
 
-One hash for each group, a field for each scope and reason, whose value says who and when. So two
-operators never overwrite each other, and resuming takes exactly one reason away.
+There is one hash for each group, with a field for each scope and reason. The value is the operator
+and the time. So two operators never overwrite each other, and a resume removes exactly one reason.
 """
 
 import json
@@ -16,10 +16,10 @@ KEY_PREFIX = "hg:pauses:"
 
 
 class PauseStore(Protocol):
-    """Raises OSError where it cannot be read."""
+    """A store of pause intents. It raises OSError if it cannot be read."""
 
     async def intents(self, group: str) -> Iterable[Intent]:
-        """Every reason why this group, or a part of it, is paused."""
+        """Return every reason why this group, or a part of it, is paused."""
         ...
 
 
@@ -32,10 +32,15 @@ NOTHING_STORED: PauseStore = _NothingStored()
 
 
 class RedisPauses:
-    """url: of Redis. prefix: of its keys, where several installations share one Redis.
+    """Pause intents in Redis.
 
-    The first call loads redis, 6 MiB: not everybody who consumes keeps intent there, and the parent
-    of a gateway has a store that most installations never ask.
+    The first call imports redis, which takes 6 MiB: not all consumers keep intents in Redis, and
+    most installations never use the store in a gateway's parent process.
+
+    Args:
+        url: URL of Redis.
+        timeout_s: Timeout of a call, in seconds.
+        prefix: Prefix of the keys, for installations that share one Redis.
     """
 
     def __init__(self, url: str, timeout_s: float = 1.0, prefix: str = KEY_PREFIX) -> None:
@@ -48,7 +53,7 @@ class RedisPauses:
         from redis.asyncio import Redis
 
         options = {"socket_timeout": self._timeout_s, "socket_connect_timeout": self._timeout_s}
-        return Redis.from_pool(pool_of(self._url, options))  # which closes the pool, too
+        return Redis.from_pool(pool_of(self._url, options))  # closing it closes the pool, too
 
     async def intents(self, group: str) -> Iterable[Intent]:
         """Return every reason why this group, or a part of it, is paused. Raises OSError."""
@@ -56,7 +61,7 @@ class RedisPauses:
         return [field_intent(field.decode()) for field in fields]
 
     async def kept(self, group: str) -> Iterable[Kept]:
-        """The same with who and when. Raises OSError."""
+        """Return the intents with operator and time. Raises OSError."""
         values = await self._call(self._redis.hgetall(self._prefix + group))
         said = (
             (field_intent(field.decode()), json.loads(value)) for field, value in values.items()
@@ -64,12 +69,22 @@ class RedisPauses:
         return [Kept(intent, str(note["by"]), int(note["at_ms"])) for intent, note in said]
 
     async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None:
-        """Add a reason. Raises OSError."""
+        """Add a reason.
+
+        Args:
+            group: Name of the group.
+            intent: Scope and reason.
+            by: Operator.
+            at_ms: Time of the pause, in milliseconds since 1970.
+
+        Raises:
+            OSError: Redis does not answer.
+        """
         said = json.dumps({"by": by, "at_ms": at_ms})
         await self._call(self._redis.hset(self._prefix + group, intent_field(intent), said))
 
     async def resume(self, group: str, intent: Intent) -> bool:
-        """Take one reason away; False: it was not there. Raises OSError."""
+        """Remove one reason; return False if there was none. Raises OSError."""
         return bool(await self._call(self._redis.hdel(self._prefix + group, intent_field(intent))))
 
     async def close(self) -> None:
@@ -87,12 +102,12 @@ class RedisPauses:
 
 
 def intent_field(intent: Intent) -> str:
-    """The field of the hash: JSON, for topics may contain any separator."""
+    """Return the field of the hash. It is JSON, because topics may contain any separator."""
     topic, partition = intent.scope
     return json.dumps([topic, partition, intent.reason])
 
 
 def field_intent(field: str) -> Intent:
-    """Inverse of `intent_field`. Raises ValueError."""
+    """Return the intent of a field (inverse of `intent_field`). Raises ValueError."""
     topic, partition, reason = json.loads(field)
     return Intent(PauseScope(topic, partition), reason)

@@ -1,9 +1,9 @@
 """One connection to Redis and the scripts that run on it.
 
-redis-py's `Connection` connects, authenticates, does TLS and parses; the command itself is packed
-here, because redis-py's command layer costs 25 us an event at 64 events a call (measured).
+redis-py's `Connection` connects, authenticates, does TLS and parses. This module packs commands
+itself: redis-py's command layer costs 25 us per event with 64 events per call (measured).
 
-Not for Redis Cluster: a call's entries lie in many slots. `connect` refuses one.
+Redis Cluster is not supported, because a call's entries are in many slots. `connect` refuses it.
 """
 
 import asyncio
@@ -33,10 +33,12 @@ from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
 
 class StoreError(Exception):
-    """The store did not answer as it should.
+    """An error of a store, or a missing reply.
 
-    reason: a label of bounded variety for metrics.  detail: for the log.  in_words: for clients,
-    where the detail is not.
+    Args:
+        reason: Label for metrics; there are few of them.
+        detail: Description for the log.
+        in_words: Description for clients, by default the detail.
     """
 
     def __init__(self, reason: str, detail: str, in_words: str | None = None) -> None:
@@ -57,14 +59,14 @@ class ScriptStore(Protocol):
         ...
 
 
-_LATE_S = 0.01  # a timer later than this was held up by something on the loop
-_CHECKS = 8  # within the longest wait
+_LATE_S = 0.01  # a timer that is later was blocked by other work on the event loop
+_CHECKS = 8  # number of checks within the longest wait
 
 
 class Patience:
-    """A timeout for all calls on one timer: each ends with TimeoutError after `seconds`.
+    """A timeout of all calls with one timer: each call ends with TimeoutError after `seconds`.
 
-    A timer and a context manager for each call would cost 10 us, as much as the call (measured).
+    A timer and a context manager per call would cost 10 us, as much as the call (measured).
     """
 
     __slots__ = ("_due_s", "_has_waited", "_runs_s", "_scope", "_seconds", "_timer")
@@ -77,7 +79,7 @@ class Patience:
         self._has_waited = False
 
     def begins(self, scope: asyncio.Timeout) -> None:
-        """A call begins, in this scope (which was entered without a time)."""
+        """Begin a call in this scope, which was entered without a timeout."""
         loop = asyncio.get_running_loop()
         self._scope = scope
         self._due_s = loop.time() + self._seconds
@@ -86,7 +88,7 @@ class Patience:
             self._run_at(loop, self._due_s)
 
     def ends(self) -> None:
-        """No call is on its way. The timer stays for the next one, and ends by itself."""
+        """End the call. The timer stays for the next call, and ends by itself."""
         self._scope = None
 
     def _run_at(self, loop: asyncio.AbstractEventLoop, due_s: float) -> None:
@@ -102,8 +104,8 @@ class Patience:
         if now_s < self._due_s:
             self._run_at(loop, self._due_s)
         elif now_s - self._runs_s > _LATE_S and not self._has_waited:
-            # Our own event loop was held up, and it runs timers before it reads: give it a turn
-            # to read what is there already. Once: on a loop that is always late it would never end.
+            # The event loop was blocked, and it runs timers before it reads: give it one turn to
+            # read replies that have arrived. Only one: a loop that is always late would never end.
             self._has_waited = True
             self._run_at(loop, now_s + _LATE_S)
         else:
@@ -114,8 +116,8 @@ class OverdueCheck:
     """A periodic check that ends waits that last too long.
 
     Args:
-        seconds: Maximum wait; checks come several times within it.
-        check: Called again and again; returns whether any request still waits.
+        seconds: Longest wait; there are several checks within it.
+        check: Called at intervals; returns whether any request still waits.
     """
 
     __slots__ = ("_check", "_due_s", "_has_waited", "_is_on", "_pause_s")
@@ -127,7 +129,7 @@ class OverdueCheck:
         self._is_on = self._has_waited = False
 
     def begin(self) -> None:
-        """Check from now on: a request waits."""
+        """Start the checks, because a request waits."""
         if not self._is_on:
             self._is_on = True
             self._run_in(self._pause_s)
@@ -140,11 +142,11 @@ class OverdueCheck:
     def _run(self) -> None:
         late_s = asyncio.get_running_loop().time() - self._due_s
         if late_s > _LATE_S and not self._has_waited:
-            self._has_waited = True  # as in `Patience`: what has been answered is read first
+            self._has_waited = True  # as in `Patience`: read replies that have arrived first
             self._run_in(_LATE_S)
             return
         self._has_waited = self._is_on = False
-        still_waited_for = True  # also when the check fails: the others must not wait for ever
+        still_waited_for = True  # also if the check fails: the others must not wait forever
         try:
             still_waited_for = self._check()
         finally:
@@ -152,7 +154,7 @@ class OverdueCheck:
                 self.begin()
 
 
-# What clients may see: the exceptions' own texts name addresses.
+# Texts for clients: the exceptions' own texts contain addresses.
 _WORDS = (
     ((AuthenticationError, NoPermissionError), "the credentials are refused"),
     ((TimeoutError, RedisTimeoutError), "nothing came in time"),
@@ -162,12 +164,18 @@ _WORDS = (
     ((RedisConnectionError, OSError), "no connection"),
     ((ResponseError,), "it answers with an error"),
 )
-_CONNECT_TIMEOUT_S = 1.0  # a connection task waits for it, no request does
+_CONNECT_TIMEOUT_S = 1.0  # a background task waits for it, no request
 
 
 class RedisScript:
-    """A connection and its scripts. url: redis://, rediss://, unix://, or see `sentinel`.
-    timeout_ms: of a call.  others: scripts that are called by their number, from 1."""
+    """A connection and its scripts.
+
+    Args:
+        url: redis://, rediss://, unix://, or see `sentinel`.
+        timeout_ms: Timeout of a call, in milliseconds.
+        script: Text of the script with number 0.
+        *others: Texts of further scripts, which are called by their numbers from 1.
+    """
 
     def __init__(self, url: str, timeout_ms: float, script: str, *others: str) -> None:
         self._url = url
@@ -177,7 +185,14 @@ class RedisScript:
         self.connection: AbstractConnection | None = None
 
     async def connect(self) -> Mapping[str, str]:
-        """Open a new connection, load the scripts, return what INFO says. Raises StoreError."""
+        """Open a new connection and load the scripts.
+
+        Returns:
+            The fields of INFO.
+
+        Raises:
+            StoreError: Redis cannot be used.
+        """
         await self.close()
         try:
             connection = self.connection = _connection(await resolved(self._url))
@@ -190,15 +205,20 @@ class RedisScript:
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
-        if lines.get("role") == "slave":  # it was the master, or is to be
+        if lines.get("role") == "slave":  # the server was the master, or is to be
             await self.close()
             raise StoreError("redis_error", "Redis: a replica, which takes no writes")
         return lines
 
     async def evaluate(self, arguments: Sequence[int | bytes], script: int = 0) -> Any:
-        """One EVALSHA. After an error or a timeout the connection is closed.
+        """Run a script by EVALSHA; an error or a timeout closes the connection.
 
-        arguments: what follows the script's name.  script: its number. Raises StoreError.
+        Args:
+            arguments: Arguments after the script's name.
+            script: Number of the script.
+
+        Raises:
+            StoreError: The call failed, or its result is unknown.
         """
         connection = self.connection
         if connection is None or not connection.is_connected:
@@ -214,7 +234,7 @@ class RedisScript:
             self._patience.ends()
 
     async def info(self) -> Mapping[str, str]:
-        """Return what INFO says now. Raises StoreError and closes the connection, as `evaluate`."""
+        """Return the fields of INFO, with errors as in `evaluate`."""
         connection = self.connection
         if connection is None or not connection.is_connected:
             raise StoreError("redis_error", "not connected to Redis")
@@ -236,7 +256,7 @@ class RedisScript:
     ) -> Any:
         try:
             return await _ask(connection, b"EVALSHA", [self._shas[script], *arguments])
-        except NoScriptError:  # SCRIPT FLUSH; nothing ran
+        except NoScriptError:  # after SCRIPT FLUSH; no script ran
             await _ask(connection, b"SCRIPT", [b"LOAD", self._scripts[script]])
             return await _ask(connection, b"EVALSHA", [self._shas[script], *arguments])
 
@@ -254,7 +274,7 @@ def script_text(room: str, name: str) -> str:
 def _connection(url: str) -> AbstractConnection:
     options: dict[str, Any] = dict(parse_url(url))
     kind: type[AbstractConnection] = options.pop("connection_class", Connection)
-    # Timeouts are set around calls, and callers retry.
+    # Callers set timeouts and retry.
     options |= {"socket_timeout": None, "retry": Retry(NoBackoff(), 0), **NO_INTRODUCTION}
     return kind(socket_connect_timeout=_CONNECT_TIMEOUT_S, **options)
 

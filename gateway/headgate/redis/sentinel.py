@@ -1,10 +1,10 @@
-"""Redis behind Sentinel: who is the master is asked at every connection.
+"""Redis behind Sentinel: each new connection asks the sentinels for the master.
 
     redis+sentinel://[user:password@]host[:26379][,host[:26379]...]/SERVICE[/DB][?options]
     rediss+sentinel://...       TLS to the servers and to the sentinels
 
-User, password and options (such as `ssl_ca_certs`) are those of the Redis servers. Sentinels with a
-password of their own have it among the options: `sentinel_username`, `sentinel_password`.
+User, password and options (such as `ssl_ca_certs`) are those of the Redis servers. The options
+`sentinel_username` and `sentinel_password` are the sentinels' own login.
 """
 
 from collections.abc import Mapping
@@ -13,15 +13,15 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
 _PORT: Final = 26_379
-_TIMEOUT_S: Final = 0.5  # of each sentinel: the next one is asked then
+_TIMEOUT_S: Final = 0.5  # of each sentinel, before the next one is tried
 
-# redis-py introduces itself with HELLO, CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS. The
-# documented ACL rule does not allow them, so that Redis would log a refusal for each connection.
+# redis-py begins with HELLO, CLIENT SETINFO and CLIENT MAINT_NOTIFICATIONS. The documented ACL rule
+# does not allow them, and Redis would log a refusal for each connection.
 NO_INTRODUCTION: Final[Mapping[str, Any]] = {"protocol": 2, "driver_info": None}
 
 
 class Sentinels(NamedTuple):
-    """The parts of such a URL. login: `user:password@` as in the URL, or nothing."""
+    """The parts of a URL with sentinels. login: `user:password@` as in the URL, or empty."""
 
     hosts: list[tuple[str, int]]
     service: str
@@ -31,7 +31,7 @@ class Sentinels(NamedTuple):
     options: dict[str, str]
 
     def master(self, host: str, port: int) -> str:
-        """The URL of a Redis server."""
+        """Return the URL of a Redis server."""
         address = f"[{host}]" if ":" in host else host
         query = f"?{urlencode(self.options)}" if self.options else ""
         return f"{self.scheme}://{self.login}{address}:{port}/{self.database}{query}"
@@ -55,16 +55,19 @@ def sentinels_of(url: str) -> tuple[Sentinels, dict[str, str]]:
         for name in ("username", "password")
         if f"sentinel_{name}" in options
     }
-    places = [_address(host) for host in hosts.split(",")]
+    addresses = [_address(host) for host in hosts.split(",")]
     scheme = parts.scheme.removesuffix("+sentinel")
     database = database or "0"
-    return Sentinels(places, unquote(service), scheme, login + at, database, options), own
+    return Sentinels(addresses, unquote(service), scheme, login + at, database, options), own
 
 
 async def resolved(url: str) -> str:
-    """The URL of the server that is the master now; any other URL as it is.
+    """Return the URL of the current master; any other URL unchanged.
 
-    Raises redis.exceptions.RedisError (no sentinel knows a master), OSError, ValueError.
+    Raises:
+        redis.exceptions.RedisError: No sentinel knows a master.
+        OSError: No sentinel can be reached.
+        ValueError: The URL is malformed.
     """
     if not is_behind_sentinels(url):
         return url
@@ -78,7 +81,7 @@ async def resolved(url: str) -> str:
 
 
 def _sentinels(url: str) -> Any:
-    from redis.asyncio.sentinel import Sentinel  # most installations have none
+    from redis.asyncio.sentinel import Sentinel  # most installations have no sentinels
 
     parts, login = sentinels_of(url)
     options: dict[str, Any] = {
