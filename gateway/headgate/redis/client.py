@@ -80,7 +80,7 @@ class ScriptClient:
         clock: Monotonic clock, in seconds.
 
     Attributes:
-        is_connected: Redis answered last.
+        is_connected: Redis answers, as far as the client knows.
         is_closing: `aclose` was called.
         trouble: Why Redis does not answer.
     """

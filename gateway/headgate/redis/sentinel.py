@@ -66,7 +66,7 @@ async def resolved(url: str) -> str:
 
     Raises:
         redis.exceptions.RedisError: No sentinel knows a master.
-        OSError: No sentinel can be reached.
+        OSError: The connection to a sentinel failed.
         ValueError: The URL is malformed.
     """
     if not is_behind_sentinels(url):

@@ -439,7 +439,7 @@ class Backlogs:
     def must_wait(self, backlog: Backlog, partitions: int) -> bool:
         """Return whether the lane's next event must wait behind spooled events.
 
-        If the topic has grown since, earlier events of a key may be in another lane's backlog.
+        If the topic's size has changed, earlier events of a key may be in another lane's backlog.
 
         Args:
             backlog: Backlog of the lane.

@@ -678,7 +678,7 @@ def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpan
 
 
 class _Answer(NamedTuple):
-    """A server's reply. sent_s: time of the call.  noisy_s: latest time of the last noise."""
+    """A server's reply. sent_s: time of the call.  noisy_s: latest possible time of its last noise."""
 
     sent_s: float
     noisy_s: float
