@@ -1,7 +1,7 @@
-// The JSON text of an event that ended well (see reply.py), for the compiled build.
+// The JSON text of a successful event (see reply.py), for the compiled build.
 //
-// A fast accept: where a text has a sign that JSON escapes, or one that is not ASCII, or is too long
-// to be repeated whole, it returns None, and reply.py writes it.
+// A fast path: if a text has a character that JSON escapes or that is not ASCII, or if it is too
+// long to be repeated in full, it returns None, and reply.py writes the text.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -26,7 +26,7 @@ static char *put(char *at, const char *text, Py_ssize_t size)
 
 #define PUT(at, literal) put((at), (literal), sizeof(literal) - 1)
 
-// Whether JSON writes it as it is.
+// True if JSON writes the character without an escape.
 static bool is_plain(Text text)
 {
     for (Py_ssize_t index = 0; index < text.size; index++) {
@@ -37,7 +37,7 @@ static bool is_plain(Text text)
     return true;
 }
 
-// The signs of an ASCII string.
+// The characters of an ASCII string.
 static bool ascii(PyObject *object, Text *text)
 {
     if (!PyUnicode_Check(object) || !PyUnicode_IS_COMPACT_ASCII(object))
@@ -47,7 +47,7 @@ static bool ascii(PyObject *object, Text *text)
     return true;
 }
 
-// A key or an event id; None is no text at all.
+// A key or an event id; NULL for None.
 static bool plain(PyObject *object, Text *text)
 {
     *text = (Text){NULL, 0};
@@ -106,7 +106,7 @@ static PyObject *shown(PyObject *module, PyObject *const *given, Py_ssize_t coun
         return NULL;
     if (!ascii(given[0], &one.head) || !plain(given[3], &one.key) || !plain(given[4], &one.event_id))
         Py_RETURN_NONE;
-    Py_ssize_t most = PY_SSIZE_T_MAX / 8; // three texts in memory together are less
+    Py_ssize_t most = PY_SSIZE_T_MAX / 8; // three texts in memory together are smaller
     if (one.head.size > most || one.key.size > most || one.event_id.size > most)
         Py_RETURN_NONE;
     Py_ssize_t size = one.head.size + one.key.size + one.event_id.size + (Py_ssize_t)sizeof(SHARED) +

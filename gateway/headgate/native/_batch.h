@@ -1,4 +1,4 @@
-/* The header of Kafka's record batch, magic 2: written, told of compressed records, sealed. */
+/* The header of Kafka's record batch, magic 2: written, updated after compression, sealed. */
 #ifndef HEADGATE_BATCH_H
 #define HEADGATE_BATCH_H
 
@@ -10,8 +10,8 @@
 
 #include "_crc32c.h"
 
-/* Where its fields are. The length counts from what is behind it, the checksum from the attributes,
- * whose lowest bits are the codec. */
+/* Offsets of its fields. The length counts the bytes after it; the checksum begins with the
+ * attributes, whose lowest bits are the codec. */
 enum {
     LENGTH_AT = 8,
     AFTER_LENGTH = 12,
@@ -28,15 +28,15 @@ static char *put_big_endian(char *to, int bytes, uint64_t number) {
     return to + bytes;
 }
 
-/* All but the producer and the checksum, of records that are not compressed. */
+/* All fields but the producer and the checksum, for uncompressed records. */
 static void put_header(char *to, Py_ssize_t size, int count, int64_t first_ms, int64_t max_ms) {
-    to = put_big_endian(to, 8, 0); /* base offset: the broker's */
+    to = put_big_endian(to, 8, 0); /* base offset: set by the broker */
     to = put_big_endian(to, 4, (uint64_t)(size - AFTER_LENGTH));
-    to = put_big_endian(to, 4, UINT32_MAX); /* the leader's epoch: the broker's */
+    to = put_big_endian(to, 4, UINT32_MAX); /* leader epoch: set by the broker */
     to = put_big_endian(to, 1, 2);          /* magic */
     to = put_big_endian(to, 4, 0);          /* checksum */
     to = put_big_endian(to, 2, 0);          /* attributes: not compressed, no transaction */
-    to = put_big_endian(to, 4, (uint64_t)(count > 0 ? count - 1 : 0)); /* the last one's offset */
+    to = put_big_endian(to, 4, (uint64_t)(count > 0 ? count - 1 : 0)); /* last offset */
     to = put_big_endian(to, 8, (uint64_t)first_ms);
     to = put_big_endian(to, 8, (uint64_t)max_ms);
     to = put_big_endian(to, 8, 0); /* producer id, epoch, base sequence */

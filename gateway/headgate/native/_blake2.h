@@ -1,10 +1,10 @@
 /* BLAKE2b (RFC 7693) with digests of 16 bytes, of many short texts under one key.
  *
- * One text is a chain of dependent steps and leaves most of a processor idle, so four texts are
- * digested at once where it has AVX2 or AVX-512: one lane of a vector each. A lane takes the next
- * text when its own ends, so that their lengths need not agree.
+ * One text is a chain of dependent steps and leaves most of a processor idle. So with AVX2 or
+ * AVX-512 four texts are digested at once, each in one lane of a vector. A lane takes the next text
+ * when its own ends, so that texts of different lengths fit.
  *
- * Included by _scanner.c alone; nothing here knows Python.
+ * Only _scanner.c includes this file, which does not use Python.
  */
 #ifndef HEADGATE_BLAKE2_H
 #define HEADGATE_BLAKE2_H
@@ -12,16 +12,16 @@
 #include "_blake2_rounds.h"
 #include "_text.h"
 
-/* What all texts begin with: the state after the key and the whole blocks of the prefix. */
+/* The common beginning of all texts: the state after the key and the full blocks of the prefix. */
 typedef struct {
     uint64_t state[8];
-    uint64_t hashed;              /* bytes that went into it */
-    uint8_t rest[BLAKE2_BLOCK];   /* of the prefix, less than a block */
+    uint64_t hashed;              /* bytes in the state */
+    uint8_t rest[BLAKE2_BLOCK];   /* rest of the prefix, less than a block */
     size_t rest_bytes;
 } Blake2Start;
 
-/* key: up to BLAKE2_MOST_KEY bytes. Every text that is digested from here has a byte or more:
- * neither the key's block nor a whole one of the prefix is ever the last. */
+/* key: up to BLAKE2_MOST_KEY bytes. Every text that is digested from here has at least one byte:
+ * neither the key's block nor a full block of the prefix is ever the last one. */
 static void blake2_begin(Blake2Start *start, Text key, Text prefix)
 {
     uint8_t block[BLAKE2_BLOCK] = {0};
@@ -42,13 +42,13 @@ static void blake2_begin(Blake2Start *start, Text key, Text prefix)
     start->rest_bytes = prefix.bytes;
 }
 
-/* A text on its way. */
+/* A text that is being digested. */
 typedef struct {
     Text left;
     uint64_t hashed;
     size_t before;                 /* bytes of the prefix that its first block begins with */
-    uint8_t block[BLAKE2_BLOCK];   /* the first and the last: what is not whole in the text */
-    uint8_t *digest;               /* where it goes; NULL: nothing is on its way here */
+    uint8_t block[BLAKE2_BLOCK];   /* first and last block: not a full block of the text */
+    uint8_t *digest;               /* destination; NULL: the lane is free */
 } Blake2Lane;
 
 static void blake2_enter(Blake2Lane *lane, const Blake2Start *start, Text text, uint8_t *digest)
@@ -60,7 +60,7 @@ static void blake2_enter(Blake2Lane *lane, const Blake2Start *start, Text text, 
     lane->digest = digest;
 }
 
-/* The next block of a text, never read from beyond its end. It is the last if none is left. */
+/* Return a text's next block, and never read beyond its end. No bytes left: it was the last. */
 static const uint8_t *blake2_next(Blake2Lane *lane)
 {
     const uint8_t *block = lane->left.at;
@@ -101,7 +101,7 @@ static void blake2_one(const Blake2Start *start, Text text, uint8_t *digest)
 
 #ifdef BLAKE2_WIDE
 
-/* Puts the next text into a lane, or nothing when all are under way. */
+/* Put the next text into a lane, or nothing if no text is left. */
 static void blake2_refill(Blake2Lane *lane, uint64_t state[8][BLAKE2_LANES], int column,
                           const Blake2Start *start, const Text *text, uint8_t *digest)
 {
@@ -150,7 +150,7 @@ static void blake2_wide(const Blake2Start *start, const Text *texts, size_t coun
 
 #endif
 
-/* The digests of `count` texts, none of them empty, 16 bytes each. */
+/* Digest `count` texts, none of them empty, to 16 bytes each. */
 static void blake2_many(const Blake2Start *start, const Text *texts, size_t count,
                         uint8_t *digests)
 {

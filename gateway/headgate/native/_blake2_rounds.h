@@ -1,4 +1,4 @@
-/* The compression function of BLAKE2b (RFC 7693, 3.2): of one block, and of four at once. */
+/* The compression function of BLAKE2b (RFC 7693, 3.2), for one block, and for four at once. */
 #ifndef HEADGATE_BLAKE2_ROUNDS_H
 #define HEADGATE_BLAKE2_ROUNDS_H
 
@@ -20,7 +20,7 @@ static const uint64_t BLAKE2_IV[8] = {
     0x510e527fade682d1, 0x9b05688c2b3e6c1f, 0x1f83d9abfb41bd6b, 0x5be0cd19137e2179,
 };
 
-/* RFC 7693, 2.7; rounds 10 and 11 begin anew. */
+/* RFC 7693, 2.7; rounds 10 and 11 repeat the first two. */
 static const uint8_t BLAKE2_SIGMA[12][16] = {
     {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
     {14, 10, 4, 8, 9, 15, 13, 6, 1, 12, 0, 2, 11, 7, 5, 3},
@@ -38,8 +38,8 @@ static const uint8_t BLAKE2_SIGMA[12][16] = {
 
 #define BLAKE2_TURN(x, n) ((x) >> (n) | (x) << (64 - (n)))
 
-/* The rounds of the compression function, of single words or of vectors of them. Written out,
- * because the compiler then knows every index and keeps v in registers. */
+/* The rounds of the compression function, for single words or for vectors. The rounds are unrolled,
+ * so that the compiler knows every index and keeps v in registers. */
 #define BLAKE2_MIX(v, m, a, b, c, d, x, y)                                                        \
     do {                                                                                          \
         v[a] = v[a] + v[b] + m[x];                                                                \
@@ -123,7 +123,7 @@ typedef void Blake2Compress(uint64_t state[8][BLAKE2_LANES],
                             const uint64_t hashed[BLAKE2_LANES],
                             const uint64_t last[BLAKE2_LANES]);
 
-/* Elements of one vector, or of two in a row, by their numbers. */
+/* Select elements of one vector, or of two in a row, by their numbers. */
 #ifdef __clang__
 #define BLAKE2_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #define BLAKE2_PICK_BYTES(a, ...) __builtin_shufflevector(a, a, __VA_ARGS__)
@@ -132,7 +132,7 @@ typedef void Blake2Compress(uint64_t state[8][BLAKE2_LANES],
 #define BLAKE2_PICK_BYTES(a, ...) __builtin_shuffle(a, (Blake2Bytes){__VA_ARGS__})
 #endif
 
-/* Four words of each block, turned so that a vector holds the same word of all. */
+/* Transpose four words of each block, so that a vector has the same word of all blocks. */
 static inline __attribute__((always_inline)) void
 blake2_load_wide(Blake2Wide m[4], const uint8_t *const blocks[BLAKE2_LANES], size_t offset)
 {
@@ -151,8 +151,8 @@ blake2_load_wide(Blake2Wide m[4], const uint8_t *const blocks[BLAKE2_LANES], siz
     m[3] = BLAKE2_PICK(ab_odd, cd_odd, 2, 3, 6, 7);
 }
 
-/* AVX2 turns a word by whole bytes with one shuffle; AVX-512 has an instruction for any turn,
- * which the compiler finds in the shifts. */
+/* AVX2 rotates a word by full bytes with one shuffle; AVX-512 has an instruction for any rotation,
+ * which the compiler recognizes in the shifts. */
 #define BLAKE2_SHUFFLED(x, ...)                                                                   \
     ((Blake2Wide)BLAKE2_PICK_BYTES((Blake2Bytes)(x), __VA_ARGS__))
 #define BLAKE2_TURN_32(x)                                                                         \
@@ -208,7 +208,7 @@ blake2_compress_avx512(uint64_t state[8][BLAKE2_LANES], const uint8_t *const blo
     blake2_compress_wide(state, blocks, hashed, last, false);
 }
 
-/* NULL: this processor has neither. */
+/* Return NULL if this processor has neither. */
 static Blake2Compress *blake2_widest(void)
 {
     return cpu_has(CPU_AVX512VL) ? blake2_compress_avx512

@@ -1,16 +1,16 @@
 /* The canonical forms of documents (core/formats/canonical.py): names sorted, no blanks, some
  * members left out.
  *
- * A fast accept and nothing else: it writes the very bytes that `canonical` returns, or leaves a
- * document to it. Left is what parsing could change or refuse, and what takes more than copying: a
- * name with an escape, an escape or a number that would be written otherwise, two members of one
- * name, a pointer's name with an array, great depth, very many members.
+ * Only a fast path: it writes exactly the bytes that `canonical` returns, or leaves the document to
+ * `canonical`. It leaves documents that parsing could change or refuse, or that need more than
+ * copies: a name with an escape, an escape or a number that would be written in another way, two
+ * members of one name, a pointer's name with an array, great depth, very many members.
  *
- * Only documents come here that _json.h has accepted: their tokens are right, and what it says of
- * the zero behind a body holds here, too. A form is never longer than its document, so it is
- * written to room of that size, and WIDE bytes for copies of fixed width.
+ * All documents here were accepted by _json.h: their tokens are right, and the zero after a body is
+ * there (see _json.h). A form is never longer than its document. So it is written to a buffer of
+ * that size, plus WIDE bytes for copies of fixed width.
  *
- * Included by _scanner.c alone; nothing here knows Python.
+ * Only _scanner.c includes this file, which does not use Python.
  */
 #ifndef HEADGATE_CANONICAL_H
 #define HEADGATE_CANONICAL_H
@@ -26,7 +26,7 @@ static bool open_bracket(Form *form, uint8_t bracket)
         return false;
     }
     if (way >= 0 && form->ignore->steps[way].part != ON_THE_WAY) {
-        way = NO_STEP; /* all of it is left out */
+        way = NO_STEP; /* leave all of it out */
     }
     if (bracket == '[' && way != NO_STEP) {
         return false; /* a pointer may go on with an element's number */
@@ -37,7 +37,7 @@ static bool open_bracket(Form *form, uint8_t bracket)
     return true;
 }
 
-/* The member's name at `at`, up to its value. */
+/* Copy the member's name at `at`; return the position of its value. */
 static const uint8_t *copy_name(Form *form, const uint8_t *at)
 {
     Open *open = form->open;
@@ -52,7 +52,7 @@ static const uint8_t *copy_name(Form *form, const uint8_t *at)
     member->begin = (uint32_t)(form->to - form->form);
     at = copy_string(form, at);
     if (at == NULL || form->scan->has_escape) {
-        return NULL; /* names are sorted as they are without escapes */
+        return NULL; /* names are sorted without escapes */
     }
     member->name_bytes = (uint32_t)(at - name) - 1;
     if (open->way != NO_STEP) {
@@ -61,7 +61,7 @@ static const uint8_t *copy_name(Form *form, const uint8_t *at)
     if (form->step != NO_STEP) {
         uint32_t bit = 1u << form->step;
         if (form->seen & bit) {
-            return NULL; /* the first one may be left out already, and only the last one counts */
+            return NULL; /* the first one may be left out already, but only the last one counts */
         }
         form->seen |= bit;
         open->leaves_out = form->ignore->ends & bit;
@@ -71,7 +71,7 @@ static const uint8_t *copy_name(Form *form, const uint8_t *at)
     return skip_blanks(form->scan, at + 1);
 }
 
-/* The member whose value has ended. */
+/* End the member whose value has ended. */
 static inline void end_member(Form *form, Open *open)
 {
     Member *member = &form->members[form->count - 1];
@@ -98,8 +98,8 @@ static bool close_bracket(Form *form)
     return true;
 }
 
-/* After a value: its next sibling, or that of what ends with it. When the document has ended,
- * nothing is open. */
+/* Go on after a value: to its next sibling, or to that of a parent that ends with it. When the
+ * document has ended, nothing is open. */
 static const uint8_t *copy_ends(Form *form, const uint8_t *at)
 {
     for (;;) {
@@ -125,10 +125,10 @@ static const uint8_t *copy_ends(Form *form, const uint8_t *at)
     }
 }
 
-/* Whether the form of the document at `at` has been written. */
+/* Write the form of the document at `at`; return whether it has one here. */
 static bool write_form(Form *form, const uint8_t *at)
 {
-    form->open = form->all_open; /* its first place stays empty */
+    form->open = form->all_open; /* the first entry stays unused */
     form->to = form->form;
     form->count = 0;
     form->step = DOCUMENT;
@@ -166,11 +166,11 @@ static bool write_form(Form *form, const uint8_t *at)
 
 /* ---- Bodies */
 
-/* The forms of a body's documents, as many as have one. */
+/* The forms of a body's documents that have one. */
 typedef struct {
-    Text *texts;      /* those that there are */
+    Text *texts;      /* the forms */
     size_t count;
-    uint8_t *has_form; /* of each document: whether it has one */
+    uint8_t *has_form; /* for each document: 1 if it has a form */
     void *memory;
 } Forms;
 
@@ -179,7 +179,7 @@ static void forms_end(Forms *forms)
     free(forms->memory);
 }
 
-/* The documents that were scanned, but for those of more than `most` bytes. False: no memory. */
+/* Write the forms of the scanned documents of up to `most` bytes. False: no memory. */
 static bool write_forms(Forms *forms, Scan *scan, const Pointers *ignore, size_t most)
 {
     size_t all = 0, longest = 0;
@@ -188,7 +188,7 @@ static bool write_forms(Forms *forms, Scan *scan, const Pointers *ignore, size_t
         all += bytes <= most ? bytes : 0;
         longest = bytes <= most && bytes > longest ? bytes : longest;
     }
-    /* far from overflowing: a body has a byte or more for each document */
+    /* no overflow: a body has at least one byte per document */
     uint8_t *memory = malloc(scan->count * (sizeof(Text) + 1) + all + longest + 2 * WIDE);
     if (memory == NULL) {
         return false;

@@ -1,7 +1,7 @@
 /* The members of an object, in the order of canonical forms: by the bytes of their names.
  *
- * They stand in the form already, as they came, one after the other. Included by _canonical.h alone;
- * nothing here knows Python.
+ * They are in the form already, in the order of the document. Only _canonical.h includes this file,
+ * which does not use Python.
  */
 #ifndef HEADGATE_CANONICAL_MEMBERS_H
 #define HEADGATE_CANONICAL_MEMBERS_H
@@ -11,14 +11,14 @@
 #include <stdint.h>
 #include <string.h>
 
-/* `"name":value`: where it is in the form, in bytes from the form's begin. */
+/* `"name":value`: its position in the form, in bytes from the beginning. */
 typedef struct {
     uint32_t begin, end, name_bytes;
 } Member;
 
-enum { MOST_MEMBERS = 256 }; /* of the open objects of a document, all together */
+enum { MOST_MEMBERS = 256 }; /* of all open objects of a document together */
 
-/* As memcmp; of UTF-8 that is the order of code points. */
+/* Compare as memcmp, which for UTF-8 is the order of code points. */
 static inline int compare_names(const uint8_t *form, const Member *one, const Member *other)
 {
     size_t shorter = one->name_bytes < other->name_bytes ? one->name_bytes : other->name_bytes;
@@ -27,7 +27,7 @@ static inline int compare_names(const uint8_t *form, const Member *one, const Me
                       : (one->name_bytes > other->name_bytes) - (one->name_bytes < other->name_bytes);
 }
 
-/* Whether each name is greater than the one before: most encoders keep an order, not this one. */
+/* True if each name is greater than the one before: most encoders keep another order. */
 static bool is_ascending(const uint8_t *form, const Member *members, int count)
 {
     for (int i = 1; i < count; i++) {
@@ -38,12 +38,12 @@ static bool is_ascending(const uint8_t *form, const Member *members, int count)
     return true;
 }
 
-/* Writes down which member is first, second ... False: two have one name. It takes n log n
- * comparisons, whatever order a stranger chose; what moves is one byte for each. */
+/* Write the members' order as indexes. False: two have one name. It takes n log n comparisons for
+ * any order that a client may send, and moves one byte for each member. */
 static bool sort_members(const uint8_t *form, const Member *members, int count, uint8_t *order)
 {
     for (int i = 0; i < count; i++) {
-        int low = 0, high = i; /* its place is there or between */
+        int low = 0, high = i; /* its position is there or between */
         while (low < high) {
             int middle = (low + high) / 2;
             int found = compare_names(form, &members[i], &members[order[middle]]);
@@ -62,8 +62,8 @@ static bool sort_members(const uint8_t *form, const Member *members, int count, 
     return true;
 }
 
-/* Brings the members, with commas between them, into their order. aside: room for all of them.
- * False: two have one name. */
+/* Sort the members, with commas between them. aside: room for all of them. False: two have one
+ * name. */
 static bool arrange(uint8_t *form, const Member *members, int count, uint8_t *aside)
 {
     uint8_t order[MOST_MEMBERS];

@@ -1,6 +1,6 @@
-/* A canonical form on its way, and what is written to it token by token (see _canonical.h).
+/* A canonical form under construction, and its tokens (see _canonical.h).
  *
- * Included by _canonical.h alone; nothing here knows Python.
+ * Only _canonical.h includes this file, which does not use Python.
  */
 #ifndef HEADGATE_CANONICAL_TOKENS_H
 #define HEADGATE_CANONICAL_TOKENS_H
@@ -9,7 +9,7 @@
 #include "_json_documents.h"
 
 enum {
-    MOST_OPEN = 32, /* arrays and objects in one another: each may move what is in it */
+    MOST_OPEN = 32, /* depth of arrays and objects: each may move its contents */
     WIDE = 16,
     /* orjson reads these digits into the double that it writes back as they are (DBL_DIG), and
      * integers of so many into 64 bits. Below 0.0001 some write exponents. */
@@ -18,30 +18,30 @@ enum {
     MOST_LEADING_NOUGHTS = 3,
 };
 
-/* An array or object that has begun. */
+/* An open array or object. */
 typedef struct {
     uint8_t end;    /* its closing bracket */
-    bool leaves_out; /* the member that is on its way */
-    int way;        /* the step that it is the value of; DOCUMENT; NO_STEP: nothing below counts */
+    bool leaves_out; /* the current member */
+    int way;        /* step whose value it is; DOCUMENT; NO_STEP: nothing below counts */
     int first;      /* its first member */
-    uint8_t *begin; /* after its bracket */
+    uint8_t *begin; /* position after its bracket */
 } Open;
 
-/* A form on its way. */
+/* A form under construction. */
 typedef struct {
-    Scan *scan; /* of the body that the document is in */
+    Scan *scan; /* scan of the document's body */
     const Pointers *ignore;
-    uint8_t *form, *to; /* its begin, and its end so far */
-    uint8_t *aside;     /* as much room */
+    uint8_t *form, *to; /* its beginning, and its end so far */
+    uint8_t *aside;     /* a buffer of the same size */
     Open *open;         /* the innermost */
     Open all_open[MOST_OPEN + 1];
     Member members[MOST_MEMBERS];
     int count;     /* of members */
-    int step;      /* the one whose value comes next, or NO_STEP */
-    uint32_t seen; /* bit n: the name of ignore->steps[n] has come */
+    int step;      /* step whose value comes next, or NO_STEP */
+    uint32_t seen; /* bit n: the name of ignore->steps[n] was seen */
 } Form;
 
-/* ---- Tokens. All return where the text goes on, or NULL: the document is left. */
+/* ---- Tokens. All functions return the position after the token; NULL: leave the document. */
 
 static inline void copy(Form *form, const uint8_t *from, const uint8_t *end)
 {
@@ -54,13 +54,13 @@ static inline void copy(Form *form, const uint8_t *from, const uint8_t *end)
     form->to += bytes;
 }
 
-/* Whether each escape in the string is the one that orjson writes for its sign. */
+/* True if each escape in the string is the one that orjson writes for its character. */
 static bool keeps_escapes(const uint8_t *at, const uint8_t *end)
 {
     while ((at = memchr(at, '\\', (size_t)(end - at))) != NULL) {
         switch (at[1]) {
         case '"': case '\\': case 'b': case 'f': case 'n': case 'r': case 't':
-            at += 2; /* the closing quote comes behind, at least */
+            at += 2; /* at least the closing quote follows */
             break;
         default:
             return false;
@@ -80,7 +80,7 @@ static inline const uint8_t *copy_string(Form *form, const uint8_t *at)
     return end;
 }
 
-/* How many noughts stand there. */
+/* Return the number of noughts at `at`. */
 static inline size_t noughts(const uint8_t *at)
 {
     const uint8_t *begin = at;

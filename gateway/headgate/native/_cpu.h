@@ -1,5 +1,5 @@
-/* What this processor can do. It is asked itself: `__builtin_cpu_supports` needs a library of the
- * compiler's, which `zig cc` does not link. */
+/* Features of this processor, by its own instruction: `__builtin_cpu_supports` needs a library of
+ * the compiler, which `zig cc` does not link. */
 #ifndef HEADGATE_CPU_H
 #define HEADGATE_CPU_H
 
@@ -11,7 +11,7 @@
 
 enum { CPU_SSE42 = 1, CPU_AVX2 = 2, CPU_AVX512VL = 4, CPU_ASKED = 8 };
 
-/* What the system saves of a thread's registers (XCR0): wide ones are of no use without. */
+/* Registers that the system saves for threads (XCR0): otherwise wide ones cannot be used. */
 enum { CPU_SAVES_AVX = 0x06, CPU_SAVES_AVX512 = 0xe6 };
 
 static inline unsigned cpu_ask(void)
@@ -34,10 +34,10 @@ static inline unsigned cpu_ask(void)
         | (avx512vl && (saved & CPU_SAVES_AVX512) == CPU_SAVES_AVX512 ? CPU_AVX512VL : 0);
 }
 
-/* Asked once: in a virtual machine each question goes to the host and takes microseconds. */
+/* Read once: in a virtual machine each CPUID goes to the host and takes microseconds. */
 static inline bool cpu_has(unsigned feature)
 {
-    static unsigned found; /* threads that come at once find the same */
+    static unsigned found; /* concurrent threads find the same features */
     if (found == 0) {
         found = cpu_ask();
     }

@@ -1,10 +1,10 @@
-/* Numbers in decimal, the only writer of them. */
+/* The only writer of decimal numbers. */
 #ifndef HEADGATE_DECIMAL_H
 #define HEADGATE_DECIMAL_H
 
-enum { MOST_DIGITS = 20 }; /* of a signed number of 64 bits, with its sign */
+enum { MOST_DIGITS = 20 }; /* of a signed 64-bit number, with its sign */
 
-/* Returns where the number ends. */
+/* Write a number; return its end. */
 static char *put_decimal(char *at, long long number)
 {
     char digits[MOST_DIGITS];

@@ -1,4 +1,4 @@
-/* Whether JSON nests too deep, for Python (see plain_depth.py), for the compiled build. */
+/* The depth of JSON (see plain_depth.py), for the compiled build. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -18,7 +18,7 @@ static PyObject *is_too_deep(PyObject *module, PyObject *arguments)
         case '"':
             is_text = !is_text;
             break;
-        case '\\': /* what it escapes is no end of a text */
+        case '\\': /* an escaped character never ends a text */
             if (at + 1 < end && (at[1] == '\\' || at[1] == '"')) {
                 at++;
             }

@@ -9,9 +9,9 @@
 #include "_blake2_rounds.h"
 
 enum { PERSON = 16 };
-static const Py_ssize_t AT_ONCE = 65536; // of a longer text others may run meanwhile
+static const Py_ssize_t AT_ONCE = 65536; // for longer texts other threads may run meanwhile
 
-// A digest on its way. The block that is last is known only at the end, so a full one waits.
+// A digest under construction. The last block is known only at the end, so a full block waits.
 struct hashing {
     uint64_t state[8];
     uint64_t hashed;
@@ -59,7 +59,7 @@ static PyObject *ended(struct hashing *one)
     return PyBytes_FromStringAndSize((const char *)digest, BLAKE2_DIGEST);
 }
 
-// A part behind its length. 0: it is no bytes, or too long.
+// Add a part after its length. 0: it is no bytes object, or too long.
 static int add_part(struct hashing *one, PyObject *part)
 {
     if (!PyBytes_Check(part) || (uint64_t)PyBytes_GET_SIZE(part) > UINT32_MAX)
@@ -117,7 +117,7 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__digests(void)
 {
 #ifdef BLAKE2_WIDE
-    (void)blake2_widest; // of one text there is nothing to do side by side
+    (void)blake2_widest; // one text cannot be digested in parallel
 #endif
     return PyModule_Create(&definition);
 }

@@ -1,9 +1,9 @@
-// Where a request lies in the bytes that came, and which values of its head are its own
+// The framing of HTTP requests in received bytes, and the values that each request has alone
 // (see plain_heads.py), for the compiled build.
 //
-// It knows seven names of headers, in any case, and one shape of values: a head that has one of them
-// in another shape is not its business. What it does not know stays in the text that has to equal
-// that of a head which aiohttp has taken.
+// It recognizes seven header names, in any case, and one shape of values. A head with one of these
+// names and another shape takes the slow path. All other headers stay in the text, which must equal
+// that of a head that aiohttp has accepted.
 
 #define _GNU_SOURCE // memmem
 #define PY_SSIZE_T_CLEAN
@@ -13,7 +13,7 @@
 
 enum { HEAD_MAX = 4096, VALUE_MAX = 128, LENGTH_DIGITS = 9 };
 
-// The first is the length.
+// The first one is the length.
 static const char *const NAMES[] = {
     "content-length", "x-request-id",       "traceparent",
     "headgate-key",   "headgate-event-id",  "headgate-timestamp", "idempotency-key",
@@ -21,7 +21,7 @@ static const char *const NAMES[] = {
 enum { NAME_COUNT = sizeof NAMES / sizeof *NAMES };
 static PyObject *names[NAME_COUNT];
 
-// Where the text behind "<name>: " begins, or NULL. Letters may be capitals.
+// Return the beginning of the text after "<name>: ", or NULL. Letters may be capitals.
 static const char *behind_name(const char *at, const char *end, const char *name)
 {
     for (; *name; name++, at++) {
@@ -35,8 +35,8 @@ static const char *behind_name(const char *at, const char *end, const char *name
     return at < end && *at == ' ' ? at + 1 : at;
 }
 
-// Where a value of visible ASCII ends that fills the rest of its line, or NULL. end: of the last
-// line, with its line break.
+// Return the end of a value of visible ASCII that fills the rest of its line, or NULL. end: of the
+// last line, with its line break.
 static const char *value_end(const char *at, const char *end)
 {
     const char *begin = at;
@@ -47,7 +47,7 @@ static const char *value_end(const char *at, const char *end)
     return at;
 }
 
-// The number that the digits say, or -1.
+// Return the number of the digits, or -1.
 static Py_ssize_t length_of(const char *at, Py_ssize_t digits)
 {
     Py_ssize_t length = digits > 0 && digits <= LENGTH_DIGITS ? 0 : -1;
@@ -56,13 +56,13 @@ static Py_ssize_t length_of(const char *at, Py_ssize_t digits)
     return length;
 }
 
-// What was found so far: `same` has `filled` bytes of the head, up to `kept`.
+// The result so far: `same` has `filled` bytes of the head, up to `kept`.
 struct found {
     char same[HEAD_MAX];
     Py_ssize_t filled;
     const char *kept;
     PyObject *own;
-    Py_ssize_t length; // -1: none yet
+    Py_ssize_t length; // -1: not seen yet
 };
 
 static void keep(struct found *found, const char *end)
@@ -71,7 +71,7 @@ static void keep(struct found *found, const char *end)
     found->filled += end - found->kept;
 }
 
-// 1: the value was taken.  0: the head is not looked at.  -1: an error.
+// Take a value. 1: it was taken.  0: the head takes the slow path.  -1: an error.
 static int take(struct found *found, int name, const char *value, const char *end)
 {
     keep(found, value);
@@ -91,8 +91,8 @@ static int take(struct found *found, int name, const char *value, const char *en
     return state < 0 ? -1 : 1;
 }
 
-// As `take`, for all lines that end before `end`. A value that is left where it is would be taken
-// for one that was taken out, so there must be none.
+// As `take`, for all lines that end before `end`. No such value may stay in the head, because the
+// head would look like one whose value was removed.
 static int take_values(struct found *found, const char *begin, const char *end)
 {
     for (const char *at = begin; (at = memchr(at, '\r', (size_t)(end - at)));) {

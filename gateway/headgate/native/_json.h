@@ -1,23 +1,23 @@
-/* Accepts JSON documents (RFC 8259) in one pass: cuts bodies, validates, finds keys.
+/* A parser that accepts JSON documents (RFC 8259) in one pass: cuts bodies, validates, finds keys.
  *
- * A fast accept and nothing else: whatever is unusual ends the pass, and somebody slower decides.
+ * Only a fast path: an unusual document ends the pass, and the slower parser decides.
  *
- * Strangers send what is read here. That nothing is read beyond a body rests on one fact: it is
- * followed by a zero that is not counted. A zero is no part of any token, and every step goes on
- * only from a sign that it has recognised, so none passes the end. Where more than one sign is
- * looked at together, the room is checked. There is no recursion: the kinds of the open arrays and
- * objects are bits in a fixed array.
+ * The input is not trusted. The parser never reads beyond a body, because the body is followed by a
+ * zero that is not counted. A zero is no part of any token, and each step goes on only after a
+ * character that it has recognized, so none passes the end. If several characters are read
+ * together, the room is checked. There is no recursion: the kinds of the open arrays and objects
+ * are bits in a fixed array.
  *
- * Included by _scanner.c alone; nothing here knows Python.
+ * Only _scanner.c includes this file, which does not use Python.
  */
 #ifndef HEADGATE_JSON_H
 #define HEADGATE_JSON_H
 
 #include "_json_documents.h"
 
-/* ---- Bodies. What returns false has met something unusual, or has no memory. */
+/* ---- Bodies. False: an unusual document, or no memory. */
 
-/* Afterwards values and keys are of no use. */
+/* Afterwards values and keys are invalid. */
 static void scan_end(Scan *scan)
 {
     if (scan->values != scan->few) {
@@ -27,7 +27,7 @@ static void scan_end(Scan *scan)
 
 static bool make_room(Scan *scan)
 {
-    size_t room = 2 * scan->room; /* far from overflowing: a body has a byte or more for each */
+    size_t room = 2 * scan->room; /* no overflow: a body has at least one byte per document */
     size_t parts = (size_t)scan->rule->parts;
     Text *values = malloc(room * (1 + parts) * sizeof(Text));
     if (values == NULL) {
@@ -43,8 +43,8 @@ static bool make_room(Scan *scan)
     return true;
 }
 
-/* Whether the key of the document just read is longer than a key may be. Its parts were seen, each
- * in the body, so their sum does not overflow. */
+/* True if the key of the last document is too long. Its parts are all in the body, so their sum
+ * does not overflow. */
 static bool has_long_key(const Scan *scan)
 {
     size_t bytes = 0;
@@ -54,7 +54,7 @@ static bool has_long_key(const Scan *scan)
     return bytes > scan->max_key_bytes;
 }
 
-/* The value of the document just read is what lies between. */
+/* Keep the bytes between as the value of the last document. */
 static bool keep(Scan *scan, const uint8_t *begin, const uint8_t *end)
 {
     size_t bytes = (size_t)(end - begin);
@@ -88,7 +88,7 @@ static void scan_begin(Scan *scan, const uint8_t *end, const Pointers *rule, int
     scan->has_no_memory = false;
 }
 
-/* One of the three ways to cut a body that follow. */
+/* One of the three following ways to cut a body. */
 typedef bool Cut(Scan *scan, const uint8_t *body);
 
 static bool scan_lines(Scan *scan, const uint8_t *at)

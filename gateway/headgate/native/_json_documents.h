@@ -1,4 +1,4 @@
-/* One JSON document: its tokens, the arrays and objects in it, its key (see _json.h). */
+/* One JSON document: its tokens, its arrays and objects, and its key (see _json.h). */
 #ifndef HEADGATE_JSON_DOCUMENTS_H
 #define HEADGATE_JSON_DOCUMENTS_H
 
@@ -17,7 +17,7 @@ static inline const uint8_t *skip_blanks(const Scan *scan, const uint8_t *at)
 static inline const uint8_t *skip_digits(const uint8_t *at)
 {
     if (!(SIGNS[*at] & DIGIT)) {
-        return NULL; /* one at least */
+        return NULL; /* at least one digit */
     }
     do {
         at++;
@@ -54,7 +54,7 @@ static const uint8_t *skip_word(const uint8_t *at, const char *word)
     return at;
 }
 
-/* After a value that is no array and no object, or NULL. */
+/* Return the end of a value that is no array and no object, or NULL. */
 static inline const uint8_t *skip_scalar(Scan *scan, const uint8_t *at)
 {
     switch (*at) {
@@ -73,14 +73,14 @@ static inline const uint8_t *skip_scalar(Scan *scan, const uint8_t *at)
 
 /* ---- Documents */
 
-/* Whether joining would have to encode something (core/keys.py). */
+/* True if the join would have to encode a part (core/keys.py). */
 static bool is_unjoined(Text part)
 {
     return memchr(part.at, ':', part.bytes) != NULL || memchr(part.at, '%', part.bytes) != NULL;
 }
 
-/* After the part of the key that stands at `at`, or NULL: what is no plain string and no integer
- * is either refused or needs more than its bytes. */
+/* Return the end of the key's part at `at`. NULL: the part is no plain string and no integer, so it
+ * is refused or needs more than its bytes. */
 static const uint8_t *take_part(Scan *scan, const uint8_t *at, int part)
 {
     Text *taken = &scan->key[part];
@@ -102,7 +102,7 @@ static const uint8_t *take_part(Scan *scan, const uint8_t *at, int part)
     return at;
 }
 
-/* The step of a name that stands in the value of `parent`, or NO_STEP. */
+/* Return the step of a name in the value of `parent`, or NO_STEP. */
 static inline int step_of(const Pointers *rule, int parent, const uint8_t *name, size_t bytes)
 {
     for (int i = 0; i < rule->count; i++) {
@@ -115,12 +115,12 @@ static inline int step_of(const Pointers *rule, int parent, const uint8_t *name,
     return NO_STEP;
 }
 
-/* The arrays and objects around a place. */
+/* The arrays and objects around a position. */
 typedef struct {
     uint64_t objects[MOST_DEPTH / 64]; /* bit n: the one of depth n is an object */
-    int depth;                         /* of the innermost; 1 is the document */
-    bool in_object;                    /* whether the innermost is an object */
-    int way, way_depth;                /* the innermost on the way to a part of the key */
+    int depth;                         /* depth of the innermost one; 1 is the document */
+    bool in_object;                    /* the innermost one is an object */
+    int way, way_depth;                /* the innermost one that leads to a part of the key */
 } Levels;
 
 static inline void enter(Levels *levels, bool is_object)
@@ -141,7 +141,7 @@ static inline void leave(Levels *levels)
     levels->in_object = levels->objects[depth >> 6] >> (depth & 63) & 1;
 }
 
-/* The value of the member whose name stands at `at`, or NULL. *step: the one that this is. */
+/* Return the value of the member whose name is at `at`, or NULL. *step: the member's step. */
 static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, const Levels *levels,
                                        int *step)
 {
@@ -153,13 +153,13 @@ static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, const Leve
     scan->has_escape = false;
     at = skip_string(scan, begin);
     if (at == NULL || (is_on_the_way && scan->has_escape)) {
-        return NULL; /* a name may be written in many ways: only the plain one is compared */
+        return NULL; /* a name may have several spellings: only the plain one is compared */
     }
     if (is_on_the_way) {
         *step = step_of(scan->rule, levels->way, begin, (size_t)(at - begin) - 1);
         if (*step != NO_STEP) {
             if (scan->seen >> *step & 1) {
-                return NULL; /* twice: the last one counts */
+                return NULL; /* a second time: the last one counts */
             }
             scan->seen |= 1u << *step;
         }
@@ -168,8 +168,8 @@ static inline const uint8_t *skip_name(Scan *scan, const uint8_t *at, const Leve
     return *at == ':' ? skip_blanks(scan, at + 1) : NULL;
 }
 
-/* After a value: its next sibling, or that of what ends with it. NULL: neither a comma nor the
- * right bracket follows. When the document ends, levels->depth is 0. */
+/* Go on after a value: to its next sibling, or to that of a parent that ends with it. NULL: neither
+ * a comma nor the right bracket follows. When the document ends, levels->depth is 0. */
 static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Levels *levels)
 {
     while (*at != ',') {
@@ -190,7 +190,7 @@ static inline const uint8_t *skip_ends(const Scan *scan, const uint8_t *at, Leve
     return skip_blanks(scan, at + 1);
 }
 
-/* After the object that begins at `at`, or NULL. */
+/* Return the end of the object that begins at `at`, or NULL. */
 static const uint8_t *skip_document(Scan *scan, const uint8_t *at)
 {
     Levels levels = {{0}, 0, false, DOCUMENT, 1};

@@ -1,4 +1,4 @@
-/* The strings of JSON documents, and what a scan of a body knows (see _json.h). */
+/* The strings of JSON documents, and the state of a body's scan (see _json.h). */
 #ifndef HEADGATE_JSON_STRINGS_H
 #define HEADGATE_JSON_STRINGS_H
 
@@ -16,17 +16,17 @@
 #endif
 
 enum {
-    MOST_DEPTH = 512, /* levels that the fixed array has room for */
+    MOST_DEPTH = 512, /* levels in the fixed array */
     MOST_STEPS = 16,  /* names in a rule's pointers, as in core/scanning.py */
-    MOST_PARTS = 4,   /* of a key, as there */
-    FEW = 64,         /* documents that need no memory but the stack, if a key has one part */
+    MOST_PARTS = 4,   /* parts of a key, as there */
+    FEW = 64,         /* documents that fit on the stack, if a key has one part */
     BLANK = 1,
     LINE_END = 2,
     DIGIT = 4,
     HEXADECIMAL = 8,
 };
 
-/* What RFC 8259 says of single signs. */
+/* Classes of single characters in RFC 8259. */
 static const uint8_t SIGNS[256] = {
     [' '] = BLANK,
     ['\t'] = BLANK,
@@ -56,17 +56,17 @@ static const uint8_t SIGNS[256] = {
     ['F'] = HEXADECIMAL,
 };
 
-/* A name on the way to what a rule names: its JSON Pointers are a tree of them. */
+/* A name in a rule's JSON Pointers, which form a tree of names. */
 typedef struct {
     Text name;
-    int parent; /* the step in whose value the name stands; DOCUMENT: it is the document's own */
-    int part;   /* which pointer leads to the value; ON_THE_WAY: an object with further steps */
+    int parent; /* the step whose value has the name; DOCUMENT: the document has it */
+    int part;   /* number of the pointer to the value; ON_THE_WAY: an object with further steps */
 } Step;
 
 enum { NO_STEP = -2, DOCUMENT = -1, ON_THE_WAY = -1 };
 
-/* Of a key rule, each leading to a part of the key, or of what canonical comparison leaves out.
- * parts: how many; 0 where there is no rule.  ends: bit n says that one leads to steps[n]. */
+/* The pointers of a key rule, each to a part of the key, or of members that canonical comparison
+ * leaves out. parts: their number; 0 without a rule.  ends: bit n: a pointer ends at steps[n]. */
 typedef struct {
     Step steps[MOST_STEPS];
     int count, parts;
@@ -75,21 +75,21 @@ typedef struct {
 
 typedef struct Scan Scan;
 
-/* Where a string's plain signs end: at a quote, a backslash or a control sign. */
+/* Return the end of a string's plain characters: a quote, a backslash or a control character. */
 typedef const uint8_t *SkipPlain(Scan *scan, const uint8_t *at);
 
-/* One body on its way. `keys` has the parts of each document's key one after the other. */
+/* The scan of one body. `keys` has the parts of each document's key one after the other. */
 struct Scan {
     const uint8_t *end;
     SkipPlain *skip_plain;
     uint64_t has_high; /* not 0: a byte beyond ASCII was seen since the document began */
     bool has_escape;   /* a backslash was seen since this was cleared */
-    uint8_t blanks;    /* which SIGNS may stand between tokens */
+    uint8_t blanks;    /* SIGNS that may be between tokens */
     int max_depth;
     const Pointers *rule;
     size_t max_value_bytes, max_key_bytes;
-    Text key[MOST_PARTS]; /* of this document, as far as `seen` says */
-    uint32_t seen;        /* bit n: the name of rule->steps[n] has come */
+    Text key[MOST_PARTS]; /* of this document; valid if `seen` has the step */
+    uint32_t seen;        /* bit n: the name of rule->steps[n] was seen */
     Text *values, *keys;
     size_t count, room, most;
     bool has_no_memory;
@@ -113,7 +113,7 @@ static const uint8_t *skip_plain_bytes(Scan *scan, const uint8_t *at)
 
 #if defined(__x86_64__) && defined(__GNUC__)
 
-/* One bit for each of 16 signs that is not plain. A sign is a control sign if 0x1f is no less. */
+/* One bit for each of 16 characters that is not plain. Control characters are up to 0x1f. */
 static inline unsigned stops_of_16(__m128i signs)
 {
     __m128i quotes = _mm_cmpeq_epi8(signs, _mm_set1_epi8('"'));
@@ -171,8 +171,8 @@ static SkipPlain *fastest_skip(void)
 
 #endif
 
-/* After the escape whose backslash stands before `at`, or NULL. Escapes of surrogates are for the
- * slow way: RFC 8259 allows them alone and msgspec does not. */
+/* Return the end of the escape whose backslash is before `at`, or NULL. Escapes of surrogates take
+ * the slow path: RFC 8259 allows single ones, and msgspec does not. */
 static const uint8_t *skip_escape(const uint8_t *at)
 {
     switch (*at) {
@@ -185,7 +185,7 @@ static const uint8_t *skip_escape(const uint8_t *at)
             }
         }
         if ((at[1] | 0x20) == 'd' && at[2] >= '8') {
-            return NULL; /* after the digits 8 and 9 come the letters, in both cases */
+            return NULL; /* the letters follow the digits 8 and 9, in upper and lower case */
         }
         return at + 5;
     default:
@@ -201,7 +201,7 @@ static const uint8_t *skip_string_slowly(Scan *scan, const uint8_t *at)
             return at + 1;
         }
         if (*at != '\\') {
-            return NULL; /* a control sign, or the end of the body */
+            return NULL; /* a control character, or the end of the body */
         }
         scan->has_escape = true;
         at = skip_escape(at + 1);
@@ -211,7 +211,7 @@ static const uint8_t *skip_string_slowly(Scan *scan, const uint8_t *at)
     }
 }
 
-/* After the string whose opening quote stands before `at`, or NULL. Most strings are short. */
+/* Return the end of the string whose opening quote is before `at`, or NULL. Most are short. */
 static inline const uint8_t *skip_string(Scan *scan, const uint8_t *at)
 {
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -228,7 +228,7 @@ static inline const uint8_t *skip_string(Scan *scan, const uint8_t *at)
     return skip_string_slowly(scan, at);
 }
 
-/* Where the UTF-8 (RFC 3629) of a sign beyond ASCII ends, or NULL. */
+/* Return the end of a character beyond ASCII in UTF-8 (RFC 3629), or NULL. */
 static const uint8_t *skip_utf8(const uint8_t *at)
 {
     uint8_t lead = at[0], lowest = 0x80, highest = 0xbf;
@@ -257,7 +257,7 @@ static const uint8_t *skip_utf8(const uint8_t *at)
     return at + more + 1;
 }
 
-/* The text must be followed by an ASCII sign (a document is: it ends with a bracket). */
+/* An ASCII character must follow the text (a document ends with a bracket). */
 static bool is_utf8(const uint8_t *at, const uint8_t *end)
 {
     while (at < end) {

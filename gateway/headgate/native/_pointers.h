@@ -1,4 +1,4 @@
-/* JSON Pointers as a tree of names, from the tuples that Python gives. Included by _scanner.c alone. */
+/* JSON Pointers as a tree of names, from tuples of Python. Only _scanner.c includes this file. */
 #ifndef HEADGATE_POINTERS_H
 #define HEADGATE_POINTERS_H
 
@@ -12,7 +12,7 @@ static Text text_of(PyObject *bytes)
     return (Text){(const uint8_t *)PyBytes_AS_STRING(bytes), (size_t)PyBytes_GET_SIZE(bytes)};
 }
 
-/* A name's step in the value of `parent`; another pointer may have it already. NO_STEP: no room. */
+/* Return a name's step in the value of `parent`, perhaps another pointer's. NO_STEP: no room. */
 static int add_step(Pointers *pointers, int parent, Text name)
 {
     for (int i = 0; i < pointers->count; i++) {
@@ -29,7 +29,7 @@ static int add_step(Pointers *pointers, int parent, Text name)
     return pointers->count++;
 }
 
-/* Whether the pointer (a tuple of its names) has become steps to one more part. */
+/* Add the steps of a pointer (a tuple of its names) to one more part; return whether it fits. */
 static bool add_pointer(Pointers *pointers, PyObject *pointer, int most)
 {
     Py_ssize_t names = PyTuple_Check(pointer) ? PyTuple_GET_SIZE(pointer) : 0;
@@ -48,14 +48,14 @@ static bool add_pointer(Pointers *pointers, PyObject *pointer, int most)
         is_new = pointers->count > before;
     }
     if (!is_new || pointers->parts == most) {
-        return false; /* it is where another one is, or on the way to it */
+        return false; /* another pointer is the same, or begins with it */
     }
     pointers->steps[step].part = pointers->parts++;
     pointers->ends |= 1u << step;
     return true;
 }
 
-/* given: a tuple of at most `most` pointers. It must outlive them. False: with an exception. */
+/* given: a tuple of at most `most` pointers, which must outlive them. False: an exception. */
 static bool take_pointers(Pointers *pointers, PyObject *given, int most)
 {
     memset(pointers, 0, sizeof *pointers);

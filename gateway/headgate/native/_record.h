@@ -1,4 +1,4 @@
-/* What a record of a batch is made of, and how its parts are measured and written. */
+/* The parts of a batch's record: their sizes, and their bytes. */
 #ifndef HEADGATE_RECORD_H
 #define HEADGATE_RECORD_H
 
@@ -11,7 +11,7 @@
 
 enum { MOST_VARINT = 10 };
 
-/* Bytes that somebody else owns. count: -1 = null. */
+/* Bytes with another owner. count: -1 = null. */
 typedef struct {
     const char *bytes;
     Py_ssize_t count;
@@ -21,7 +21,7 @@ typedef struct {
     Span name, value;
 } Header;
 
-/* What a record is made of, and its length after measuring. */
+/* The parts of a record, and its length once measured. */
 typedef struct {
     Span key, value;
     const Header *headers;
@@ -32,7 +32,7 @@ typedef struct {
 
 /* ---- numbers */
 
-/* Small ones of either sign in few bytes: 0, -1, 1, -2 ... become 0, 1, 2, 3 ... */
+/* Small numbers of either sign take few bytes: 0, -1, 1, -2 ... become 0, 1, 2, 3 ... */
 static inline uint64_t zigzag(int64_t number) {
     return ((uint64_t)number << 1) ^ (number < 0 ? UINT64_MAX : 0);
 }
@@ -67,7 +67,7 @@ static inline char *put_span(char *to, Span span) {
 
 /* ---- a record's parts */
 
-/* A key or value: anything with bytes, or None. `view` is to be released. */
+/* A key or value: an object with bytes, or None. The caller must release `view`. */
 static int borrow(PyObject *object, Py_buffer *view, Span *span) {
     if (object == Py_None) {
         *span = (Span){NULL, -1};

@@ -1,13 +1,13 @@
 /* Kafka's record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch), uncompressed:
  * each record is measured, then written at once behind those before it.
  *
- * The bytes, and when a batch is full, are those of aiokafka's DefaultRecordBatchBuilder, which
- * takes a record through many small Python objects; but that one gives a first record without a
- * timestamp (-1) the next one's. Producer and checksum are written at the end
- * (`_batch.h`), and the compression between is another's (`records.py`).
+ * The bytes and the limit of a batch are those of aiokafka's DefaultRecordBatchBuilder, which makes
+ * many small Python objects for a record. One difference: aiokafka gives a first record without a
+ * timestamp (-1) the timestamp of the next one. Producer and checksum are written at the end
+ * (`_batch.h`); the compression between is in `records.py`.
  *
- * Bounds: foreign code (an object that exports a buffer, or that stands for an integer) runs before
- * anything is measured, and none between measuring and writing.
+ * Bounds: foreign code (an object that exports a buffer, or that acts as an integer) runs only
+ * before the record is measured, never between measuring and writing.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -30,7 +30,7 @@ typedef struct {
     Py_ssize_t room, size, max_bytes;
     int count;
     int64_t first_timestamp_ms, max_timestamp_ms;
-    Header *headers;  /* of the record at hand; room for `header_room` */
+    Header *headers;  /* of the current record; room for `header_room` */
     Py_ssize_t header_room;
 } Records;
 
@@ -72,13 +72,13 @@ static int too_long(void) {
     return -1;
 }
 
-/* Finds the record's length, without the varint that tells it. */
+/* Measure the record, without the varint of its length. */
 static int measure(const Records *self, Record *record) {
     uint64_t first = (uint64_t)self->first_timestamp_ms, now = (uint64_t)record->timestamp_ms;
-    /* The first timestamp may be -1: the record has none. */
+    /* The first timestamp may be -1: a record without one. */
     record->timestamp_delta = self->count == 0 ? 0 : (int64_t)(now - first);
     uint64_t length = 1 + varint_size(record->timestamp_delta) + varint_size(self->count);
-    /* Each is below 2^63, so that no two of them overflow. */
+    /* Each is below 2^63, so that no sum of two overflows. */
     length += span_size(record->key);
     if (length > MOST_RECORD || (length += span_size(record->value)) > MOST_RECORD)
         return too_long();
@@ -95,7 +95,7 @@ static int measure(const Records *self, Record *record) {
     return 0;
 }
 
-/* Grows by doubling, but never beyond what a batch may have. */
+/* Grow by doubling, but never beyond the limit of a batch. */
 static int make_room(Records *self, Py_ssize_t needed) {
     if (needed <= self->room)
         return 0;
@@ -134,7 +134,7 @@ static void count_record(Records *self, const Record *record, Py_ssize_t size) {
     self->count++;
 }
 
-/* 1: added; 0: full; -1: an error. Nothing has changed but for 1. */
+/* 1: added; 0: full; -1: an error. After 0 and -1 the batch is unchanged. */
 static int add(Records *self, Record *record, PyObject *headers) {
     if (self->batch == NULL) {
         PyErr_SetString(PyExc_ValueError, "the batch was taken");

@@ -10,7 +10,7 @@
 
 #include "_decimal.h"
 
-// "$<length>\r\n<text>\r\n", or a bound of its size where `at` is NULL.
+// Write "$<length>\r\n<text>\r\n", or return a bound of its size if `at` is NULL.
 static Py_ssize_t write_text(char *at, const char *text, Py_ssize_t length)
 {
     if (!at)
@@ -25,7 +25,7 @@ static Py_ssize_t write_text(char *at, const char *text, Py_ssize_t length)
     return at + 2 - begin;
 }
 
-// One argument, or a bound of its size where `at` is NULL. -1: it is neither bytes nor a small int.
+// Write one argument, or return a bound of its size if `at` is NULL. -1: not bytes or a small int.
 static Py_ssize_t write_argument(char *at, PyObject *argument)
 {
     if (PyBytes_Check(argument))
@@ -41,8 +41,8 @@ static Py_ssize_t write_argument(char *at, PyObject *argument)
     return write_text(at, digits, put_decimal(digits, number) - digits);
 }
 
-// All of the command, or a bound of its size where `begin` is NULL. The arguments are bytes and ints
-// alone, whose reading runs no foreign code: nothing changes between the two.
+// Write the command, or return a bound of its size if `begin` is NULL. The arguments are only
+// bytes and ints, and reading them runs no foreign code: nothing changes between the two calls.
 static Py_ssize_t write_command(char *begin, PyObject *name, PyObject *const *items, Py_ssize_t count)
 {
     Py_ssize_t size = 1 + MOST_DIGITS + 2;
@@ -73,7 +73,7 @@ static PyObject *packed(PyObject *module, PyObject *const *given, Py_ssize_t cou
         PyErr_SetString(PyExc_TypeError, "packed(name: bytes, arguments)");
         return NULL;
     }
-    PyObject *arguments = PySequence_Tuple(given[1]); // our own: nobody changes it meanwhile
+    PyObject *arguments = PySequence_Tuple(given[1]); // an own tuple: no other code changes it
     if (!arguments)
         return NULL;
     PyObject **items = &PyTuple_GET_ITEM(arguments, 0);
@@ -82,7 +82,7 @@ static PyObject *packed(PyObject *module, PyObject *const *given, Py_ssize_t cou
     if (command) {
         char *begin = PyBytes_AS_STRING(command);
         size = write_command(begin, given[0], items, PyTuple_GET_SIZE(arguments));
-        _PyBytes_Resize(&command, size); // sets it to NULL where it fails
+        _PyBytes_Resize(&command, size); // sets it to NULL on failure
     }
     Py_DECREF(arguments);
     return command;

@@ -1,4 +1,4 @@
-/* What was scanned, as Python gets it. Included by _scanner.c alone. */
+/* The results of a scan as Python objects. Only _scanner.c includes this file. */
 #ifndef HEADGATE_SCANNED_H
 #define HEADGATE_SCANNED_H
 
@@ -7,24 +7,24 @@
 
 #include "_blake2.h"
 #include "_canonical.h"
-#include "_json.h" /* wants a zero after the body: a bytes object has it (PyBytes_AsString) */
+#include "_json.h" /* needs a zero after the body, which a bytes object has (PyBytes_AsString) */
 #include "_murmur2.h"
 #include "_pointers.h"
 
 /* A topic's rules. */
 typedef struct {
     PyObject_HEAD
-    PyObject *pointers, *ignore; /* whose names the rules have; ignore: NULL without forms */
+    PyObject *pointers, *ignore; /* owners of the rules' names; ignore: NULL without forms */
     Pointers rule, ignored;
     uint32_t partitions;
     int max_depth;
     size_t max_value_bytes, max_key_bytes;
     size_t max_form_bytes; /* longer documents have no form here */
-    bool has_digests;      /* of values, or of canonical forms where something may be ignored */
+    bool has_digests;      /* of values, or of canonical forms with `ignore` */
     Blake2Start start;
 } Scanner;
 
-/* The whole body is not copied. */
+/* A value that is the full body is not copied. */
 static PyObject *bytes_of(Text text, PyObject *body)
 {
     if (text.bytes == (size_t)PyBytes_GET_SIZE(body) && PyBytes_CheckExact(body)) {
@@ -51,7 +51,7 @@ static PyObject *list_of_bytes(const Text *texts, size_t count, PyObject *body)
     return list;
 }
 
-/* The key of these parts (core/keys.py, join_parts). */
+/* Join the parts of a key (core/keys.py, join_parts). */
 static PyObject *key_of(const Text *parts, size_t count, PyObject *body)
 {
     if (count == 1) {
@@ -89,7 +89,7 @@ static PyObject *list_of_partitions(const Scanner *scanner, PyObject *keys)
     return list;
 }
 
-/* has_digest: of each document, whether the next text is its own; NULL: all have one. */
+/* has_digest: 1 for each document with a text, in order; NULL: all documents have one. */
 static PyObject *list_of_digests(const Blake2Start *start, const Text *texts, size_t texts_count,
                                  const uint8_t *has_digest, size_t count)
 {
@@ -128,7 +128,7 @@ static PyObject *digests_of(const Scanner *scanner, Scan *scan)
     return list;
 }
 
-/* Puts a part into the answer, NULL too. Whether there is one. */
+/* Put a part, or NULL, into the result; return whether there is one. */
 static bool put(PyObject *all, Py_ssize_t place, PyObject *part)
 {
     PyTuple_SET_ITEM(all, place, part);

@@ -1,9 +1,10 @@
-/* Reads a body of JSON documents in one pass: cuts it, validates it, finds keys, digests values.
+/* A scanner of bodies of JSON documents in one pass: cuts, validates, finds keys, digests values.
  *
- * A fast accept and nothing else. Whatever is unusual in any document ends the pass with None, and
- * the Python path (core/formats/decode.py, core/formats/jsontext.py, core/topics/route.py) decides and explains. What is
- * accepted, that path would have read just the same; tests/unit/native/test_scanner.py compares the two. Digests are of the
- * values or, where the topic compares so, of their canonical forms (_canonical.h); of an unusual document only that is left.
+ * Only a fast path. An unusual document ends the pass with None, and the Python path
+ * (core/formats/decode.py, core/formats/jsontext.py, core/topics/route.py) decides and explains.
+ * For accepted bodies that path has the same result; tests/unit/native/test_scanner.py compares
+ * both. Digests are of the values or, if the topic compares them, of their canonical forms
+ * (_canonical.h). An unusual form only leaves out the document's digest.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -39,7 +40,7 @@ static PyObject *scan_batch(PyObject *self, PyObject *const *given, Py_ssize_t c
     if (count != 2) {
         return PyErr_Format(PyExc_TypeError, "takes (body, most), not %zd arguments", count);
     }
-    Py_ssize_t most = PyNumber_AsSsize_t(given[1], NULL); /* cut off at what fits */
+    Py_ssize_t most = PyNumber_AsSsize_t(given[1], NULL); /* clipped to its range */
     if (most == -1 && PyErr_Occurred()) {
         return NULL;
     }
@@ -80,7 +81,7 @@ static bool take_digest_key(Scanner *scanner, PyObject *key, PyObject *prefix)
     return true;
 }
 
-/* ignore: the pointers of canonical forms; None: there are none. */
+/* ignore: the pointers of canonical forms; None without forms. */
 static bool take_forms(Scanner *scanner, PyObject *ignore, Py_ssize_t max_form_bytes)
 {
     if (ignore == NULL || ignore == Py_None) {
@@ -137,7 +138,7 @@ static void scanner_dealloc(PyObject *self)
     Py_XDECREF(((Scanner *)self)->pointers);
     Py_XDECREF(((Scanner *)self)->ignore);
     type->tp_free(self);
-    Py_DECREF(type); /* each object of a type made at run time holds it */
+    Py_DECREF(type); /* each object of a heap type has a reference to it */
 }
 
 static PyMethodDef METHODS[] = {

@@ -1,4 +1,4 @@
-/* Bytes that belong to somebody else. */
+/* Bytes with another owner. */
 #ifndef HEADGATE_TEXT_H
 #define HEADGATE_TEXT_H
 
