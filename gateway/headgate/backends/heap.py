@@ -7,10 +7,10 @@ from collections.abc import Callable
 def _trim_function() -> Callable[[int], int]:
     """glibc's malloc_trim(3); nothing where the C library has none."""
     try:
-        found: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
+        trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
         return lambda pad: 0
-    return found
+    return trim
 
 
 _TRIM = _trim_function()

@@ -129,22 +129,22 @@ def read_held(
     headers: "tuple[Header, ...] | Headers",
 ) -> HeldRecord:
     """What a record of H is. timestamp_ms: of the record in H, its arrival."""
-    found = {name: content for name, content in headers if content is not None}
-    if BURST_END in found:
-        return BurstEnd(found[BURST_END])
-    producer = found.get(PRODUCER)
+    contents = {name: content for name, content in headers if content is not None}
+    if BURST_END in contents:
+        return BurstEnd(contents[BURST_END])
+    producer = contents.get(PRODUCER)
     if key is None:
         return Foreign(offset)
-    if DONE in found:
-        done, _, topic_id = found[DONE].partition(b" ")
+    if DONE in contents:
+        done, _, topic_id = contents[DONE].partition(b" ")
         is_mark = done.isdigit() and topic_id.isalnum()
         return DoneMark(key, int(done), topic_id.decode()) if is_mark else Foreign(offset)
     if producer is None:
         return Foreign(offset)
     kept = [pair for pair in headers if pair[0] != FORCED and pair[0] != WANTED_TIMESTAMP]
-    arrived_ms = _number(found.get(RECEIVED_AT), timestamp_ms)
-    wanted_ms = _number(found.get(WANTED_TIMESTAMP), timestamp_ms)
-    burst = found.get(BURST)
+    arrived_ms = _number(contents.get(RECEIVED_AT), timestamp_ms)
+    wanted_ms = _number(contents.get(WANTED_TIMESTAMP), timestamp_ms)
+    burst = contents.get(BURST)
     return HeldEvent(
         offset,
         key,
@@ -153,7 +153,7 @@ def read_held(
         arrived_ms if wanted_ms == arrived_ms else wanted_ms,  # one object less
         arrived_ms,
         intern(producer.decode("utf-8", "replace")),
-        FORCED in found,
+        FORCED in contents,
         None if burst is None else _same(burst),
         _cost(key, value, kept),
     )
@@ -253,13 +253,13 @@ def held_topics_of(
     states: Iterable[TopicState], policies: PolicyTable
 ) -> dict[str, tuple[TopicState, TopicPolicy]]:
     """The topics whose held topics are among these states, with both their sides."""
-    found = {}
+    held = {}
     for state in states:
         topic = topic_of(state.name)
         policy = None if topic is None else policies.match(topic)
         if topic is not None and policy is not None and is_there(policy, state):
-            found[topic] = (state, policy)
-    return found
+            held[topic] = (state, policy)
+    return held
 
 
 class Oddity(Enum):
@@ -633,8 +633,8 @@ class Windows:
         now_ms = next(reversed(recent.values())) - self._times.quiet
         too_many = len(recent) - 2 * self._bounds.keys
         gone = []
-        for place, (key, until_ms) in enumerate(recent.items()):
-            if until_ms > now_ms and place >= too_many:
+        for index, (key, until_ms) in enumerate(recent.items()):
+            if until_ms > now_ms and index >= too_many:
                 break
             gone.append(key)
         for key in gone:
@@ -655,7 +655,7 @@ class Windows:
             if window is None and self.is_full:
                 # All at once: a dict is slow to find its first entry behind others that are gone.
                 oldest = oldest or iter(list(islice(self._windows.values(), max_records)))
-                window = next((one for one in oldest if self._is_open(one)), None)
+                window = next((candidate for candidate in oldest if self._is_open(candidate)), None)
             if window is None:
                 break
             self._remove(window)
@@ -718,7 +718,8 @@ class Windows:
         heappush(self._due, (due_ms, window.first, window.last.key))
         if len(self._due) > 64 + 4 * len(self._windows):
             self._due = [
-                (one.planned_ms or 0, one.first, key) for key, one in self._windows.items()
+                (planned.planned_ms or 0, planned.first, key)
+                for key, planned in self._windows.items()
             ]
             heapify(self._due)
 

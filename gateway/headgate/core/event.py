@@ -6,16 +6,22 @@ from typing import Final, NamedTuple
 from headgate.core.outcome import Failure
 from headgate.core.record import Header
 
-SPREAD = -1  # as a partition: any one where there is no key, whatever the topic says of keyless
+SPREAD = -1  # a partition: any partition for events without a key, whatever `keyless` is
 
 
 class RawEvent(NamedTuple):
     """One decoded event.
 
-    value: the exact bytes for Kafka; None is a tombstone.  document: the JSON text in which the
-    topic's key pointers look, or None (opaque bytes).  key: a key given outside the document.
-    headers: record headers that belong to this event alone.  partition: the one that the client
-    chose, or SPREAD; None is the topic's rule.  source: of a CloudEvent.
+    Args:
+        value: The exact bytes for Kafka; None is a tombstone.
+        document: The JSON text for the topic's key pointers; None for opaque bytes.
+        key: A key from outside the document.
+        event_id: The id that the client gave the event.
+        timestamp_ms: The event's own time, in milliseconds since 1970.
+        content_type: The content type of the value.
+        headers: Record headers of this event only.
+        partition: The client's choice, or SPREAD; None applies the topic's rule.
+        source: The source of a CloudEvent.
     """
 
     value: bytes | None
@@ -33,14 +39,17 @@ Event = bytes | RawEvent | Failure
 
 
 class Decoded:
-    """A request's events in their order, whoever read its body.
+    """Events of a request, in their order.
 
-    events: a Failure stands where one could not be decoded, and plain bytes for a JSON document
-    that is an event all by itself: the case that must be cheap.  is_batch: whether the answer is a
-    batch answer.  is_plain: all are plain documents that were read in one pass
-    (`core.scanning`), with what that found of each: keys and partitions (None where the topic
-    has no key rule), digests (None where it does not suppress, or has no keys; None of a single
-    document whose canonical form the ordinary way has to make).
+    Args:
+        events: A Failure replaces an event that could not be decoded. Bytes are a JSON document
+            without further attributes, the case that must be cheap.
+        is_batch: Whether the response is a batch response.
+        is_plain: Whether the scanner read all events as plain documents (`core.scanning`).
+        keys: The keys that the scanner found; None if the topic has no key rule.
+        partitions: The partitions of these keys.
+        digests: The digests; None if the topic does not suppress or has no keys. A digest is None
+            if the slow path must make the canonical form.
     """
 
     __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")

@@ -261,9 +261,9 @@ def read_record(key: bytes | None, value: bytes | None) -> OffsetsRecord | None:
 
 def _commit(key: Cursor, value: bytes | None) -> CommitRecord | None:
     group = key.text() or ""
-    place = Partition(key.text() or "", key.number(4))
+    partition = Partition(key.text() or "", key.number(4))
     if value is None:
-        return CommitRecord(group, place, None, 0)
+        return CommitRecord(group, partition, None, 0)
     cursor = Cursor(value)
     version = cursor.number(2)
     if version > _COMMIT_FLEXIBLE:
@@ -273,7 +273,7 @@ def _commit(key: Cursor, value: bytes | None) -> CommitRecord | None:
     if version >= 3:
         cursor.number(4)  # the leader epoch
     metadata = cursor.text() or ""
-    return CommitRecord(group, place, CommittedOffset(offset, metadata), cursor.number(8))
+    return CommitRecord(group, partition, CommittedOffset(offset, metadata), cursor.number(8))
 
 
 def _classic(group: str, value: bytes | None) -> ClassicGroup | None:

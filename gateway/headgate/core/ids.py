@@ -1,14 +1,15 @@
 """Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
 
-Two ids of one process differ by the counter, two of different processes by 48 random bits; drawing
-random bits for each event would cost four times as much (docs/design/measured.md#small-things).
+Ids of one process differ by the counter, ids of two processes by 48 random bits. Random bits for
+each event would cost four times as much (docs/design/measured.md#small-things).
 """
 
 
 class RequestIds:
-    """Makes request ids: unique among processes, and short enough to be read out.
+    """Generator of request ids: unique among processes, and short enough to read aloud.
 
-    node: 48 random bits of this process.
+    Args:
+        node: 48 random bits of this process.
     """
 
     __slots__ = ("_count", "_start")
@@ -23,10 +24,13 @@ class RequestIds:
 
 
 class EventIds:
-    """Makes event ids. node: 48 random bits of this process.
+    """Generator of event ids.
 
-    All of an id but its last two bytes before the node stays for 16,384 ids of a millisecond, and
-    those are looked up: formatting each id as a whole costs three times as much.
+    Up to 16,384 ids of a millisecond differ only in the two bytes before the node, which come from
+    a lookup table. Formatting each complete id costs three times as much.
+
+    Args:
+        node: 48 random bits of this process.
     """
 
     __slots__ = ("_bytes", "_counter", "_ends", "_high", "_now_ms", "_start")
@@ -42,7 +46,7 @@ class EventIds:
         self._start = ""
 
     def take(self, now_ms: int) -> str:
-        """The next id. now_ms: milliseconds since 1970, at most 48 bits."""
+        """Return the next id for a time in milliseconds since 1970 (at most 48 bits)."""
         self._counter = counter = (self._counter + 1) & 0x3FFFFFF
         high = counter >> 14
         if now_ms != self._now_ms or high != self._high:

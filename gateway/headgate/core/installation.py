@@ -1,4 +1,4 @@
-"""Entries of the installation log: the kinds, their meanings, and the JSON form."""
+"""Entries of the installation log: kinds, meanings and the JSON form."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -117,7 +117,7 @@ class LogEntry(NamedTuple):
         number: The entry's number; each entry has the next one.
         at_ms: Time since 1970, in milliseconds.
         kind: The kind.
-        subject: The dependency, topic, replay or the like that it is about.
+        subject: The dependency, topic, replay or other object that the entry concerns.
         text: A sentence for people.
         details: Figures and names, for programs.
     """
@@ -146,14 +146,14 @@ class Happening(NamedTuple):
 
 
 def entry_of(number: int, now_ms: int, happening: Happening) -> LogEntry:
-    """Return the entry with this number; a text that is too long is cut."""
+    """Return a log entry with this number, and shorten a text that is too long."""
     at_ms = now_ms if happening.at_ms is None else happening.at_ms
     text = happening.text if len(happening.text) <= MAX_TEXT else f"{happening.text[:MAX_TEXT]}..."
     return LogEntry(number, at_ms, happening.kind, happening.subject, text, happening.details)
 
 
 def as_document(entry: LogEntry) -> dict[str, object]:
-    """Return the entry as a JSON object, for the file and, with more members, for answers."""
+    """Return the entry as a JSON object for the log file; responses add members to it."""
     return {
         "number": entry.number,
         "at_ms": entry.at_ms,
@@ -165,7 +165,7 @@ def as_document(entry: LogEntry) -> dict[str, object]:
 
 
 def read_entry(document: object) -> LogEntry | None:
-    """Read what `as_document` wrote; None if it is something else, or of a later release."""
+    """Read an entry that `as_document` wrote; None for other data or a later release's kind."""
     if not isinstance(document, dict):
         return None
     number, at_ms, kind, subject, text, details = map(document.get, LogEntry._fields)

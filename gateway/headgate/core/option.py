@@ -1,7 +1,7 @@
 """Declarations of options: the default, the bounds and the sentence that documents one.
 
-Settings classes annotate their fields with `about`; the loader, the reference file, the tables in
-docs/reference/options.md and the error texts all read the same declaration: none can go stale.
+Settings classes annotate their fields with `about`. The loader, the reference file, the tables in
+docs/reference/options.md and the error texts all read the same declaration.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ class Section(Protocol):
 
 
 class About(NamedTuple):
-    """The parts of a declaration beside type and default.
+    """Documentation and bounds of an option.
 
     Args:
         sentence: The description of the option, for the reference.
@@ -26,7 +26,7 @@ class About(NamedTuple):
         maximum: The upper bound of a number, inclusive.
         example: TOML text that is shown if there is no default.
         derived: The rule for a value that is not set; empty if the default is just a value.
-        secret: Whether the value is never shown, and may be in a file named by `<name>_file`.
+        secret: Whether to hide the value; `<name>_file` may then name a file that contains it.
     """
 
     sentence: str
@@ -69,7 +69,7 @@ def options_of(section: type[Section]) -> Mapping[str, Option]:
     return _declared(cast(Hashable, section))
 
 
-@cache  # there are some ten such classes, and thousands of sections of one of them
+@cache  # about ten classes, one of which has thousands of sections
 def _declared(section: type[Section]) -> Mapping[str, Option]:
     hints = get_type_hints(section, include_extras=True)
     options = {}

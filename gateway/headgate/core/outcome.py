@@ -85,8 +85,8 @@ class Outcome:
         self.timestamp_ms: Final = timestamp_ms
 
     def _fields(self) -> tuple[object, ...]:
-        place = (self.name, self.partition, self.offset, self.key, self.event_id)
-        return (*place, self.failure, self.records, self.oversize, self.timestamp_ms)
+        identity = (self.name, self.partition, self.offset, self.key, self.event_id)
+        return (*identity, self.failure, self.records, self.oversize, self.timestamp_ms)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Outcome) and self._fields() == other._fields()
@@ -99,13 +99,15 @@ class Outcome:
 
     def of(self, name: Name, event_id: str | None) -> "Outcome":
         """The outcome of another event that is answered with this one's record."""
-        place = (self.partition, self.offset, self.key)
-        return Outcome(name, *place, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
+        position = (self.partition, self.offset, self.key)
+        return Outcome(name, *position, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
 
     def with_failure(self, failure: Failure) -> "Outcome":
         """The same, and more is known of its failure."""
-        place = (self.partition, self.offset, self.key, self.event_id)
-        return Outcome(self.name, *place, failure, self.records, self.oversize, self.timestamp_ms)
+        identity = (self.partition, self.offset, self.key, self.event_id)
+        return Outcome(
+            self.name, *identity, failure, self.records, self.oversize, self.timestamp_ms
+        )
 
 
 def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = None) -> Outcome:

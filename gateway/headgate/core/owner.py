@@ -1,7 +1,7 @@
-"""Who has records that are no request's events: an oversized event, the end of a burst.
+"""Owners of records that do not belong to a request: an oversized event, the end of a burst.
 
-Not compiled, and apart from `Publish` for that reason: mypyc leaves an attribute without its
-default where its type is a protocol that is compiled with it.
+This module is not compiled, unlike `Publish`: mypyc loses the default of an attribute if the
+attribute's type is a protocol that is compiled with it.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class RecordOwner(Protocol):
-    """Hears how each of its records ends."""
+    """Listener for the outcomes of its records."""
 
     def ended(self, publish: "Publish", outcome: Outcome) -> None:
-        """One of its records has ended."""
+        """Handle the outcome of one of its records."""
         ...

@@ -1,8 +1,7 @@
-"""Which partition an event belongs to now, if it waited while its topic changed.
+"""Partition of an event that waited while its topic changed.
 
-A topic's id and partition count are one fact: a topic that was made again under its name may have
-any count. An event is placed by the fact of its arrival. Whatever goes on after a wait is checked
-against the fact that holds by then.
+A topic that was deleted and created again may have any partition count. The partition of an event
+is chosen by the count at its arrival. After each wait the count is checked again.
 """
 
 from headgate.core.keys import partition_for
@@ -12,7 +11,7 @@ from headgate.core.topics.topic import TopicState
 
 
 def count_of(publish: Publish) -> int:
-    """Return the partition count by which the event was placed."""
+    """Return the partition count that was used to choose the event's partition."""
     if publish.placed_by:
         return publish.placed_by
     if publish.reservation is not None and publish.reservation.partitions:
@@ -22,10 +21,12 @@ def count_of(publish: Publish) -> int:
 
 
 def place_again(publish: Publish, state: TopicState) -> bool:
-    """Move the event to the partition that its key has in the topic as it is now.
+    """Move the event to the current partition of its key.
 
-    Returns whether the topic has another partition count than when the event was placed. A
-    partition that the client chose stays.
+    A partition that the client chose stays.
+
+    Returns:
+        Whether the partition count has changed since the event was placed.
     """
     count = state.partitions
     if count_of(publish) == count:
@@ -35,7 +36,7 @@ def place_again(publish: Publish, state: TopicState) -> bool:
     if not publish.placed:
         record.partition = place(record.key, record.partition, count)
     if reservation is not None:
-        if publish.digest is None:  # events that pass share one
+        if publish.digest is None:  # events without a reservation share this object
             publish.reservation = Reservation(reservation.scope, count)
         else:
             reservation.partitions = count
@@ -43,5 +44,5 @@ def place_again(publish: Publish, state: TopicState) -> bool:
 
 
 def place(key: bytes | None, partition: int, count: int) -> int:
-    """Return the partition of this key; without a key any will do, so it stays if it can."""
+    """Return the partition of a key; an event without a key stays if its partition exists."""
     return partition % count if key is None else partition_for(key, count)

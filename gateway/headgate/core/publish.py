@@ -43,7 +43,9 @@ NEXT: Final[Mapping[Stage, frozenset[Stage]]] = {
     Stage.STORING: frozenset((Stage.ENDED,)),
     Stage.ENDED: frozenset((Stage.ENDED,)),
 }
-_ALLOWED: Final = tuple(sum(1 << stage for stage in NEXT[one]) for one in Stage)  # a bit for each
+_ALLOWED: Final = tuple(
+    sum(1 << stage for stage in NEXT[before]) for before in Stage
+)  # a bit for each
 
 
 class Publish:

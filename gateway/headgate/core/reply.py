@@ -148,14 +148,14 @@ def _shown(head: str, outcome: Outcome) -> str:
 
     `head` comes ready, because looking at an Enum's value for each event costs too much.
     """
-    place, offset, records = outcome.partition, outcome.offset, outcome.records
+    partition, offset, records = outcome.partition, outcome.offset, outcome.records
     key, event_id = outcome.key, outcome.event_id
-    if place < 0:  # held, or once more what was: it has no place in the topic yet
+    if partition < 0:  # held, or once more what was: it has no place in the topic yet
         own_id = "" if event_id is None else f',"event_id":{quoted(shortened(event_id))}'
         return f"{head}{key_text(key)}{own_id}}}"
-    text = shown(head, place, offset, key, event_id, records)
+    text = shown(head, partition, offset, key, event_id, records)
     if text is None:
-        text = plain_answers.shown(head, place, offset, key, event_id, records)
+        text = plain_answers.shown(head, partition, offset, key, event_id, records)
     if outcome.oversize is None:
         return text
     return f'{text[:-1]},"oversize":{quoted(outcome.oversize)}}}'
@@ -187,8 +187,8 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
             head = _head(name, quoted(topic))
         if outcome.failure is not None:
             failures.append(outcome.failure)
-            one = _failed(outcome, outcome.failure)
-            texts.append(json_text({"index": index, **one} if minimal else one))
+            entry = _failed(outcome, outcome.failure)
+            texts.append(json_text({"index": index, **entry} if minimal else entry))
         elif not minimal:
             texts.append(_shown(head, outcome))
     if name is not None:

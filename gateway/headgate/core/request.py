@@ -111,11 +111,11 @@ def read_flag(name: str, value: bytes) -> bool:
 
     A guess would be wrong for half of the clients: whoever sends `yes` does not want `false`.
     """
-    found = _FLAGS.get(value.lower())
-    if found is None:
+    flag = _FLAGS.get(value.lower())
+    if flag is None:
         shown = value[:_SHOWN_BYTES].decode("utf-8", "replace")
         raise Refused(malformed(f"{name} is true, 1, false or 0, not {shown!r}"))
-    return found
+    return flag
 
 
 def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
@@ -193,19 +193,19 @@ def _record_headers(
     ours: Mapping[bytes, bytes], is_cloudevent: bool
 ) -> tuple[tuple[str, bytes], ...]:
     """is_cloudevent: the events say themselves what their attributes are."""
-    found: list[tuple[str, bytes]] = []
+    headers: list[tuple[str, bytes]] = []
     if b"traceparent" in ours:
-        found.append(("traceparent", ours[b"traceparent"]))
+        headers.append(("traceparent", ours[b"traceparent"]))
         # means something only beside the other
         if b"tracestate" in ours and (state := read_state(ours[b"tracestate"])):
-            found.append(("tracestate", state))
+            headers.append(("tracestate", state))
     for name, value in ours.items():
         if name.startswith(_RECORD_HEADER):
             shown = name[len(_RECORD_HEADER) :].decode("ascii", "replace")
             is_attribute = is_cloudevent and shown.startswith(_ATTRIBUTE)
             if shown and not is_own(shown) and not is_attribute:
-                found.append((shown, value))
-    return tuple(found)
+                headers.append((shown, value))
+    return tuple(headers)
 
 
 # ---- Hints for unknown paths
@@ -240,8 +240,8 @@ def of_management_port(method: str, path: str) -> str:
 
 def of_one_port(method: str, path: str) -> str:
     """For either, where one port answers both."""
-    found = _NEARLY.fullmatch(path) if method == "POST" else None
-    if found is None:
+    match = _NEARLY.fullmatch(path) if method == "POST" else None
+    if match is None:
         return ""
-    topic = (found["topic"] or found["bare"])[:SHOWN]
+    topic = (match["topic"] or match["bare"])[:SHOWN]
     return f": events are posted to /v1/topics/{topic}/events"

@@ -1,8 +1,7 @@
-"""The quick way to read a body: in one pass in C, as long as nothing in it is unusual.
+"""Fast path for plain bodies: one pass in C reads values, keys, partitions and digests.
 
-`_scanner` is there in the compiled build alone (setup.py). What it accepts is read as `decode`,
-`Route.record` and the topic's digest would have read it; whatever it does not accept, they read
-and judge.
+Only the compiled build has `_scanner` (setup.py). Its results equal those of `decode`,
+`Route.record` and the topic's digest, which read every body that the scanner does not accept.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,21 +20,21 @@ from headgate.native import chosen
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _JSON: Final = BodyKind.JSON
 _NDJSON: Final = BodyKind.NDJSON
-_MAX_PARTS: Final = 4  # of a key, and
-_MAX_NAMES: Final = 16  # on the way to them: as in native/_json_strings.h
+_MAX_PARTS: Final = 4  # parts of a key
+_MAX_NAMES: Final = 16  # names in the pointers to them, as in native/_json_strings.h
 
 # Values, keys, partitions and digests.
 Scanned = tuple[list[bytes], list[bytes] | None, list[int] | None, list[bytes | None] | None]
 
 
-# The hash's key, what it is fed before each value; what is left out of canonical forms (None:
-# there are none), and of how long documents they are made.
+# The key of the hash, its input before each value, the pointers that canonical forms ignore (None:
+# no canonical forms), and the maximum size of a document with a canonical form.
 _Digests = tuple[bytes | None, bytes, tuple[tuple[bytes, ...], ...] | None, int]
 _NO_DIGESTS: Final[_Digests] = (None, b"", None, 0)
 
 
 class Scanner(Protocol):
-    """What `_scanner.Scanner` does."""
+    """Interface of `_scanner.Scanner`."""
 
     def lines(self, body: bytes, limit: int, /) -> Scanned | None: ...
 
@@ -51,18 +50,23 @@ def scanner_for(
     compared: Digester | Comparison | None,
     key_max_bytes: int = KEY_MAX_BYTES,
 ) -> Scanner | None:
-    """The scanner of a topic whose plain documents it can read, else None.
+    """Return a scanner for the topic, or None if a scanner cannot read its plain documents.
 
-    lane: the topic that its events are written to.  compared: whose digests the events get; None
-    where the topic does not suppress, or where its events are digested later.
+    Args:
+        policy: The policy of the topic.
+        lane: The topic that its events are written to.
+        json_max_depth: Maximum depth of nested arrays and objects.
+        compared: Computes the digests; None if the topic does not suppress, or if its events get
+            their digests later.
+        key_max_bytes: Maximum size of a key, in bytes.
     """
     pointers = KeyRule.parse(policy.key).pointers
     if chosen.Scanner is None or not _is_readable(pointers, _MAX_PARTS):
         return None
     if not pointers and policy.keyless != "spread":
-        return None  # each event needs a key that its request brings
+        return None  # the key of each event must come from its request
     limit = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
-    # What has no key is not compared; with a digest, suppression would settle it nevertheless.
+    # Events without a key are not compared. With a digest, suppression would settle them anyway.
     digests = _digests(compared) if pointers else _NO_DIGESTS
     rules = (_encoded(pointers), lane.partitions, json_max_depth, limit)
     scanner: Scanner = chosen.Scanner(*rules, *digests, key_max_bytes)
@@ -82,9 +86,13 @@ def _digests(compared: Digester | Comparison | None) -> _Digests:
 
 
 def _shortest(pointers: Sequence[Pointer]) -> tuple[Pointer, ...]:
-    """Without those that lead to or into what another one leaves out."""
+    """Drop pointers into a value that another pointer already ignores."""
     given = dict.fromkeys(pointers)
-    return tuple(one for one in given if all(one[:depth] not in given for depth in range(len(one))))
+    return tuple(
+        pointer
+        for pointer in given
+        if all(pointer[:depth] not in given for depth in range(len(pointer)))
+    )
 
 
 def _encoded(pointers: Sequence[Pointer]) -> tuple[tuple[bytes, ...], ...]:
@@ -92,19 +100,25 @@ def _encoded(pointers: Sequence[Pointer]) -> tuple[tuple[bytes, ...], ...]:
 
 
 def _is_readable(pointers: Sequence[Pointer], limit: int) -> bool:
-    """Whether the scanner knows such pointers: few, none within another."""
+    """Return whether the scanner supports the pointers: few, and none inside another one."""
     names = {pointer[:depth] for pointer in pointers for depth in range(1, len(pointer) + 1)}
-    is_apart = all(one != other[: len(one)] for one, other in permutations(pointers, 2))
+    is_apart = all(outer != inner[: len(outer)] for outer, inner in permutations(pointers, 2))
     return is_apart and () not in pointers and len(pointers) <= limit and len(names) <= _MAX_NAMES
 
 
 def scan(
     scanner: Scanner, body: bytes, headers: Mapping[bytes, bytes], limit: int
 ) -> Decoded | None:
-    """None: read it in the ordinary way. limit: events that the caller will take.
+    """Decode a body with the scanner; None if `decode` must read it.
 
-    Only for requests none of whose headers says something about a single event, but for its id
+    Only for requests whose headers set nothing but the id of a single event
     (`RequestOptions.is_plain`).
+
+    Args:
+        scanner: The scanner of the topic.
+        body: The body of the request.
+        headers: The headers of the request, names in lower case.
+        limit: Maximum number of events.
     """
     if b"ce-specversion" in headers or b"headgate-batch" in headers:
         return None

@@ -1,11 +1,11 @@
-"""Masks for secrets: stars, also in place of secrets within URLs."""
+"""Masks for secrets, also for secrets inside URLs."""
 
 import re
 from urllib.parse import unquote_plus
 
 STARS = "***"
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# Greedy up to the last @: a password may have one, and a / too, if it was not encoded.
+# Greedy up to the last @, because an unencoded password may contain @ and /.
 _PASSWORD = re.compile(r"://([^:/?#@]*):(.*)@", re.DOTALL)
 _USER = re.compile(r"://[^/?#:]*@")
 _PARAMETER = re.compile(r"([?&;#])([^=&;#]*)=([^&;#]*)")
@@ -13,15 +13,15 @@ _SECRET_NAMES = ("token", "key", "secret", "pass", "pwd", "sig", "credential", "
 
 
 def masked(secret: str) -> str:
-    """Return a secret as it may be shown: stars, or a URL without its secrets."""
+    """Return stars, or for a URL the URL without its secrets."""
     return without_secrets(secret) if _URL.match(secret) else STARS
 
 
 def without_secrets(text: str) -> str:
-    """Return a text as it may be shown.
+    """Mask the secrets of all URLs in a text.
 
-    A URL in it has no password, no user without a password (it may be a token) and no parameter
-    with the name of a secret.
+    Masked are passwords, users without a password (they may be tokens), and the values of
+    parameters that are named like a secret.
     """
     if "://" not in text:
         return text

@@ -108,8 +108,8 @@ class History:
     @property
     def contents(self) -> list[bytes]:
         """Digests, the oldest first."""
-        whole = bytes(self._contents)
-        return [whole[at : at + _DIGEST] for at in range(0, len(whole), _DIGEST)]
+        digests = bytes(self._contents)
+        return [digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST)]
 
 
 class Side:
@@ -233,25 +233,25 @@ def findings(first: Side, second: Side, *, has_before: bool) -> dict[Finding, Fo
 
 def keyless_only(first: Side, second: Side) -> tuple[int, int]:
     """How many records without a key are in the first topic alone, and in the second alone."""
-    one, other = first.keyless - second.keyless, second.keyless - first.keyless
-    return one.total(), other.total()
+    only_first, only_second = first.keyless - second.keyless, second.keyless - first.keyless
+    return only_first.total(), only_second.total()
 
 
 def judged(one: History | None, other: History | None, *, has_before: bool) -> Finding:
     """What is found of one key, which at least one topic has."""
-    there = [history for history in (one, other) if history is not None]
-    if any(history.is_reference for history in there):
+    histories = [history for history in (one, other) if history is not None]
+    if any(history.is_reference for history in histories):
         return Finding.REFERENCE
     if one is None or other is None:
-        found = Finding.ONLY_SECOND if one is None else Finding.ONLY_FIRST
-        if has_before and len(_without_repeats(there[0].contents)) == 1:
-            found = Finding.MAYBE_BEFORE
-    elif any(history.is_split for history in there):
-        found = Finding.SPLIT
+        finding = Finding.ONLY_SECOND if one is None else Finding.ONLY_FIRST
+        if has_before and len(_without_repeats(histories[0].contents)) == 1:
+            finding = Finding.MAYBE_BEFORE
+    elif any(history.is_split for history in histories):
+        finding = Finding.SPLIT
     else:
-        found = _compared(one.contents, other.contents)
-    is_edge = any(history.is_edge for history in there)
-    return Finding.EDGE if is_edge and found.is_difference else found
+        finding = _compared(one.contents, other.contents)
+    is_edge = any(history.is_edge for history in histories)
+    return Finding.EDGE if is_edge and finding.is_difference else finding
 
 
 def _compared(one: Sequence[bytes], other: Sequence[bytes]) -> Finding:

@@ -1,7 +1,7 @@
-"""Text, colours, tables, figures and progress for terminals. Pure: writes nothing but progress.
+"""Text, colours, tables, figures and progress for terminals. Only `ProgressLine` writes output.
 
-Text of any origin becomes one line of known width without control sequences: names of consumer
-groups come from any Kafka client, and one may hold an escape sequence.
+Untrusted text becomes one line of known width without control sequences. Any Kafka client can
+choose the name of a consumer group, so a name may hold an escape sequence.
 """
 
 import re
@@ -14,19 +14,19 @@ from math import isfinite
 from typing import NamedTuple, TextIO, TypeAlias
 
 _CUT = "…"
-_MAX_MARKS = 2  # on one character: more would cover the lines above and below
+_MAX_MARKS = 2  # per character: more combining marks would cover the adjacent lines
 
 
-# C0 without tab and newline, DEL, C1, ends of lines, and what turns the direction of text.
+# C0 without tab and newline, DEL, C1, line ends, and characters that change the text direction.
 _ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 _FURTHER_LINE = re.compile(r"\n(?=[^ \n])")
 
 
 def escaped(text: str) -> str:
-    r"""A whole output without control characters: each becomes `\u001b`, which JSON reads back.
+    r"""Replace the control characters of an output by escapes such as `\u001b`, which JSON reads.
 
-    Newlines and tabs stay: the output itself has them.
+    Newlines and tabs stay, because the output needs them.
     """
     if text.isprintable():
         return text
@@ -34,52 +34,57 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The same of a text that is one line: it begins no other. An end of a line becomes `\n`."""
+    r"""Return the escaped text as a single line; a newline becomes `\n`."""
     return escaped(text).replace("\n", "\\n")
 
 
 def indented(text: str) -> str:
-    """The same of a text that may have more lines: none of those after the first looks like a line
-    of its own."""
+    """Return the escaped text with all lines after the first one indented."""
     return _FURTHER_LINE.sub("\n  ", escaped(text))
 
 
 def shown(text: str) -> str:
-    r"""The text without anything that a terminal acts on; that is written as `\x1b`."""
+    r"""Replace all characters that control a terminal by escapes such as `\x1b`."""
     if text.isascii() and text.isprintable():
         return text
-    found, marks = list[str](), _MAX_MARKS  # none without a character before it
+    pieces, marks = list[str](), _MAX_MARKS  # a combining mark needs a character before it
     for char in unicodedata.normalize("NFC", text):
         marks = marks + 1 if unicodedata.combining(char) else 0
         if char.isprintable() and marks <= _MAX_MARKS:
-            found.append(char)
+            pieces.append(char)
         else:
-            found.append(char.encode("unicode_escape").decode())
-    return "".join(found)
+            pieces.append(char.encode("unicode_escape").decode())
+    return "".join(pieces)
 
 
 def width(text: str) -> int:
-    """How many columns it takes. text: of `shown`."""
+    """Return the number of columns that a result of `shown` takes."""
     return len(text) if text.isascii() else sum(map(_width, text))
 
 
 def fitted(text: str, columns: int) -> str:
-    """No more than so many columns: what is too long ends with an ellipsis. text: of `shown`."""
+    """Shorten a result of `shown` to this many columns; a shortened text ends with an ellipsis."""
     if width(text) <= columns:
         return text
     if columns < 1:
         return ""
-    taken, left = list[str](), columns - 1
+    taken, remaining = list[str](), columns - 1
     for char in text:
-        left -= _width(char)
-        if left < 0:
+        remaining -= _width(char)
+        if remaining < 0:
             break
         taken.append(char)
     return "".join(taken) + _CUT
 
 
 def padded(text: str, columns: int, *, right: bool = False) -> str:
-    """Exactly so many columns. right: the text stands at the right."""
+    """Pad or shorten a text to exactly this many columns.
+
+    Args:
+        text: A result of `shown`.
+        columns: The width.
+        right: Whether to align the text to the right.
+    """
     cut = fitted(text, columns)
     space = " " * (columns - width(cut))
     return space + cut if right else cut + space
@@ -91,11 +96,11 @@ def _width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-# ---- Colours: only if the terminal has them and the user has not disabled them
+# ---- Colours, if the terminal supports them and the user has not disabled them
 
 
 class Ink(StrEnum):
-    """What a text means; the value is its SGR parameters (ECMA-48)."""
+    """Meaning of a text; the value is its SGR parameters (ECMA-48)."""
 
     PLAIN = ""
     GOOD = "32"
@@ -107,13 +112,18 @@ class Ink(StrEnum):
 
 
 class Style(NamedTuple):
-    """How to write to one stream. is_terminal: one that can move its cursor."""
+    """Capabilities of one output stream.
+
+    Args:
+        is_terminal: Whether the stream can move its cursor.
+        has_colours: Whether the stream shows colours.
+    """
 
     is_terminal: bool = False
     has_colours: bool = False
 
     def paint(self, text: str, ink: Ink) -> str:
-        """The text in this ink, if there is any."""
+        """Return the text in this ink; unchanged if the stream has no colours."""
         if not (self.has_colours and ink and text):
             return text
         return f"\x1b[{ink.value}m{text}\x1b[0m"
@@ -123,8 +133,11 @@ PLAIN = Style()
 
 
 def style_of(environ: Mapping[str, str], *, is_terminal: bool) -> Style:
-    """The style of a stream. TERM=dumb, or none at all, is no terminal; NO_COLOR takes the colours
-    away (no-color.org)."""
+    """Return the style of a stream.
+
+    A stream without TERM, or with TERM=dumb, is no terminal. NO_COLOR disables colours
+    (no-color.org).
+    """
     able = is_terminal and environ.get("TERM", "dumb") != "dumb"
     return Style(able, able and not environ.get("NO_COLOR"))
 
@@ -132,11 +145,11 @@ def style_of(environ: Mapping[str, str], *, is_terminal: bool) -> Style:
 # ---- Figures with three digits, and counted nouns
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
-_NONE = "-"  # also for what is no number
+_NONE = "-"  # also for NaN and infinity
 
 
 def short(number: float | None, unit: str = "") -> str:
-    """`950`, `1.25k`, `12.5k`, `3.04M`; with a unit `1.25 kB`. None: `-`."""
+    """Format a number as `950`, `1.25k` or `3.04M`; with a unit as `1.25 kB`; None as `-`."""
     if number is None or not isfinite(number):
         return _NONE
     size, power = abs(number), 0
@@ -148,12 +161,18 @@ def short(number: float | None, unit: str = "") -> str:
 
 
 def counted(number: int, name: str, many: str = "") -> str:
-    """`1 record`, `2 records`, `1,234 records`. many: where an s does not do."""
+    """Format a count and its noun: `1 record`, `1,234 records`.
+
+    Args:
+        number: The count.
+        name: The noun in the singular.
+        many: The plural, if it is irregular.
+    """
     return f"{number:,} {name if number == 1 else many or name + 's'}"
 
 
 def share(part: float | None) -> str:
-    """0.5 as `50 %`; None, of nothing: `-`."""
+    """Format 0.5 as `50 %` and None as `-`."""
     if part is None or not isfinite(part):
         return _NONE
     digits = 1 if 0 < part < 0.0995 else 0
@@ -161,17 +180,17 @@ def share(part: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """`42 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`. None: `-`."""
+    """Format seconds as `42 s`, `3 min 20 s`, `2 h 5 min` or `3 d 4 h`; None as `-`."""
     if seconds is None or not isfinite(seconds):
         return _NONE
-    whole = round(seconds)
+    total_s = round(seconds)
     for size, name, below, lesser in (
         (86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"),
     ):  # fmt: skip
-        if whole >= size:
-            rest = whole % size // below
-            return f"{whole // size} {name}" + (f" {rest} {lesser}" if rest else "")
-    return f"{whole} s"
+        if total_s >= size:
+            rest = total_s % size // below
+            return f"{total_s // size} {name}" + (f" {rest} {lesser}" if rest else "")
+    return f"{total_s} s"
 
 
 def _digits(size: float) -> int:
@@ -181,12 +200,18 @@ def _digits(size: float) -> int:
 # ---- Tables: columns as wide as their contents, or as the terminal allows
 
 _GAP = "  "
-_MIN_WIDTH = 6  # a column that is made narrower says nothing any more
+_MIN_WIDTH = 6  # a narrower column is useless
 
 
 class Column(NamedTuple):
-    """right: figures, which line up at their end.  gives_way: made narrower where there is too
-    little room."""
+    """A column of a table.
+
+    Args:
+        title: The heading.
+        right: Whether to align cells to the right, as for figures.
+        gives_way: Whether to shrink the column if the table is too wide.
+        ink: The ink of the heading.
+    """
 
     title: str
     right: bool = False
@@ -195,7 +220,7 @@ class Column(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A text of any origin, and what it means."""
+    """An untrusted text and its meaning."""
 
     text: str
     ink: Ink = Ink.PLAIN
@@ -207,12 +232,18 @@ Row: TypeAlias = Sequence[str | Cell]
 def table(
     columns: Sequence[Column], rows: Iterable[Row], style: Style = PLAIN, room: int | None = None
 ) -> Iterator[str]:
-    """The lines, titles first. room: columns of the terminal; None = as wide as it gets.
+    """Yield the lines of a table, titles first.
 
-    No line is wider than the room, and none holds a sequence that is not ours.
+    No line is wider than the room, and no cell can add a control sequence.
+
+    Args:
+        columns: The columns.
+        rows: The cells of each row.
+        style: The style of the output stream.
+        room: Columns of the terminal; None for no limit.
     """
     titles = [Cell(column.title.upper(), column.ink) for column in columns]
-    cells = [titles, *([_cell(one) for one in row] for row in rows)]
+    cells = [titles, *([_cell(value) for value in row] for row in rows)]
     widths = [max(width(row[number].text) for row in cells) for number in range(len(columns))]
     if room is not None:
         widths = _narrowed(columns, widths, room)
@@ -241,57 +272,62 @@ def _line(
 
 
 def _narrowed(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:
-    """First the columns that give way, the widest first; then the last ones are cut off."""
-    found = list(widths)
-    excess = sum(found) + len(_GAP) * (len(found) - 1) - room
+    """Shrink the columns that may shrink, the widest first, then cut off the last columns."""
+    narrowed = list(widths)
+    excess = sum(narrowed) + len(_GAP) * (len(narrowed) - 1) - room
     giving = [number for number, column in enumerate(columns) if column.gives_way]
     while excess > 0 and giving:
-        widest = max(giving, key=found.__getitem__)
-        if found[widest] <= _MIN_WIDTH:
+        widest = max(giving, key=narrowed.__getitem__)
+        if narrowed[widest] <= _MIN_WIDTH:
             break
-        found[widest] -= 1
+        narrowed[widest] -= 1
         excess -= 1
-    left = room
-    for number, wanted in enumerate(found):
-        found[number] = max(0, min(wanted, left))
-        left -= found[number] + len(_GAP)
-    return found
+    remaining = room
+    for number, wanted in enumerate(narrowed):
+        narrowed[number] = max(0, min(wanted, remaining))
+        remaining -= narrowed[number] + len(_GAP)
+    return narrowed
 
 
 def cut(text: str, room: int) -> str:
-    """One line of any origin in this room."""
+    """Shorten an untrusted line to this many columns."""
     return fitted(shown(text), room)
 
 
 def facts(pairs: Iterable[tuple[str, str]], style: Style = PLAIN) -> Iterator[str]:
-    """Names and values, a line each."""
-    found = list(pairs)
-    room = max((width(shown(name)) for name, _ in found), default=0)
-    for name, value in found:
+    """Yield one line for each name and its value."""
+    rows = list(pairs)
+    room = max((width(shown(name)) for name, _ in rows), default=0)
+    for name, value in rows:
         yield f"{style.paint(padded(shown(name), room), Ink.HEAD)}{_GAP}{shown(value)}"
 
 
-# ---- Progress: one line that is rewritten on a terminal, else a line from time to time
+# ---- Progress: a line that is redrawn on a terminal, else a new line at intervals
 
-_SPAN_S = 30.0  # of the rate: long enough for polls that are seconds apart
+_SPAN_S = 30.0  # span of a rate: long enough for polls that are seconds apart
 _LOG_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.1
-_TURN_S = 2.0  # of one of several that share a terminal's line
+_TURN_S = 2.0  # time for each of several tasks that share a terminal's line
 _BAR = 20  # characters
 
 
 class Amount(NamedTuple):
-    """How much of something. unit: what is counted, `B` for bytes."""
+    """An amount that grows; `unit` is `B` for bytes."""
 
     done: float
     unit: str
 
 
 class Step(NamedTuple):
-    """What is done, in words, and how much of it.
+    """State of a task for the progress display.
 
-    total: None = nobody knows.  unit: what is counted, `B` for bytes.  more: what else to say.
-    also: what else is counted while that is done; then these have rates.
+    Args:
+        what: Name of the task.
+        done: The amount that is done.
+        total: The whole amount; None if it is not known.
+        unit: Unit of the amounts, `B` for bytes.
+        more: Text to append.
+        also: Other amounts to show; if there are any, the rates are theirs.
     """
 
     what: str
@@ -303,18 +339,18 @@ class Step(NamedTuple):
 
     @property
     def part(self) -> float | None:
-        """0 to 1; None where there is no total. What grows while it is read is never beyond 1."""
+        """Return the done part from 0 to 1, also if the total has grown; None without a total."""
         return min(1.0, self.done / self.total) if self.total else None
 
 
 class Pace:
-    """How fast it goes, over the last half minute. Time is that of any steady clock, in seconds."""
+    """Rate over the last half minute, from readings of a monotonic clock in seconds."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, float]] = deque()
 
     def note(self, now_s: float, done: float) -> None:
-        """So much is done now. Less than before: it begins again."""
+        """Record the amount that is done; an amount below the previous one starts again."""
         seen = self._seen
         if seen and done < seen[-1][1]:
             seen.clear()
@@ -324,7 +360,7 @@ class Pace:
 
     @property
     def per_s(self) -> float | None:
-        """None before the second note."""
+        """Return the rate per second; None before the second reading."""
         if len(self._seen) < 2 or self._seen[-1][0] <= self._seen[0][0]:
             return None
         (then_s, before), (now_s, done) = self._seen[0], self._seen[-1]
@@ -332,7 +368,7 @@ class Pace:
 
 
 class _Course:
-    """How one of those that share a line goes on: its paces, and when it was last written."""
+    """One of the tasks that share a line: its rates, and the time of its last output."""
 
     def __init__(self) -> None:
         self._pace, self._also = Pace(), dict[str, Pace]()
@@ -340,20 +376,26 @@ class _Course:
 
     def note(self, now_s: float, step: Step) -> None:
         self._pace.note(now_s, step.done)
-        for one in step.also:
-            self._also.setdefault(one.unit, Pace()).note(now_s, one.done)
+        for amount in step.also:
+            self._also.setdefault(amount.unit, Pace()).note(now_s, amount.done)
 
     def text(self, step: Step, *, has_bar: bool) -> str:
-        also = [self._also[one.unit].per_s for one in step.also]
+        also = [self._also[amount.unit].per_s for amount in step.also]
         return progress_text(step, self._pace.per_s, also, has_bar=has_bar)
 
 
 def progress_text(
     step: Step, per_s: float | None, also_per_s: Sequence[float | None] = (), *, has_bar: bool
 ) -> str:
-    """`orders: copying [#####...............] 25 %, 1.2k of 4.8k records, 310/s, 11 s left`.
+    """Format a progress line.
 
-    also_per_s: of each of `step.also`.
+    Example: `orders: copying [#####...............] 25 %, 1.2k of 4.8k records, 310/s, 11 s left`.
+
+    Args:
+        step: The task.
+        per_s: The rate of the task; None if it is not known.
+        also_per_s: The rate of each of `step.also`.
+        has_bar: Whether to draw a bar.
     """
     parts = list[str]()
     if step.part is not None:
@@ -363,9 +405,9 @@ def progress_text(
     parts.append(_amount(step))
     if per_s is not None and not step.also:
         parts.append(_rate(per_s, step.unit))
-    for one, its_per_s in zip(step.also, also_per_s, strict=True):
-        rate = "" if its_per_s is None else f" ({_rate(its_per_s, one.unit)})"
-        parts.append(f"{_counted(one.done, one.unit)}{rate}")
+    for amount, its_per_s in zip(step.also, also_per_s, strict=True):
+        rate = "" if its_per_s is None else f" ({_rate(its_per_s, amount.unit)})"
+        parts.append(f"{_counted(amount.done, amount.unit)}{rate}")
     if per_s and step.total is not None and step.done < step.total:
         parts.append(f"{duration((step.total - step.done) / per_s)} left")
     if step.more:
@@ -374,10 +416,10 @@ def progress_text(
 
 
 def _amount(step: Step) -> str:
-    found = _counted(step.done, step.unit)
+    done_text = _counted(step.done, step.unit)
     if step.total is None:
-        return found
-    done = found if step.unit == "B" else short(step.done)
+        return done_text
+    done = done_text if step.unit == "B" else short(step.done)
     return f"{done} of {_counted(step.total, step.unit)}"
 
 
@@ -390,11 +432,18 @@ def _rate(per_s: float, unit: str) -> str:
 
 
 class ProgressLine:
-    """Writes to one stream: lines that stay, and below them how far it is. Several may share it,
-    each with a `what` of its own.
+    """Writer of permanent lines and, below them, a progress line.
 
-    clock: steady seconds.  room: columns of the terminal now.  lock: is held while something is
-    written, for threads share it.  prefix: of every line.  is_quiet: only what must be known.
+    Several tasks may share the line; each has its own `what`.
+
+    Args:
+        out: The output stream.
+        style: The style of the stream.
+        clock: Monotonic clock, in seconds.
+        room: Returns the current columns of the terminal.
+        lock: Held during each write, because several threads write.
+        prefix: Text before every line.
+        is_quiet: Whether to write only essential lines.
     """
 
     def __init__(
@@ -408,21 +457,21 @@ class ProgressLine:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a line can be rewritten, so that it may be often."""
+        """Return whether the stream can redraw a line."""
         return self._style.is_terminal
 
     def say(self, line: str) -> None:
-        """Write a line that stays."""
+        """Write a permanent line."""
         with self._lock:
             self._write(f"{self._erased()}{self._prefix}{one_line(line)}\n{self._drawn}")
 
     def note(self, line: str) -> None:
-        """The same, of what is only good to know."""
+        """Write a permanent line unless the output is quiet."""
         if not self._is_quiet:
             self.say(line)
 
     def show(self, step: Step) -> None:
-        """How far it is now; the last one stays until `end`."""
+        """Update the progress line; the last state stays until `end`."""
         if self._is_quiet:
             return
         with self._lock:
@@ -436,7 +485,7 @@ class ProgressLine:
                 self._show(step.what, course.text(step, has_bar=self.is_terminal), now_s)
 
     def end(self, what: str | None = None) -> None:
-        """Take the line away. what: only if it is this one's."""
+        """Erase the progress line; with `what`, only if the line shows this task."""
         with self._lock:
             if what is None:
                 self._courses.clear()

@@ -1,7 +1,7 @@
-"""Times as people give them to commands (ISO 8601, ms since 1970, 2h ago) and are shown them.
+"""Times in commands and their output: ISO 8601, milliseconds since 1970, or `2h` ago.
 
-As in replays (`headgate.replays.spec`), a time without a zone is refused: who asks thinks of
-their own, and the hours between would be left out without a word.
+As in replays (`headgate.replays.spec`), a time without a zone is refused: a guessed zone would
+silently shift the range by hours.
 """
 
 import re
@@ -13,15 +13,27 @@ _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 class TimeError(ValueError):
-    """What is no time, in a sentence that names the option and what it may be."""
+    """A text that is not a time; the message names the option and the accepted forms."""
 
 
 def parse_time(option: str, text: str, now_ms: int) -> int:
-    """Milliseconds since 1970. Raises TimeError naming the option."""
-    found = _parsed(option, text, now_ms)
-    if not 0 <= found <= _LAST_MS:
+    """Parse a time.
+
+    Args:
+        option: Name of the option, for the error text.
+        text: The text of the time.
+        now_ms: The current time, in milliseconds since 1970.
+
+    Returns:
+        Milliseconds since 1970.
+
+    Raises:
+        TimeError: The text is not a time.
+    """
+    time_ms = _parsed(option, text, now_ms)
+    if not 0 <= time_ms <= _LAST_MS:
         raise TimeError(f"{option} {text}: outside of 1970 to 9999: milliseconds, or -2h?")
-    return found
+    return time_ms
 
 
 def _parsed(option: str, text: str, now_ms: int) -> int:
@@ -49,10 +61,10 @@ def _with_zone(parsed: datetime) -> str:
 
 
 def shown_time(ms: int) -> str:
-    """ISO 8601 in UTC, to the millisecond.
+    """Format a time as ISO 8601 in UTC, with milliseconds.
 
-    Producers may stamp records with anything (microseconds, say): what no year has a number for
-    is shown as the first or the last moment that has one.
+    Producers may write any timestamp, such as microseconds. A time outside of the years 1 to 9999
+    is shown as the first or the last moment of this range.
     """
     moment = _1970 + timedelta(milliseconds=min(max(ms, _FIRST_MS), _LAST_MS))
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

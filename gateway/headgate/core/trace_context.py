@@ -34,10 +34,10 @@ class Parent(NamedTuple):
 
 def read_parent(value: bytes | None) -> Parent | None:
     """None where there is none, or none that may be used: then the trace begins here."""
-    found = None if value is None else _FORM.fullmatch(value)
-    if found is None:
+    match = None if value is None else _FORM.fullmatch(value)
+    if match is None:
         return None
-    version, trace_id, span_id, flags, rest = found.groups()
+    version, trace_id, span_id, flags, rest = match.groups()
     if version == _UNUSED_VERSION or (version == b"00" and rest is not None):
         return None
     if not trace_id.strip(b"0") or not span_id.strip(b"0"):
@@ -48,18 +48,18 @@ def read_parent(value: bytes | None) -> Parent | None:
 def read_state(value: bytes) -> bytes:
     """A `tracestate` as it may be passed on: whole members, the newest first, as many as fit. Empty
     where it is malformed: then nobody can tell whose members these are."""
-    found = dict[bytes, bytes]()
+    by_key = dict[bytes, bytes]()
     for text in value.split(b","):
         member = text.strip(b" \t")
         if not member:
             continue
         parts = _MEMBER.fullmatch(member)
-        if parts is None or parts[1] in found:
+        if parts is None or parts[1] in by_key:
             return b""
-        found[parts[1]] = member
-    members = list(found.values())[:_STATE_MEMBERS]
+        by_key[parts[1]] = member
+    members = list(by_key.values())[:_STATE_MEMBERS]
     if len(b",".join(members)) > _STATE_BYTES:
-        members = [one for one in members if len(one) <= _LONG_MEMBER]
+        members = [each for each in members if len(each) <= _LONG_MEMBER]
     while len(state := b",".join(members)) > _STATE_BYTES:
         members.pop()
     return state

@@ -61,9 +61,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         """Raises KafkaConnectionError, on which aiokafka tries again later."""
         async with self._asking:
             if self._clock() >= self._used_until:
-                asked = self._clock()
+                asked_at = self._clock()
                 self._token, lasts_s = await asyncio.to_thread(_ask, self._client)
-                self._used_until = asked + lasts_s * _USED_FOR
+                self._used_until = asked_at + lasts_s * _USED_FOR
             return self._token
 
 

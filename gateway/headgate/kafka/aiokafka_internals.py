@@ -312,8 +312,8 @@ class _Bytes(bytearray):
     """Its slices decode whatever they hold."""
 
     def __getitem__(self, at: Any) -> Any:
-        found = super().__getitem__(at)
-        return _Bytes(found) if isinstance(at, slice) else found
+        part = super().__getitem__(at)
+        return _Bytes(part) if isinstance(at, slice) else part
 
     def decode(self, encoding: str = "utf-8", errors: str = _STRANGE) -> str:
         return super().decode("utf-8", _STRANGE)

@@ -299,7 +299,9 @@ def _topic(reader: Reader) -> tuple[str, TopicMetadata]:
     by_number = dict(_partition(reader) for _ in range(reader.count()))
     reader.skip(4)  # authorized operations
     reader.tags()
-    return name, TopicMetadata(error, topic_id, tuple(by_number[one] for one in sorted(by_number)))
+    return name, TopicMetadata(
+        error, topic_id, tuple(by_number[number] for number in sorted(by_number))
+    )
 
 
 def _partition(reader: Reader) -> tuple[int, PartitionMetadata]:

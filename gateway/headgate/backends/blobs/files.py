@@ -43,8 +43,8 @@ class FileBlobs:
                 name = parse_path(f"{topic}/{digits}/{digest}")
                 with suppress(FileNotFoundError):  # another sweep may be under way
                     if name is not None:
-                        found = (folder / digits / digest).stat()
-                        yield StoredBlob(name, found.st_size, found.st_mtime)
+                        status = (folder / digits / digest).stat()
+                        yield StoredBlob(name, status.st_size, status.st_mtime)
 
     def topics(self) -> list[str]:
         return sorted(name for name in _names(self._root) if name != PENDING)

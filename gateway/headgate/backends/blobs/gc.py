@@ -69,24 +69,24 @@ async def _collect(
 ) -> BlobCounts:
     folders = await asyncio.to_thread(store.topics)
     logs = await _logs(settings, folders)
-    known = {log.topic for log in logs}
+    existing = {log.topic for log in logs}
     for folder in folders:
-        if folder not in known:
+        if folder not in existing:
             say(
                 f"kept    {folder}: no such topic in Kafka by this configuration; remove it by hand"
             )
-    old, young = await asyncio.to_thread(_old, store, sorted(known & {*folders}), before_s)
-    found = len(old)
+    old, young = await asyncio.to_thread(_old, store, sorted(existing & {*folders}), before_s)
+    old_count = len(old)
     if old:
         for log in logs:
             await _leave_out(settings, log, old, say)
     if dry_run:
         for name in sorted(old):
             say(f"unused  {name.path}")
-        return BlobCounts(young, found - len(old), len(old), sum(old.values()), 0)
+        return BlobCounts(young, old_count - len(old), len(old), sum(old.values()), 0)
     removed, size = await asyncio.to_thread(_remove, store, old, before_s)
     pending = await asyncio.to_thread(store.sweep_pending, before_s)
-    return BlobCounts(young + len(old) - removed, found - len(old), removed, size, pending)
+    return BlobCounts(young + len(old) - removed, old_count - len(old), removed, size, pending)
 
 
 async def _logs(settings: Settings, folders: list[str]) -> list[TopicLog]:
@@ -105,10 +105,10 @@ async def _logs(settings: Settings, folders: list[str]) -> list[TopicLog]:
     for name, cluster in settings.clusters.items():
         if cluster.tier != "ingest":
             continue
-        mine = await _topics(settings, name, partial(may_refer, name))
-        ingest += mine
-        if cluster.backfill is not None and mine:
-            wanted = {log.topic for log in mine}
+        own_logs = await _topics(settings, name, partial(may_refer, name))
+        ingest += own_logs
+        if cluster.backfill is not None and own_logs:
+            wanted = {log.topic for log in own_logs}
             backfill += await _topics(settings, cluster.backfill, wanted.__contains__)
     return ingest + backfill
 

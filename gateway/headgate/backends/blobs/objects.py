@@ -36,8 +36,8 @@ class ObjectBlobs:
 
     def put(self, name: BlobName, value: bytes) -> None:
         path = f"{self._root}/{name.path}"
-        found = self._info(path)
-        if found is not None and found.size == len(value) and _is_young(found):
+        stored = self._info(path)
+        if stored is not None and stored.size == len(value) and _is_young(stored):
             return
         self._fs.pipe_file(path, value)
 
@@ -50,44 +50,44 @@ class ObjectBlobs:
 
     def blobs(self, topic: str) -> Iterator[StoredBlob]:
         for folder in sorted(self._list(f"{self._root}/{topic}")):
-            for path, found in sorted(self._list(folder).items()):
+            for path, facts in sorted(self._list(folder).items()):
                 name = parse_path(path[len(self._root) + 1 :])
                 if name is not None:
-                    yield StoredBlob(name, int(found["size"]), _modified_s(found))
+                    yield StoredBlob(name, int(facts["size"]), _modified_s(facts))
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
         """S3 cannot delete on condition of an age: it is asked right before."""
         path = f"{self._root}/{name.path}"
-        found = self._info(path)
-        if found is None or found.modified_s > unless_after_s:
+        stored = self._info(path)
+        if stored is None or stored.modified_s > unless_after_s:
             return False
         self._fs.rm_file(path)
         return True
 
     def sweep_pending(self, before_s: float) -> int:
         swept = 0
-        for path, found in self._list(f"{self._root}/{PENDING}").items():
-            if _modified_s(found) < before_s:
+        for path, facts in self._list(f"{self._root}/{PENDING}").items():
+            if _modified_s(facts) < before_s:
                 self._fs.rm_file(path)
                 swept += 1
         return swept
 
     def _info(self, path: str) -> StoredBlob | None:
         try:
-            found = self._fs.info(path, refresh=True)
+            facts = self._fs.info(path, refresh=True)
         except FileNotFoundError:
             return None
         name = parse_path(path[len(self._root) + 1 :])
-        if name is None or found["type"] != "file":
+        if name is None or facts["type"] != "file":
             return None
-        return StoredBlob(name, int(found["size"]), _modified_s(found))
+        return StoredBlob(name, int(facts["size"]), _modified_s(facts))
 
     def _list(self, path: str) -> dict[str, dict[str, Any]]:
         try:
-            found = self._fs.ls(path, detail=True, refresh=True)
+            entries = self._fs.ls(path, detail=True, refresh=True)
         except FileNotFoundError:
             return {}
-        return {each["name"]: each for each in found if each["name"] != path}
+        return {each["name"]: each for each in entries if each["name"] != path}
 
 
 class PendingObject:

@@ -103,16 +103,16 @@ def find_coordinators(groups: Iterable[str]) -> FlexibleRequest[dict[str, int]]:
 
 def _coordinators(reader: Reader) -> dict[str, int]:
     reader.skip(4)
-    found = {}
+    nodes = {}
     for _ in range(reader.count()):
         group, node = reader.text() or "", reader.int32()
         reader.text()  # host
         reader.skip(4)  # port
         if reader.int16() == 0:
-            found[group] = node
+            nodes[group] = node
         reader.text()  # the error in words
         reader.tags()
-    return found
+    return nodes
 
 
 def fetch_offsets(groups: Iterable[str]) -> FlexibleRequest[dict[str, Offsets]]:
@@ -128,16 +128,16 @@ def fetch_offsets(groups: Iterable[str]) -> FlexibleRequest[dict[str, Offsets]]:
 
 def _fetched(reader: Reader) -> dict[str, Offsets]:
     reader.skip(4)
-    found = {}
+    by_group = {}
     for _ in range(reader.count()):
         group = reader.text() or ""
         offsets: Offsets = {}
         for _ in range(reader.count()):
             _fetched_topic(reader, offsets)
         if reader.int16() == 0:
-            found[group] = offsets
+            by_group[group] = offsets
         reader.tags()
-    return found
+    return by_group
 
 
 def _fetched_topic(reader: Reader, into: Offsets) -> None:
@@ -161,7 +161,7 @@ def describe_classic(groups: Iterable[str]) -> FlexibleRequest[dict[str, Describ
 
 def _classic_groups(reader: Reader) -> dict[str, Described]:
     reader.skip(4)
-    found = {}
+    by_group = {}
     for _ in range(reader.count()):
         error, group, status = reader.int16(), reader.text() or "", reader.text() or ""
         is_consumers = reader.text() == "consumer"
@@ -170,8 +170,8 @@ def _classic_groups(reader: Reader) -> dict[str, Described]:
         reader.skip(4)  # authorized operations
         reader.tags()
         if error == 0:
-            found[group] = Described("classic", status, members)
-    return found
+            by_group[group] = Described("classic", status, members)
+    return by_group
 
 
 def _classic_member(reader: Reader, is_consumers: bool) -> GroupMember:
@@ -209,7 +209,7 @@ def describe_consumer(groups: Iterable[str]) -> FlexibleRequest[dict[str, Descri
 
 def _consumer_groups(reader: Reader, version: int) -> dict[str, Described]:
     reader.skip(4)
-    found = {}
+    by_group = {}
     for _ in range(reader.count()):
         error = reader.int16()
         reader.text()  # the error in words
@@ -220,8 +220,8 @@ def _consumer_groups(reader: Reader, version: int) -> dict[str, Described]:
         reader.skip(4)  # authorized operations
         reader.tags()
         if error == 0:
-            found[group] = Described("consumer", status, members)
-    return found
+            by_group[group] = Described("consumer", status, members)
+    return by_group
 
 
 def _consumer_member(reader: Reader, version: int) -> GroupMember:
@@ -281,16 +281,16 @@ def list_offsets(
 
 def _offsets(reader: Reader) -> dict[Partition, Found]:
     reader.skip(4)
-    found = {}
+    offsets = {}
     for _ in range(reader.count()):
         topic = reader.text() or ""
         for _ in range(reader.count()):
             number, error, at_ms, offset, _epoch = reader.unpack(_LISTED)
             if error == 0:
-                found[Partition(topic, number)] = Found(at_ms, offset)
+                offsets[Partition(topic, number)] = Found(at_ms, offset)
             reader.tags()
         reader.tags()
-    return found
+    return offsets
 
 
 log = logging.getLogger("headgate.backends.kafka.groups")
@@ -348,17 +348,17 @@ class GroupReader:
             members = () if group is None else group.members
             places.update(chain.from_iterable(member.places for member in members))
         self._leaders = {
-            Partition(topic, number): one.leader
-            for topic, found in facts.items()
-            for number, one in enumerate(found.partitions)
-            if one.leader >= 0
+            Partition(topic, number): state.leader
+            for topic, metadata in facts.items()
+            for number, state in enumerate(metadata.partitions)
+            if state.leader >= 0
         }
         ends = await self.offsets(places, LATEST)
         starts = await self.offsets(places, EARLIEST)
         logs = {
-            place: (starts[place].offset, end.offset)
-            for place, end in ends.items()
-            if place in starts
+            partition: (starts[partition].offset, end.offset)
+            for partition, end in ends.items()
+            if partition in starts
         }
         return GroupPoll(self._topics(facts), groups, stored, logs, is_whole)
 
@@ -366,17 +366,17 @@ class GroupReader:
         """Where logs are at a time, from the leaders of the last poll; see `list_offsets`."""
         client = await self._connected()
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for place in places:
-            leader = self._leaders.get(place)
+        for partition in places:
+            leader = self._leaders.get(partition)
             if leader is not None:
-                by_leader[leader][place.topic].append(place.partition)
+                by_leader[leader][partition.topic].append(partition.partition)
         requests = [
             (leader, list_offsets(topics, timestamp)) for leader, topics in by_leader.items()
         ]
-        found: dict[Partition, Found] = {}
+        by_partition: dict[Partition, Found] = {}
         for answer in await self._ask_each(client, requests):
-            found |= answer
-        return found
+            by_partition |= answer
+        return by_partition
 
     async def close(self) -> None:
         """Drop the connections."""
@@ -414,19 +414,19 @@ class GroupReader:
         self, client: AIOKafkaClient, nodes: Sequence[int]
     ) -> tuple[list[ListedGroup], bool]:
         """All groups, and whether those are all: a node may be away, or still read its share."""
-        found: list[ListedGroup] = []
+        watched: list[ListedGroup] = []
         answers = await self._ask_each(client, [(node, list_groups()) for node in nodes])
         is_whole = len(answers) == len(nodes)
         for error, groups in answers:
             if error:
                 is_whole = False
                 log.warning("Kafka node did not list its groups: %s", for_code(error).__name__)
-            found += [
+            watched += [
                 group
                 for group in groups
                 if group.kind in _WATCHED and group.protocol in ("", "consumer")
             ]
-        return found, is_whole
+        return watched, is_whole
 
     async def _find_coordinators(
         self,
@@ -435,7 +435,7 @@ class GroupReader:
         nodes: Sequence[int],
         listed: Iterable[ListedGroup],
     ) -> None:
-        names = {one.group for one in listed}
+        names = {entry.group for entry in listed}
         self._coordinators = {
             group: node
             for group, node in self._coordinators.items()
@@ -462,28 +462,28 @@ class GroupReader:
     async def _described(
         self, client: AIOKafkaClient, listed: Iterable[ListedGroup]
     ) -> dict[str, Described | None]:
-        found: dict[str, Described | None] = {one.group: None for one in listed}
-        new = [one.group for one in listed if one.kind == "consumer"]
-        old = [one.group for one in listed if one.kind != "consumer"]
+        described: dict[str, Described | None] = {entry.group: None for entry in listed}
+        new = [entry.group for entry in listed if entry.kind == "consumer"]
+        old = [entry.group for entry in listed if entry.kind != "consumer"]
         requests = [(node, describe_consumer(some)) for node, some in self._by_coordinator(new)]
         requests += [(node, describe_classic(some)) for node, some in self._by_coordinator(old)]
         for answer in await self._ask_each(client, requests):
-            found |= answer
-        return found
+            described |= answer
+        return described
 
     async def _stored(
         self, client: AIOKafkaClient, listed: Iterable[ListedGroup]
     ) -> dict[str, Offsets]:
         requests = [
             (node, fetch_offsets(some))
-            for node, some in self._by_coordinator(one.group for one in listed)
+            for node, some in self._by_coordinator(entry.group for entry in listed)
         ]
-        found: dict[str, Offsets] = {}
+        by_group: dict[str, Offsets] = {}
         for answer in await self._ask_each(client, requests):
-            found |= answer
-        for group in {one.group for one in listed} - found.keys():
+            by_group |= answer
+        for group in {entry.group for entry in listed} - by_group.keys():
             self._coordinators.pop(group, None)  # it has moved, or is not there any more
-        return found
+        return by_group
 
     @staticmethod
     async def _ask_each(
@@ -493,29 +493,29 @@ class GroupReader:
         answers = await asyncio.gather(
             *(client.send(node, request) for node, request in requests), return_exceptions=True
         )
-        found: list[_T] = []
+        answered: list[_T] = []
         for answer in answers:
             if isinstance(answer, KafkaError | OSError | TimeoutError):
                 log.warning("Kafka node did not answer: %r", answer)
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found.append(answer)
-        if answers and not found:
+                answered.append(answer)
+        if answers and not answered:
             raise NodeNotReadyError("no node answers")
-        return found
+        return answered
 
     async def _read_settings(
         self, client: AIOKafkaClient, node: int, names: Iterable[str]
     ) -> dict[str, dict[str, str]]:
-        found: dict[str, dict[str, str]] = {}
+        by_topic: dict[str, dict[str, str]] = {}
         for some in _batches(names, _TOPICS_AT_ONCE):
             requests = [(_TOPIC_RESOURCE, name, _SETTINGS) for name in some]
             answer: Any = await client.send(node, DescribeConfigsRequest(requests))
             for error, _text, _kind, name, entries in answer.resources:
                 settings = {option: value for option, value, *_ in entries}
-                found[name] = settings if error == 0 else {}  # not ours to see
-        return found
+                by_topic[name] = settings if error == 0 else {}  # not ours to see
+        return by_topic
 
     def _topics(self, facts: Mapping[str, TopicMetadata]) -> dict[str, TopicSeen]:
         topics = {}
@@ -577,8 +577,8 @@ class CommitStream:
         if not places:
             return False
         self._consumer.assign(places)
-        for place, end in (await self._consumer.end_offsets(places)).items():
-            self._consumer.seek(place, end)
+        for tp, end in (await self._consumer.end_offsets(places)).items():
+            self._consumer.seek(tp, end)
         self._first = await self._consumer.getmany(timeout_ms=_WAIT_MS)
         return True
 
@@ -586,22 +586,22 @@ class CommitStream:
         """How many partitions the topic has; 0: it is not there. Its client may not have heard of
         it yet, so a node is asked."""
         client = self._consumer._client
-        found = (await read_metadata(client, any_node(client), [TOPIC])).topics[TOPIC]
-        if found.error == UnknownTopicOrPartitionError.errno:
+        metadata = (await read_metadata(client, any_node(client), [TOPIC])).topics[TOPIC]
+        if metadata.error == UnknownTopicOrPartitionError.errno:
             return 0
-        if found.error:
-            raise for_code(found.error)(TOPIC)
-        return len(found.partitions)
+        if metadata.error:
+            raise for_code(metadata.error)(TOPIC)
+        return len(metadata.partitions)
 
     async def so_far(self) -> list[OffsetsRecord]:
         """All records from where it began to where the log ends now. Raises as `begin`."""
         consumer = self._consumer
         ends = await consumer.end_offsets(sorted(consumer.assignment()))
         batches, self._first = self._first, {}
-        found = list(_read(batches))
-        while [one for one, end in ends.items() if await consumer.position(one) < end]:
-            found += _read(await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS))
-        return found
+        records = list(_read(batches))
+        while [tp for tp, end in ends.items() if await consumer.position(tp) < end]:
+            records += _read(await consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS))
+        return records
 
     async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
         """Hand every record from there on to `take`, in the order of each group.
@@ -624,9 +624,9 @@ def _read(batches: dict[TopicPartition, list[Any]]) -> Iterator[OffsetsRecord]:
     for records in batches.values():
         for record in records:
             try:
-                found = read_record(record.key, record.value)
+                decoded = read_record(record.key, record.value)
             except ValueError as error:
                 log.warning("%s-%d: %s", TOPIC, record.partition, error)
                 continue
-            if found is not None:
-                yield found
+            if decoded is not None:
+                yield decoded

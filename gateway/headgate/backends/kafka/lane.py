@@ -308,9 +308,9 @@ class Lane:
     def withdraw(self) -> tuple[list[Publish], list[Publish]]:
         """Take out what was not handed over; returns what is in flight, and that."""
         queued = self._take_queue()
-        self.bytes -= sum([one.size for one in queued])
+        self.bytes -= sum([publish.size for publish in queued])
         in_flight = list(self._batch.publishes) if self._batch is not None else []
-        return in_flight, [one for one in queued if not one.dropped]
+        return in_flight, [publish for publish in queued if not publish.dropped]
 
     def prune(self) -> None:
         """Let go of records at the front that ended for their clients while they waited."""

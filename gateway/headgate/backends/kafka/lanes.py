@@ -163,7 +163,7 @@ class ProducingCluster:
             self._check_cluster(now)
             for lane in list(self.lanes):
                 self._check_lane(lane, now)
-            if self.producer is not None and any(self._is_overdue(one) for one in self.lanes):
+            if self.producer is not None and any(self._is_overdue(each) for each in self.lanes):
                 self.fail(self.producer, "delivery_timeout")
 
     async def close(self) -> None:
@@ -332,7 +332,7 @@ class KafkaLanes:
         for cluster in self._clusters.values():
             self._tasks.keep(cluster.keep, f"producer of {cluster.name}")
             self._tasks.keep(cluster.watch, f"watch of {cluster.name}")
-        tried = [asyncio.ensure_future(one.tried.wait()) for one in self._clusters.values()]
+        tried = [asyncio.ensure_future(each.tried.wait()) for each in self._clusters.values()]
         if tried:
             _, late = await asyncio.wait(tried, timeout=within_s)
             for waiting in late:
@@ -427,7 +427,7 @@ class KafkaLanes:
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if before is None:
             return
-        self._former = {place: lane for place, lane in self._former.items() if lane.is_in_flight}
+        self._former = {tp: lane for tp, lane in self._former.items() if lane.is_in_flight}
         for partition in range(before.partitions):
             lane = self._lanes.get((before.name, partition))
             if lane is None:

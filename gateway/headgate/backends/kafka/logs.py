@@ -85,10 +85,10 @@ class LogScan:
             ends = await consumer.end_offsets(self._places)
             begins = await self._begins(consumer, ends)
         self.has_before = any(begins.values())
-        at = {place: begin for place, begin in begins.items() if begin < ends[place]}
-        total = sum(ends[place] - begin for place, begin in at.items())
-        for place, offset in at.items():
-            consumer.seek(place, offset)
+        at = {tp: begin for tp, begin in begins.items() if begin < ends[tp]}
+        total = sum(ends[tp] - begin for tp, begin in at.items())
+        for tp, offset in at.items():
+            consumer.seek(tp, offset)
         loop, count = asyncio.get_running_loop(), 0
         moved = loop.time()
         while at:
@@ -99,12 +99,12 @@ class LogScan:
                 count += len(records)
             before = at
             at = await _positions(consumer, at, ends)
-            left = sum(ends[place] - offset for place, offset in at.items())
-            report(Reach(count, total - left, total))
+            unread = sum(ends[tp] - offset for tp, offset in at.items())
+            report(Reach(count, total - unread, total))
             if batches or at != before:
                 moved = loop.time()
             elif loop.time() - moved > _SCAN_SILENCE_S:
-                stuck = ", ".join(f"{place.partition} at {offset}" for place, offset in at.items())
+                stuck = ", ".join(f"{tp.partition} at {offset}" for tp, offset in at.items())
                 raise CutShortError(f"topic {self._topic}: nothing comes of partitions {stuck}")
         return count
 
@@ -115,10 +115,10 @@ class LogScan:
             begins: dict[TopicPartition, int] = await consumer.beginning_offsets(self._places)
             return begins
         wanted: Any = dict.fromkeys(self._places, self._begin_ms)
-        found = await consumer.offsets_for_times(wanted)
+        by_time = await consumer.offsets_for_times(wanted)
         return {
-            place: ends[place] if (one := found.get(place)) is None else one.offset
-            for place in self._places
+            tp: ends[tp] if (match := by_time.get(tp)) is None else match.offset
+            for tp in self._places
         }
 
 
@@ -126,8 +126,8 @@ async def _positions(
     consumer: AIOKafkaConsumer, at: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """Where it stands in those partitions that are not at their end."""
-    now = {place: await consumer.position(place) for place in at}
-    return {place: offset for place, offset in now.items() if offset < ends[place]}
+    now = {tp: await consumer.position(tp) for tp in at}
+    return {tp: offset for tp, offset in now.items() if offset < ends[tp]}
 
 
 # Reads a compacted topic again and again: each time what has come since, and nothing in between.
@@ -175,14 +175,12 @@ class CompactedTopic:
         async with consumer_of(self._options) as consumer:
             if self.topic not in await consumer.topics():
                 raise NoTopicError(f"there is no topic {self.topic}: run `headgate init`")
-            places = [
-                TopicPartition(self.topic, partition) for partition in sorted(set(partitions))
-            ]
-            ends = await self._ends(consumer, places, past_open)
-            begins = await consumer.beginning_offsets(places)
-            consumer.assign(places)
-            for place in places:
-                consumer.seek(place, self._start(place, begins, ends))
+            tps = [TopicPartition(self.topic, partition) for partition in sorted(set(partitions))]
+            ends = await self._ends(consumer, tps, past_open)
+            begins = await consumer.beginning_offsets(tps)
+            consumer.assign(tps)
+            for tp in tps:
+                consumer.seek(tp, self._start(tp, begins, ends))
             await self._read(consumer, ends)
 
     async def _ends(
@@ -199,27 +197,27 @@ class CompactedTopic:
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> int:
-        known = self._at.get(place.partition)
-        if known is not None and known > ends[place]:
-            known = None
-        if known is None:
+        offset = self._at.get(place.partition)
+        if offset is not None and offset > ends[place]:
+            offset = None
+        if offset is None:
             self._restart(place.partition)
-            known = begins[place]
-        return max(known, begins[place])
+            offset = begins[place]
+        return max(offset, begins[place])
 
     async def _read(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> None:
-        waiting = {place for place, end in ends.items() if await consumer.position(place) < end}
-        self._at |= {place.partition: end for place, end in ends.items() if place not in waiting}
+        waiting = {tp for tp, end in ends.items() if await consumer.position(tp) < end}
+        self._at |= {tp.partition: end for tp, end in ends.items() if tp not in waiting}
         async with asyncio.timeout(None) as bound:
             loop = asyncio.get_running_loop()
             while waiting:
                 bound.reschedule(loop.time() + SILENCE_S)
-                found = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
-                for place, records in found.items():
+                batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=_AT_ONCE)
+                for tp, records in batches.items():
                     for record in records:
-                        self._see(place.partition, record.key, record.value)
-                    self._at[place.partition] = records[-1].offset + 1
-                waiting = await self._unread(consumer, waiting, ends, bool(found))
+                        self._see(tp.partition, record.key, record.value)
+                    self._at[tp.partition] = records[-1].offset + 1
+                waiting = await self._unread(consumer, waiting, ends, bool(batches))
 
     async def _unread(
         self,
@@ -228,14 +226,14 @@ class CompactedTopic:
         ends: Mapping[TopicPartition, int],
         moved: bool,
     ) -> set[TopicPartition]:
-        left = set()
-        for place in waiting:
-            position = await consumer.position(place)
-            if position > self._at.get(place.partition, -1):
-                self._at[place.partition] = position
-            if position < ends[place]:
-                left.add(place)
-        return left
+        unread = set()
+        for tp in waiting:
+            position = await consumer.position(tp)
+            if position > self._at.get(tp.partition, -1):
+                self._at[tp.partition] = position
+            if position < ends[tp]:
+                unread.add(tp)
+        return unread
 
 
 @asynccontextmanager
@@ -265,10 +263,10 @@ async def ends_of(
     consumer.pause(*places)
     try:
         async with asyncio.timeout(SILENCE_S):
-            found: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
+            ends: Mapping[TopicPartition, int] = await consumer.end_offsets(places)
     finally:
         consumer.resume(*places)
-    return found
+    return ends
 
 
 # What one cluster says of a topic's offsets and of a group, for planning a replay.
@@ -313,8 +311,8 @@ class TierView:
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Kafka's ids, as its tools show them, of those of these topics that are there."""
         client = self._consumer._client
-        there = (await read_metadata(client, any_node(client))).topics
-        return {topic: there[topic].uuid for topic in topics if topic in there}
+        metadata = (await read_metadata(client, any_node(client))).topics
+        return {topic: metadata[topic].uuid for topic in topics if topic in metadata}
 
     async def topic_id(self, topic: str) -> str | None:
         """The same of one topic; None when it is not there."""
@@ -322,19 +320,19 @@ class TierView:
 
     async def extents(self, topic: str, partitions: Iterable[int]) -> dict[int, Extent]:
         """Where the logs begin and end (last stable offset)."""
-        places = _places(topic, partitions)
-        ends = await ends_of(self._consumer, places)
-        begins = await self._consumer.beginning_offsets(places)
-        return {place.partition: Extent(begins[place], ends[place]) for place in places}
+        tps = _places(topic, partitions)
+        ends = await ends_of(self._consumer, tps)
+        begins = await self._consumer.beginning_offsets(tps)
+        return {tp.partition: Extent(begins[tp], ends[tp]) for tp in tps}
 
     async def at(
         self, topic: str, partitions: Iterable[int], time_ms: int
     ) -> dict[int, int | None]:
         """The first offset whose record is of this time or later; None where there is none."""
-        places = _places(topic, partitions)
-        await ends_of(self._consumer, places)  # learns the leaders
-        found = await self._consumer.offsets_for_times(dict.fromkeys(places, time_ms))
-        return {place.partition: _offset(found.get(place)) for place in places}
+        tps = _places(topic, partitions)
+        await ends_of(self._consumer, tps)  # learns the leaders
+        by_time = await self._consumer.offsets_for_times(dict.fromkeys(tps, time_ms))
+        return {tp.partition: _offset(by_time.get(tp)) for tp in tps}
 
     async def first_since(
         self, topic: str, starts: Mapping[int, int], time_ms: int
@@ -345,63 +343,61 @@ class TierView:
         ends = await self.extents(topic, starts)
         self._consumer.assign(_places(topic, starts))
         waiting = set(self._consumer.assignment())
-        for place in waiting:
-            self._consumer.seek(place, starts[place.partition])
-        found: dict[int, int] = {}
+        for tp in waiting:
+            self._consumer.seek(tp, starts[tp.partition])
+        offsets: dict[int, int] = {}
         async with asyncio.timeout(SILENCE_S):
             while waiting:
                 batches = await self._consumer.getmany(*waiting, timeout_ms=_POLL_MS)
-                for place, records in batches.items():
+                for tp, records in batches.items():
                     for record in records:
                         if record.timestamp >= time_ms:
-                            found[place.partition] = record.offset
+                            offsets[tp.partition] = record.offset
                             break
-                positions = {one: await self._consumer.position(one) for one in waiting}
+                positions = {each: await self._consumer.position(each) for each in waiting}
                 waiting = {
-                    one
-                    for one, position in positions.items()
-                    if one.partition not in found and position < ends[one.partition].end
+                    each
+                    for each, position in positions.items()
+                    if each.partition not in offsets and position < ends[each.partition].end
                 }
         self._consumer.unsubscribe()
-        return found
+        return offsets
 
     async def sample(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Sample:
         """Read the first records of some ranges of offsets, by partition, `end` without.
 
         It ends once the ranges have been read, or some hundred records, or after a few seconds.
         """
-        places = {TopicPartition(topic, one): bounds for one, bounds in ranges.items()}
-        self._consumer.assign(list(places))
-        for place, (start, _) in places.items():
-            self._consumer.seek(place, start)
+        spans = {TopicPartition(topic, each): bounds for each, bounds in ranges.items()}
+        self._consumer.assign(list(spans))
+        for tp, (start, _) in spans.items():
+            self._consumer.seek(tp, start)
         until = asyncio.get_running_loop().time() + _SAMPLE_S
-        records, size, waiting = 0, 0, set(places)
+        records, size, waiting = 0, 0, set(spans)
         while waiting and records < _SAMPLE_RECORDS and asyncio.get_running_loop().time() < until:
-            found = await self._consumer.getmany(
+            batches = await self._consumer.getmany(
                 *waiting, timeout_ms=_POLL_MS, max_records=_SAMPLE_RECORDS
             )
             inside = [
                 _size(record)
-                for place, batch in found.items()
+                for tp, batch in batches.items()
                 for record in batch
-                if record.offset < places[place][1]
+                if record.offset < spans[tp][1]
             ]
             records, size = records + len(inside), size + sum(inside)
-            positions = {one: await self._consumer.position(one) for one in waiting}
-            waiting = {one for one, at in positions.items() if at < places[one][1]}
+            positions = {each: await self._consumer.position(each) for each in waiting}
+            waiting = {each for each, at in positions.items() if at < spans[each][1]}
         offsets = 0
-        for place, (start, end) in places.items():
-            offsets += min(end, await self._consumer.position(place)) - start
+        for tp, (start, end) in spans.items():
+            offsets += min(end, await self._consumer.position(tp)) - start
         self._consumer.unsubscribe()
         return Sample(records, offsets, size)
 
     async def committed(self, group: str) -> dict[tuple[str, int], int]:
         """The offsets that a group has committed, by topic and partition."""
         async with admin_of(self._options) as admin:
-            found = await admin.list_consumer_group_offsets(group)
-        return {
-            (one.topic, one.partition): at.offset for one, at in found.items() if at.offset >= 0
-        }
+            offsets = await admin.list_consumer_group_offsets(group)
+        return {(tp.topic, tp.partition): at.offset for tp, at in offsets.items() if at.offset >= 0}
 
 
 def _places(topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
@@ -429,12 +425,12 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
         (answer,) = await admin.describe_consumer_groups([group])
         _, _, state, _, _, members, *_ = answer.groups[0]
         if state == "Dead" and group in {name for name, _ in await admin.list_consumer_groups()}:
-            found = await _described(admin, group)
-            if found is None:
+            described = await _described(admin, group)
+            if described is None:
                 return (
                     f"group {brief(group)} is there, but Kafka does not say who is in it: ask again"
                 )
-            state, members = found.status, found.members
+            state, members = described.status, described.members
     if members:
         return f"group {brief(group)} has {len(members)} members ({state}): stop them first"
     return None
@@ -443,8 +439,8 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
 async def _described(admin: AIOKafkaAdminClient, group: str) -> Described | None:
     """A group of the new protocol."""
     node = await admin.find_coordinator(group)
-    found: dict[str, Described] = await admin._client.send(node, describe_consumer([group]))
-    return found.get(group)
+    by_group: dict[str, Described] = await admin._client.send(node, describe_consumer([group]))
+    return by_group.get(group)
 
 
 @asynccontextmanager

@@ -50,8 +50,8 @@ class InconsistentTopicIdError(errors.BrokerResponseError):  # type: ignore[misc
 
 def learn_error_codes() -> None:
     """Teach aiokafka the codes that it would report as the ambiguous UNKNOWN_SERVER_ERROR."""
-    for known in (UnknownTopicIdError, InconsistentTopicIdError):
-        errors.kafka_errors[known.errno] = known
+    for topic_error in (UnknownTopicIdError, InconsistentTopicIdError):
+        errors.kafka_errors[topic_error.errno] = topic_error
     for code, (name, message) in _UNNAMED.items():
         if code not in errors.kafka_errors:
             error = type(name, (errors.BrokerResponseError,), {"errno": code, "message": message})
@@ -238,12 +238,12 @@ class BatchSender(SendProduceReqHandler):  # type: ignore[misc]
         """Address topics by id if all batches have one."""
         by_name = super().create_request()
         topics, names = dict[bytes, dict[int, bytes]](), dict[bytes, str]()
-        for place, batch in self._batches.items():
+        for tp, batch in self._batches.items():
             topic_id = topic_id_of(batch)
             if not any(topic_id):
                 return by_name
-            topics.setdefault(topic_id, {})[place.partition] = batch.get_data_buffer()
-            names[topic_id] = place.topic
+            topics.setdefault(topic_id, {})[tp.partition] = batch.get_data_buffer()
+            names[topic_id] = tp.topic
         return ProduceById(by_name, topics, names)
 
     def _can_retry(self, error: BaseException, batch: MessageBatch) -> bool:

@@ -215,36 +215,36 @@ class Rounds:
         is_first: the lane was empty.  is_full: more records would not fit into its batch anyway.
         After the wait look again: leaders and producers change.
         """
-        one = self._rounds.get(node)
-        if one is None:
-            one = self._rounds[node] = Round()
+        pending = self._rounds.get(node)
+        if pending is None:
+            pending = self._rounds[node] = Round()
         if node in self._busy:
-            one.hurry = one.hurry or is_full
-            return one.join()
+            pending.hurry = pending.hurry or is_full
+            return pending.join()
         if is_full:
-            if one.is_gathering:
-                one.go()  # the others come along
+            if pending.is_gathering:
+                pending.go()  # the others come along
             return None
-        if is_first and self._linger_s > 0 and not (one.is_quiet or one.is_gathering):
-            one.gather(self._linger_s)
-        return one.join() if one.is_gathering else None
+        if is_first and self._linger_s > 0 and not (pending.is_quiet or pending.is_gathering):
+            pending.gather(self._linger_s)
+        return pending.join() if pending.is_gathering else None
 
     def ended(self, node: int, records: int) -> None:
         """The request to this broker has ended. records: how many it carried."""
-        one = self._rounds.get(node)
-        if one is None:
+        pending = self._rounds.get(node)
+        if pending is None:
             return
-        one.is_quiet = records <= FEW and one.waiting <= FEW
-        if self._linger_s > 0 and not (one.hurry or one.is_quiet):
+        pending.is_quiet = records <= FEW and pending.waiting <= FEW
+        if self._linger_s > 0 and not (pending.hurry or pending.is_quiet):
             is_longer = records >= MANY_RECORDS and not self._is_pressed()
-            one.gather(self._linger_s * (LONGER if is_longer else 1))
+            pending.gather(self._linger_s * (LONGER if is_longer else 1))
         else:
-            one.go()
+            pending.go()
 
     def go(self) -> None:
         """Leaders may have moved, or no request will ever end: all look again."""
-        for one in self._rounds.values():
-            one.go()
+        for pending in self._rounds.values():
+            pending.go()
 
 
 START_TIMEOUT_S = 10.0
@@ -309,8 +309,8 @@ class Producer:
 
     def knows(self, tp: TopicPartition) -> bool:
         """Tell whether the partition is in this client's metadata, which `send` relies on."""
-        found = self._cluster._partitions.get(tp.topic)
-        return found is not None and tp.partition in found
+        partitions = self._cluster._partitions.get(tp.topic)
+        return partitions is not None and tp.partition in partitions
 
     def turn(
         self, tp: TopicPartition, is_first: bool, is_full: bool

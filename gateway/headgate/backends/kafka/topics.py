@@ -133,16 +133,16 @@ class TopicReader:
         self, client: AIOKafkaClient, names: Iterable[str]
     ) -> dict[str, dict[str, str]]:
         resources = [(_TOPIC_RESOURCE, name, list(SETTINGS)) for name in names]
-        found = {}
+        by_topic = {}
         for start in range(0, len(resources), _AT_ONCE):
             request = DescribeConfigsRequest(resources[start : start + _AT_ONCE])
             answer = await client.send(_nodes(client)[0], request)
             for error, _text, _kind, name, entries in answer.resources:
                 if error == _NO_ERROR:
-                    found[name] = {option: value for option, value, *_ in entries}
+                    by_topic[name] = {option: value for option, value, *_ in entries}
                 else:
                     self._cannot_read(name, error)
-        return found
+        return by_topic
 
     def _cannot_read(self, name: str, error: int) -> None:
         if name not in self._denied:
@@ -158,12 +158,12 @@ class TopicReader:
     ) -> TopicState:
         if before is None or before.topic_id != facts.topic_id:
             before = TopicState(name, self._cluster, facts.topic_id, len(facts.partitions))
-        found = before._replace(
+        state = before._replace(
             cluster=self._cluster,
             partitions=len(facts.partitions),
             replication_factor=facts.replication_factor,
         )
-        return with_settings(found, settings or {})
+        return with_settings(state, settings or {})
 
 
 def _nodes(client: AIOKafkaClient) -> list[int]:
@@ -238,7 +238,7 @@ class KafkaTopics:
         self._wanted = wanted
         for reading in self._readings.values():
             self._tasks.keep(partial(reading.run, wanted), f"topics of {reading.cluster}")
-        first = [asyncio.ensure_future(one.tried.wait()) for one in self._readings.values()]
+        first = [asyncio.ensure_future(each.tried.wait()) for each in self._readings.values()]
         if first:
             _, late = await asyncio.wait(first, timeout=within_s)
             for waiting in late:
@@ -273,8 +273,8 @@ class KafkaTopics:
 
     def cluster_ids(self) -> dict[str, str]:
         """Return Kafka's own ids of the clusters, by our names, as far as they have answered."""
-        found = {name: one.reader.cluster_id for name, one in self._readings.items()}
-        return {name: cluster_id for name, cluster_id in found.items() if cluster_id is not None}
+        ids = {name: reading.reader.cluster_id for name, reading in self._readings.items()}
+        return {name: cluster_id for name, cluster_id in ids.items() if cluster_id is not None}
 
     async def partitions(self, topic: str) -> list[PartitionState]:
         """Return a topic's partitions with their replicas. Raises Refused."""
@@ -339,7 +339,7 @@ class KafkaTopics:
         """All of a reading is in force before anybody hears of it: who hears of a topic may ask
         whether its held topic is there.
         """
-        gone = [one for one in self._states.values() if one.cluster == cluster]
+        gone = [current for current in self._states.values() if current.cluster == cluster]
         changed: list[tuple[TopicState | None, TopicState | None]] = []
         for state in states.values():
             before = self._states.get(state.name)
@@ -444,9 +444,9 @@ async def first_readable(
     cannot be told in a few seconds, such as with a transaction that is open; one that may not be
     read counts as one with a record. Raises nothing.
     """
-    found: dict[Partition, int] = {}
+    offsets: dict[Partition, int] = {}
     if not spans:
-        return found
+        return offsets
     consumer = open_consumer(
         options,
         client_id="headgate-monitor",
@@ -459,12 +459,14 @@ async def first_readable(
     try:
         async with asyncio.timeout(_LONG_S):
             await consumer.start()
-            await _read(consumer, spans, found)
+            await _read(consumer, spans, offsets)
     except (KafkaError, OSError, TimeoutError) as error:
-        log.info("readable ranges of %d partitions are unknown: %r", len(spans) - len(found), error)
+        log.info(
+            "readable ranges of %d partitions are unknown: %r", len(spans) - len(offsets), error
+        )
     finally:
         await _stop(consumer)
-    return found
+    return offsets
 
 
 async def _read(
@@ -472,32 +474,32 @@ async def _read(
     spans: Mapping[Partition, tuple[int, int]],
     found: dict[Partition, int],
 ) -> None:
-    consumer.assign([TopicPartition(*place) for place in spans])
-    for place, (start, _) in spans.items():
-        consumer.seek(TopicPartition(*place), start)
-    left = set(spans)
-    while left:
+    consumer.assign([TopicPartition(*partition) for partition in spans])
+    for partition, (start, _) in spans.items():
+        consumer.seek(TopicPartition(*partition), start)
+    unread = set(spans)
+    while unread:
         try:
             batches = await consumer.getmany(timeout_ms=_WAIT_MS)
         except TopicAuthorizationFailedError as error:
-            denied = {place for place in left if place.topic in error.args}
+            denied = {partition for partition in unread if partition.topic in error.args}
             if not denied:
                 raise
-            consumer.pause(*(TopicPartition(*place) for place in denied))
-            left -= denied
+            consumer.pause(*(TopicPartition(*partition) for partition in denied))
+            unread -= denied
             # As if there were one: nothing shows that there is none, and it is not asked again.
-            found.update((place, spans[place][0]) for place in denied)
+            found.update((partition, spans[partition][0]) for partition in denied)
             continue
         for tp, records in batches.items():
-            place = Partition(*tp)
-            if place in left:
-                found[place] = min(records[0].offset, spans[place][1])
-        for place in left - found.keys():
+            partition = Partition(*tp)
+            if partition in unread:
+                found[partition] = min(records[0].offset, spans[partition][1])
+        for partition in unread - found.keys():
             # aiokafka moves on over what it does not hand out.
-            if await consumer.position(TopicPartition(*place)) >= spans[place][1]:
-                found[place] = spans[place][1]
-        consumer.pause(*(TopicPartition(*place) for place in left & found.keys()))
-        left -= found.keys()
+            if await consumer.position(TopicPartition(*partition)) >= spans[partition][1]:
+                found[partition] = spans[partition][1]
+        consumer.pause(*(TopicPartition(*partition) for partition in unread & found.keys()))
+        unread -= found.keys()
 
 
 async def _stop(consumer: AIOKafkaConsumer) -> None:

@@ -82,18 +82,20 @@ class TransactionalProducer:
 
     async def append(self, records: Sequence[Record]) -> list[int]:
         """Write, in order within each partition; return the offsets (-1: Kafka gave none)."""
-        places: dict[TopicPartition, list[int]] = {}
-        for place, record in enumerate(records):
-            places.setdefault(TopicPartition(record.topic, record.partition), []).append(place)
+        by_partition: dict[TopicPartition, list[int]] = {}
+        for index, record in enumerate(records):
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
+                index
+            )
         offsets = [-1] * len(records)
         waiting: list[tuple[asyncio.Future[Any], list[int]]] = []
         async with _translated(STEP_TIMEOUT_S):
-            for tp, some in places.items():
-                await self._send(tp, records, some, waiting)
-            for future, some in waiting:
+            for tp, indexes in by_partition.items():
+                await self._send(tp, records, indexes, waiting)
+            for future, indexes in waiting:
                 base = (await future).offset
-                for step, place in enumerate(some):
-                    offsets[place] = base + step if base >= 0 else -1
+                for step, index in enumerate(indexes):
+                    offsets[index] = base + step if base >= 0 else -1
         return offsets
 
     async def send_offset(self, group: str, tp: TopicPartition, offset: int, text: str) -> None:
@@ -122,9 +124,9 @@ class TransactionalProducer:
         of it twice, and here nobody waits: asyncio would log each."""
         accumulator = self._inner._message_accumulator
         for batch in chain(*accumulator._batches.values(), accumulator._pending_batches):
-            told = batch._drain_waiter
-            if told.done() and not told.cancelled():
-                told.exception()
+            waiter = batch._drain_waiter
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()
 
     async def _send(
         self,
@@ -134,12 +136,12 @@ class TransactionalProducer:
         waiting: list[tuple[asyncio.Future[Any], list[int]]],
     ) -> None:
         builder, taken = self._inner.create_batch(), list[int]()
-        for place in places:
-            record = records[place]
+        for index in places:
+            record = records[index]
             while not self._fits(builder, taken, record):
                 waiting.append((await self._hand_over(builder, tp), taken))
                 builder, taken = self._inner.create_batch(), []
-            taken.append(place)
+            taken.append(index)
         waiting.append((await self._hand_over(builder, tp), taken))
 
     def _fits(self, builder: Any, taken: Sequence[int], record: Record) -> bool:

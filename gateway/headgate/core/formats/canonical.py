@@ -46,7 +46,7 @@ def canonical(text: bytes, ignore: Sequence[Pointer] = ()) -> bytes | Fallback:
         return Fallback.NUMBER
     try:
         parsed = orjson.loads(text)
-        removed = [one for pointer in ignore for one in _remove(parsed, pointer)]
+        removed = [value for pointer in ignore for value in _remove(parsed, pointer)]
         form = orjson.dumps(parsed, option=orjson.OPT_SORT_KEYS)
         if removed:
             quotes -= _quotes(orjson.dumps(removed))

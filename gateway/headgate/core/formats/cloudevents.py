@@ -58,9 +58,9 @@ def from_json(text: bytes, structured: bool, count: HeaderCount | None = None) -
     attributes: dict[str, str] = {}
     data: bytes | None = None
     encoded: str | None = None
-    found = members(text)
-    (count or HeaderCount()).take(len(found))
-    for name, value in found.items():
+    fields = members(text)
+    (count or HeaderCount()).take(len(fields))
+    for name, value in fields.items():
         if name == "data":
             data = value
         elif value == b"null":
@@ -82,23 +82,23 @@ def from_json(text: bytes, structured: bool, count: HeaderCount | None = None) -
 
 def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
     """Batch mode: a JSON array of CloudEvents; one that is wrong does not spoil the others."""
-    found: list[RawEvent | Failure] = []
+    events: list[RawEvent | Failure] = []
     count = HeaderCount()
     for element in elements(text):
         try:
-            found.append(from_json(element, structured, count))
+            events.append(from_json(element, structured, count))
         except Refused as refused:
-            found.append(refused.failure)
-    return found
+            events.append(refused.failure)
+    return events
 
 
 def time_ms(time: str) -> int:
     """An RFC 3339 time as milliseconds since 1970. Raises Refused."""
     wrong = Refused(malformed(f"the CloudEvents time {brief(time)} is not RFC 3339"))
-    found = _TIME.fullmatch(time.upper()) if len(time) <= _LONGEST_TIME else None
-    if found is None:
+    match = _TIME.fullmatch(time.upper()) if len(time) <= _LONGEST_TIME else None
+    if match is None:
         raise wrong
-    minute, second, fraction, zone = found.groups(default="")
+    minute, second, fraction, zone = match.groups(default="")
     second = "59" if second == "60" else second  # Unix time has no leap seconds
     try:
         moment = datetime.fromisoformat(minute + second + fraction + zone)

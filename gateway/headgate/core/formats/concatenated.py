@@ -41,7 +41,7 @@ class Documents:
         What was found before the stream broke is returned first: `check` raises Refused then.
         """
         self._data += piece
-        found: list[bytes] = []
+        documents: list[bytes] = []
         start = 0
         while True:
             if self._depth == 0:
@@ -49,18 +49,18 @@ class Documents:
                 if start == len(self._data):
                     break
                 if self._data[start] != ord("{"):
-                    if found:
+                    if documents:
                         break
                     raise Refused(malformed("a record is a JSON object; the stream ends here"))
             end = self._object_end()
             if end is None:
                 break
-            found.append(bytes(self._data[start:end]))
+            documents.append(bytes(self._data[start:end]))
             start = end
         self._forget(start)
-        if not found and len(self._data) > self._limit:
+        if not documents and len(self._data) > self._limit:
             raise Refused(streamed_record(self._limit))
-        return found
+        return documents
 
     def check(self) -> None:
         """Raises Refused when what follows the objects found so far cannot begin another one."""
@@ -105,5 +105,5 @@ class Documents:
 
 
 def _end(pattern: re.Pattern[bytes], data: bytearray, at: int) -> int:
-    found = pattern.match(data, at)
-    return found.end() if found is not None else at
+    match = pattern.match(data, at)
+    return match.end() if match is not None else at

@@ -46,9 +46,9 @@ _CODES = {
 
 def codes_of(failure: Failure) -> tuple[int, int]:
     """The HTTP status and the error code of a failure."""
-    known = _CODES.get(failure.reason)
-    if known is not None:
-        return known
+    codes = _CODES.get(failure.reason)
+    if codes is not None:
+        return codes
     status = TRAITS[failure.reason].status
     return status, _UNFIT if status == 422 else status
 
@@ -119,10 +119,10 @@ def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
 
 
 def _text(text: bytes) -> bytes:
-    found = string_bytes(text)
-    if found is None:
+    decoded = string_bytes(text)
+    if decoded is None:
         raise Refused(malformed("the key is no valid JSON string"))
-    return found
+    return decoded
 
 
 def _compact(text: bytes) -> bytes:
@@ -167,7 +167,7 @@ def record_headers(
     values. The gateway's own names are dropped; a value may be null. Raises Refused."""
     count.take(len(given))
     content_type: bytes | None = None
-    found: list[Header] = []
+    others: list[Header] = []
     for name, encoded in given:
         if not 0 < len(name) <= 256 or _CONTROL.search(name) is not None:
             detail = "1 to 256 characters, no control characters"
@@ -179,8 +179,8 @@ def record_headers(
         if name.lower() == CONTENT_TYPE:
             content_type = value
         elif not is_own(name):
-            found.append((name, value))
-    return content_type, tuple(found)
+            others.append((name, value))
+    return content_type, tuple(others)
 
 
 def check_key_text(text: bytes, max_bytes: int) -> None:

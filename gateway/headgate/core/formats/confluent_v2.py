@@ -74,7 +74,7 @@ _record = StructReader(_Record, "a record", Reason.SCHEMA_VIOLATION)
 def format_of(content_type: bytes) -> Format | None:
     """The format that a Content-Type names, None for any other."""
     media_type = content_type.partition(b";")[0].strip().lower().decode("latin-1")
-    return next((one for one in Format if one.value == media_type), None)
+    return next((form for form in Format if form.value == media_type), None)
 
 
 def read_records(
@@ -143,10 +143,10 @@ def _bytes(text: bytes, form: Format, name: str) -> bytes | None:
         return None
     if form is not Format.TEXT:
         return base64_bytes(text, f"a record's {name}")
-    found = string_bytes(text)
-    if found is None:
+    encoded = string_bytes(text)
+    if encoded is None:
         raise unfit(f"a record's {name}: the format is text, so it must be a string")
-    return found
+    return encoded
 
 
 def produced(outcomes: Sequence[Outcome]) -> Reply:
@@ -160,7 +160,7 @@ def produced(outcomes: Sequence[Outcome]) -> Reply:
 def _entry(outcome: Outcome) -> dict[str, int | str | None]:
     failure = outcome.failure
     if failure is None:
-        found = {"partition": outcome.partition, "offset": outcome.offset}
-        return {**found, "error_code": None, "error": None}
+        position = {"partition": outcome.partition, "offset": outcome.offset}
+        return {**position, "error_code": None, "error": None}
     code = record_code_of(failure)
     return {"partition": None, "offset": None, "error_code": code, "error": failure.detail}

@@ -131,10 +131,10 @@ def _datum(
     if datum.type == "JSON":
         return datum.type, data if name == "value" else json_key(data, keys)
     if datum.type == "STRING":
-        found = string_bytes(data)
-        if found is None:
+        encoded = string_bytes(data)
+        if encoded is None:
             raise Refused(malformed(f"Bad Request: data of the record's {name} is not a string"))
-        return datum.type, found
+        return datum.type, encoded
     return datum.type, base64_bytes(data, f"Bad Request: data of the record's {name}")
 
 

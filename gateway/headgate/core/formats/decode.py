@@ -45,13 +45,13 @@ _KINDS: Final = {
 
 def kind_of(content_type: bytes) -> BodyKind:
     """The kind of body that a Content-Type header names; parameters such as charset are ignored."""
-    known = _KINDS.get(content_type)  # as most producers write it
-    if known is not None:
-        return known
+    kind = _KINDS.get(content_type)  # as most producers write it
+    if kind is not None:
+        return kind
     media_type = content_type.partition(b";")[0].strip().lower()
-    known = _KINDS.get(media_type)
-    if known is not None:
-        return known
+    kind = _KINDS.get(media_type)
+    if kind is not None:
+        return kind
     return BodyKind.JSON_ONE if media_type.endswith(b"+json") else BodyKind.OPAQUE
 
 
@@ -143,10 +143,10 @@ def _lines(body: bytes, limit: int) -> list[bytes | RawEvent | Failure]:
 def _few_lines(body: bytes, limit: int) -> list[bytes]:
     """The lines that are not blank, without a slice for each blank one. Raises Refused."""
     texts: list[bytes] = []
-    for found in _LINE.finditer(body):
+    for line in _LINE.finditer(body):
         if len(texts) == limit:
             raise _too_many(limit)
-        texts.append(body[body.rfind(b"\n", 0, found.start()) + 1 : found.end()])
+        texts.append(body[body.rfind(b"\n", 0, line.start()) + 1 : line.end()])
     return texts
 
 
@@ -169,13 +169,13 @@ def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Fai
     """checked: the whole body is known to be UTF-8, so its slices at ASCII signs are, too."""
     if checked:
         return [*texts]
-    found: list[bytes | RawEvent | Failure] = []
+    documents: list[bytes | RawEvent | Failure] = []
     for text in texts:
         try:
-            found.append(_utf8(text))
+            documents.append(_utf8(text))
         except Refused as refused:
-            found.append(refused.failure)
-    return found
+            documents.append(refused.failure)
+    return documents
 
 
 # ---- Hints for refused bodies

@@ -70,10 +70,10 @@ def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
     count = HeaderCount()
     try:
         body.decode()
-        found = _decode(body).events
+        events = _decode(body).events
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return [_slowly(event, count) for event in elements(_events(body))]
-    return [_raw_event(event, count) for event in found]
+    return [_raw_event(event, count) for event in events]
 
 
 def _events(body: bytes) -> bytes:
@@ -154,7 +154,7 @@ def _headers(
     """The content type if there is one among them, and the others without the gateway's own."""
     count.take(len(given))
     content_type: bytes | None = None
-    found: list[Header] = []
+    others: list[Header] = []
     for name, value in given.items():
         if _NAME.fullmatch(name) is None:
             detail = f"header name {brief(name)}: 1 to 256 visible ASCII characters"
@@ -164,5 +164,5 @@ def _headers(
         if name.lower() == CONTENT_TYPE:
             content_type = value.encode()
         elif not is_own(name):
-            found.append((name, value.encode()))
-    return content_type, tuple(found)
+            others.append((name, value.encode()))
+    return content_type, tuple(others)

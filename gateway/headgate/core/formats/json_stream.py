@@ -88,8 +88,8 @@ class JsonStream:
 
     def _string(self, text: bytes) -> bytes:
         """Go on to the end of the string; what is behind it."""
-        found = _REST_OF_STRING.match(text)
-        rest = text[found.end() if found else 0 :]
+        match = _REST_OF_STRING.match(text)
+        rest = text[match.end() if match else 0 :]
         if rest.startswith(b'"'):
             self._in_string = False
             self._parse(_A_STRING)
@@ -101,18 +101,18 @@ class JsonStream:
 
     def _outside(self, text: bytes) -> bytes:
         """Take what is whole; the text behind the quote of a string that is not."""
-        found = _STRINGS_WHOLE.match(text)
-        end = found.end() if found else 0
+        match = _STRINGS_WHOLE.match(text)
+        end = match.end() if match else 0
         tokens = _STRING.sub(_A_STRING, text[:end])
         if end < len(text):
             self._tokens(tokens)
             self._in_string = True
             return text[end + 1 :]
-        whole = tokens.rstrip(_SCALAR_SIGNS)
-        self._carry = tokens[len(whole) :]
+        complete = tokens.rstrip(_SCALAR_SIGNS)
+        self._carry = tokens[len(complete) :]
         if len(self._carry) > _MAX_DIGITS:
             raise self._wrong(f"a number of more than {_MAX_DIGITS} digits")
-        self._tokens(whole)
+        self._tokens(complete)
         return b""
 
     def _tokens(self, text: bytes) -> None:

@@ -44,19 +44,19 @@ def scan(text: str, at: int) -> tuple[object, int]:
 def parse_slowly(document: bytes) -> object:
     """The parsed document by the standard library, numbers as their source text."""
     text = decoded(document)
-    found, end = scan(text, skip_blanks(text, 0))
+    parsed, end = scan(text, skip_blanks(text, 0))
     if skip_blanks(text, end) != len(text):
         raise Refused(malformed(f"trailing characters (character {end})"))
-    return found
+    return parsed
 
 
 def children(document: bytes, opening: str, closing: str) -> list[tuple[str, bytes]]:
     """The (name, slice) of each child of an array or object, where msgspec stumbles over a
     lone-surrogate escape: the standard library finds where each ends, so slices stay exact."""
     text = decoded(document)
-    found: list[tuple[str, bytes]] = []
+    slices: list[tuple[str, bytes]] = []
     at = _expect(text, skip_blanks(text, 0), opening)
-    while not (not found and text[at : at + 1] == closing):
+    while not (not slices and text[at : at + 1] == closing):
         name = ""
         if opening == "{":
             if text[at : at + 1] != '"':
@@ -65,14 +65,14 @@ def children(document: bytes, opening: str, closing: str) -> list[tuple[str, byt
             name = str(found_name)
             at = _expect(text, skip_blanks(text, at), ":")
         end = scan(text, at)[1]
-        found.append((name, text[at:end].encode()))
+        slices.append((name, text[at:end].encode()))
         at = skip_blanks(text, end)
         if text[at : at + 1] == closing:
             break
         at = _expect(text, at, ",")
     if skip_blanks(text, at + 1) != len(text):
         raise Refused(malformed(f"trailing characters (character {at + 1})"))
-    return found
+    return slices
 
 
 def _expect(text: str, at: int, sign: str) -> int:
@@ -83,8 +83,8 @@ def _expect(text: str, at: int, sign: str) -> int:
 
 
 def skip_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
+    blanks = _BLANKS.match(text, at)
+    return blanks.end() if blanks else at
 
 
 def decoded(document: bytes) -> str:

@@ -198,8 +198,8 @@ class Step:
             return b""
         if self._element is not None:
             return bytes(getattr(self._element(raw), f"f{self._index}"))
-        found = elements(raw)
-        return found[self._index] if self._index < len(found) else b""
+        slices = elements(raw)
+        return slices[self._index] if self._index < len(slices) else b""
 
 
 def _shown(pointer: tuple[str, ...]) -> str:

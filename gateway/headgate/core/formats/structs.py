@@ -52,11 +52,11 @@ class StructReader(Generic[S]):
     def _read_by_member(self, text: bytes) -> S:
         if text.lstrip(b" \t\r\n")[:1] != b"{":
             raise self._wrong("Expected `object`")
-        found = members(text)
-        missing = sorted(self._required - found.keys())
+        values = members(text)
+        missing = sorted(self._required - values.keys())
         if missing:
             raise self._wrong(f"Object missing required field `{missing[0]}`")
-        return self._kind(**{name: self._member(name, value) for name, value in found.items()})
+        return self._kind(**{name: self._member(name, value) for name, value in values.items()})
 
     def _member(self, name: str, value: bytes) -> object:
         read = self._members.get(name)

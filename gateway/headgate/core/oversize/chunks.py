@@ -81,17 +81,17 @@ def headers_of(head: Head) -> list[Header]:
 def read_head(headers: Sequence[Header]) -> Head | None:
     """The chunk that a record is, or None for any other record. Raises BadChunkError."""
     own = [(name, value or b"") for name, value in headers if name.startswith("hg-chunk-")]
-    found = dict(own)
-    if CHUNK_SET not in found:
+    values = dict(own)
+    if CHUNK_SET not in values:
         return None
-    if len(found) < len(own):
+    if len(values) < len(own):
         raise BadChunkError("a chunk header is there twice")
     try:
-        index, count, size = (int(found[each]) for each in (CHUNK_INDEX, CHUNK_COUNT, CHUNK_BYTES))
-        digest = bytes.fromhex(found[CHUNK_SHA256].decode())
+        index, count, size = (int(values[each]) for each in (CHUNK_INDEX, CHUNK_COUNT, CHUNK_BYTES))
+        digest = bytes.fromhex(values[CHUNK_SHA256].decode())
     except (KeyError, ValueError) as error:
         raise BadChunkError(f"chunk headers that are missing or no numbers: {error}") from None
-    head = Head(found[CHUNK_SET], index, count, size, digest)
+    head = Head(values[CHUNK_SET], index, count, size, digest)
     is_sane = 0 <= index < count <= MAX_CHUNKS and count <= size <= MAX_BYTES
     if not is_sane or not 0 < len(head.set_id) <= _ID_BYTES or len(head.sha256) != 32:
         raise BadChunkError(f"chunk headers out of range: {head}")
@@ -173,13 +173,13 @@ class _Set:
         self.chunks: dict[int, bytes] = {}
 
     def agrees(self, chunk: Chunk) -> bool:
-        mine = self.head._replace(number=chunk.head.number)
-        return mine == chunk.head and self.key == chunk.key
+        expected = self.head._replace(number=chunk.head.number)
+        return expected == chunk.head and self.key == chunk.key
 
     def value(self) -> bytes | None:
         """The whole value, or None when it is not what its chunks promised."""
-        whole = b"".join(self.chunks[index] for index in range(self.head.total))
-        return whole if sha256(whole).digest() == self.head.sha256 else None
+        joined = b"".join(self.chunks[index] for index in range(self.head.total))
+        return joined if sha256(joined).digest() == self.head.sha256 else None
 
 
 class _Partition:
@@ -250,20 +250,20 @@ class ChunkSets:
         set_id = chunk.head.set_id
         if set_id in partition.ended:
             return None
-        one = partition.sets.get(set_id)
-        if one is None:
+        chunk_set = partition.sets.get(set_id)
+        if chunk_set is None:
             if chunk.head.number > 0:
                 self._dropped[Dropped.HEADLESS] += 1
                 partition.end(set_id)
                 return None
-            one = self._begin(partition, chunk, now_s)
-        if not one.agrees(chunk):
+            chunk_set = self._begin(partition, chunk, now_s)
+        if not chunk_set.agrees(chunk):
             self._drop(chunk.place, set_id, Dropped.CONFLICT)
             return None
-        if chunk.head.number not in one.chunks:
-            self._keep(one, chunk)
-        one.last_offset = chunk.offset
-        return self._finish(partition, one)
+        if chunk.head.number not in chunk_set.chunks:
+            self._keep(chunk_set, chunk)
+        chunk_set.last_offset = chunk.offset
+        return self._finish(partition, chunk_set)
 
     def low_water(self, place: Place) -> int | None:
         """The offset up to which all is done: it may be committed. None: nothing was read yet."""
@@ -277,15 +277,15 @@ class ChunkSets:
         """The first offset of the first incomplete set of a partition; None: it has none."""
         partition = self._partitions.get(place)
         sets = () if partition is None else partition.sets.values()
-        return next((one.first.offset for one in sets), None)
+        return next((chunk_set.first.offset for chunk_set in sets), None)
 
     def expire(self, now_s: float) -> None:
         """Give up sets that are too old; also where nothing arrives any more."""
         while self._ages:
-            (place, set_id), oldest = next(iter(self._ages.items()))
+            (partition, set_id), oldest = next(iter(self._ages.items()))
             if now_s - oldest.born_s <= self._bounds.max_age_s:
                 return
-            self._drop(place, set_id, Dropped.EXPIRED)
+            self._drop(partition, set_id, Dropped.EXPIRED)
 
     def forget(self, place: Place) -> None:
         """The partition belongs to another consumer now, or is read again."""
@@ -295,11 +295,11 @@ class ChunkSets:
                 self._remove(partition, place, set_id)
 
     def _begin(self, partition: _Partition, chunk: Chunk, now_s: float) -> _Set:
-        one = partition.sets[chunk.head.set_id] = _Set(chunk._replace(value=None), now_s)
-        self._ages[chunk.place, chunk.head.set_id] = one
+        chunk_set = partition.sets[chunk.head.set_id] = _Set(chunk._replace(value=None), now_s)
+        self._ages[chunk.place, chunk.head.set_id] = chunk_set
         if len(self._ages) > self._bounds.max_sets:
-            self._evict(one)
-        return one
+            self._evict(chunk_set)
+        return chunk_set
 
     def _keep(self, one: _Set, chunk: Chunk) -> None:
         value = chunk.value or b""
@@ -314,22 +314,22 @@ class ChunkSets:
         """Drop the oldest set of whoever holds most: one producer must not push out the others."""
         greedy = max(self._owners, key=self._owners.__getitem__, default=spare.owner)
         candidates = [each for each in self._ages.items() if each[1] is not spare]
-        mine = (at for at, each in candidates if each.owner == greedy)
-        place, set_id = next(mine, candidates[0][0])
-        self._drop(place, set_id, Dropped.EVICTED)
+        own_sets = (at for at, each in candidates if each.owner == greedy)
+        partition, set_id = next(own_sets, candidates[0][0])
+        self._drop(partition, set_id, Dropped.EVICTED)
 
     def _finish(self, partition: _Partition, one: _Set) -> CompleteValue | None:
-        place, head = one.first.place, one.head
+        position, head = one.first.place, one.head
         if one.bytes > head.size:
-            self._drop(place, head.set_id, Dropped.CORRUPT)
+            self._drop(position, head.set_id, Dropped.CORRUPT)
             return None
         if len(one.chunks) < head.total:
             return None
         value = one.value() if one.bytes == head.size else None
         if value is None:
-            self._drop(place, head.set_id, Dropped.CORRUPT)
+            self._drop(position, head.set_id, Dropped.CORRUPT)
             return None
-        self._remove(partition, place, head.set_id)
+        self._remove(partition, position, head.set_id)
         return CompleteValue(value, one.last_offset)
 
     def _drop(self, place: Place, set_id: bytes, why: Dropped) -> None:
@@ -337,12 +337,12 @@ class ChunkSets:
         self._remove(self._partitions[place], place, set_id)
 
     def _remove(self, partition: _Partition, place: Place, set_id: bytes) -> None:
-        one = partition.sets.pop(set_id)
+        removed = partition.sets.pop(set_id)
         del self._ages[place, set_id]
-        self.bytes -= one.bytes
-        self._owners[one.owner] -= one.bytes
-        if self._owners[one.owner] <= 0:
-            del self._owners[one.owner]
+        self.bytes -= removed.bytes
+        self._owners[removed.owner] -= removed.bytes
+        if self._owners[removed.owner] <= 0:
+            del self._owners[removed.owner]
         partition.end(set_id)
 
 
@@ -393,15 +393,15 @@ def announced(headers: Headers, route: Route) -> Announced | None:
     """
     if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
         return None
-    found = _announced(headers, route)
-    if found is None:
+    event = _announced(headers, route)
+    if event is None:
         return None
-    key = read_options(headers).key or found.event.key
+    key = read_options(headers).key or event.event.key
     if key is None:
-        _refuse_keyless(route, found)
+        _refuse_keyless(route, event)
     elif len(key) > route.key_max_bytes:
         raise Refused(long_key(route.key_max_bytes))
-    return found
+    return event
 
 
 def _announced(headers: Headers, route: Route) -> Announced | None:
@@ -533,23 +533,23 @@ def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
     values = elements(array)
     if not 0 < len(values) <= MAX_ELEMENTS:
         raise NotSplit(f"{rule.pointer} has {len(values)} elements, not 1 to {MAX_ELEMENTS}")
-    found = [*map(Element, _keys(values, rule, parent_key), values)]
+    pieces = [*map(Element, _keys(values, rule, parent_key), values)]
     rest = document[:at] + b"[]" + document[at + len(array) :]
     lead, trailing = len(rest) - len(rest.lstrip(_BLANKS)), len(rest.rstrip(_BLANKS))
     about = {
         "manifest": 1,
         "pointer": rule.pointer,
         "element_key": rule.key,
-        "count": len(found),
+        "count": len(pieces),
         "bytes": len(document),
         "sha256": sha256(document).hexdigest(),
-        "keys": [each.key.decode() for each in found],
+        "keys": [each.key.decode() for each in pieces],
         "document": orjson.Fragment(rest[lead:trailing]),
         "at": at - lead,
         "gaps": [gap.decode() for gap in _gaps(array, values)],
         "around": [rest[:lead].decode(), rest[trailing:].decode()],
     }
-    return Split(found, orjson.dumps(about))
+    return Split(pieces, orjson.dumps(about))
 
 
 def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
@@ -577,15 +577,15 @@ def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
 
 
 def _array(document: bytes, pointer: str) -> bytes:
-    found = document
+    value = document
     for token in parse_pointer(pointer):
         try:
-            found = members(found).get(token, b"") if found.lstrip()[:1] == b"{" else b""
+            value = members(value).get(token, b"") if value.lstrip()[:1] == b"{" else b""
         except Refused as refused:
             raise NotSplit(str(refused)) from None
-    if found[:1] != b"[" or not parse_pointer(pointer):
+    if value[:1] != b"[" or not parse_pointer(pointer):
         raise NotSplit(f"there is no array at {pointer}")
-    return found
+    return value
 
 
 def _keys(values: Sequence[bytes], rule: SplitRule, parent_key: bytes) -> list[bytes]:

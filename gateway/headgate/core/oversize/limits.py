@@ -118,10 +118,10 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
     600 options the answer is `/options`, not the deal and not one option. [] if it is not JSON.
     """
     heap: list[tuple[int, str, bytes]] = []
-    found: list[Weight] = []
+    weights: list[Weight] = []
     _open("", document.strip(), heap)
     for _ in range(_MAX_STEPS):
-        if not heap or len(found) == count:
+        if not heap or len(weights) == count:
             break
         size, path, value = heapq.heappop(heap)
         children = _children(path, value)
@@ -131,8 +131,8 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
         else:
             # A name may hold a lone surrogate, which no answer can carry: shown as its escape.
             shown = path.encode("utf-8", "backslashreplace").decode()
-            found.append(Weight(shortened(shown), -size))
-    return found
+            weights.append(Weight(shortened(shown), -size))
+    return weights
 
 
 def _open(path: str, value: bytes, heap: list[tuple[int, str, bytes]]) -> None:

@@ -36,7 +36,9 @@ def held_topics(
 
     states: the topics that exist, by name, each of its policy's cluster.
     """
-    names = {one.pattern for one in policies.policies if one.coalesces and not is_glob(one.pattern)}
+    names = {
+        each.pattern for each in policies.policies if each.coalesces and not is_glob(each.pattern)
+    }
     planned, unplanned = [], []
     for name in sorted(names | states.keys()):
         policy = policies.match(name)

@@ -299,9 +299,9 @@ class PolicyTable:
 
     def refusing(self, topics: Iterable[str]) -> frozenset[str]:
         """Return the topics that refuse events while Redis is unavailable."""
-        found = ((name, self.match(name)) for name in topics)
+        matches = ((name, self.match(name)) for name in topics)
         return frozenset(
-            name for name, policy in found if policy is not None and policy.redis_loss == "refuse"
+            name for name, policy in matches if policy is not None and policy.redis_loss == "refuse"
         )
 
     def match(self, topic: str) -> TopicPolicy | None:
@@ -321,5 +321,5 @@ class PolicyTable:
         if topic.startswith(INTERNAL_PREFIXES):
             return None
         alike = (self._globs.get(topic[:size], ()) for size in self._prefixes)
-        found = (policy for globs in alike for glob, policy in globs if glob.match(topic))
-        return next(found, None)
+        matches = (policy for globs in alike for glob, policy in globs if glob.match(topic))
+        return next(matches, None)

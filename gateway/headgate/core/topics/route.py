@@ -247,7 +247,7 @@ class Route:
         if document.count(b"{") + document.count(b"[") > depth and is_too_deep(document, depth):
             raise Refused(malformed(f"the JSON nests deeper than {depth}"))
         try:
-            found = self._read_key(document)
+            key = self._read_key(document)
         except Refused as refused:
             if refused.failure.reason is Reason.MALFORMED:
                 raise
@@ -257,7 +257,7 @@ class Route:
             ):
                 raise  # a pointer that finds nothing is fine only where order was waived
             return given
-        return found if given is None else given
+        return key if given is None else given
 
     def _keyless(self, sticky: int) -> int:
         if self.policy.keyless == "spread":

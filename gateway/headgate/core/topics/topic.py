@@ -112,14 +112,14 @@ def with_settings(state: TopicState, settings: Mapping[str, str | None]) -> Topi
     Args:
         settings: Kafka's names and values; what is missing or None stays as it is.
     """
-    found = {name: value for name, value in settings.items() if value is not None}
-    common = found.get(_DIFFERENCE)
+    given = {name: value for name, value in settings.items() if value is not None}
+    common = given.get(_DIFFERENCE)
     if common is not None:
         for name in _DIRECTIONS:
-            if int(found.get(name, _UNLIMITED)) == _UNLIMITED:
-                found[name] = common
+            if int(given.get(name, _UNLIMITED)) == _UNLIMITED:
+                given[name] = common
     fields = {
-        field: parse(found[name]) for name, (field, parse) in _FIELDS.items() if name in found
+        field: parse(given[name]) for name, (field, parse) in _FIELDS.items() if name in given
     }
     return state._replace(**fields)  # type: ignore[arg-type]
 
@@ -190,9 +190,9 @@ def ties(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
                 for start in range(1, len(suffix) + 1)
             ),
         )
-        for one, other in pairs:
-            if overlap(one, other):
-                yield min(one, other), max(one, other)
+        for glob_a, other in pairs:
+            if overlap(glob_a, other):
+                yield min(glob_a, other), max(glob_a, other)
 
 
 class Globs:
