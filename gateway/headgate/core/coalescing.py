@@ -2,8 +2,8 @@
 
 The rules are those of docs/design/coalescing-protocol.md.
 
-Told the time; it forgets everything with its owner's term. What it decides: which window closes
-when, how far the group's offset may go, and which done marks must be written.
+The windows decide when a window closes, how far the group's offset may advance, and which done
+marks must be written. Callers pass the time. The state ends with the owner's session.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,39 +31,46 @@ from headgate.core.record import (
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import TopicState
 
-# Records of held topics: an event on its way to its topic, a done mark, the end of a burst.
+# ---- Records of held topics: held events, done marks, ends of bursts
 #
-# The gateway writes events there with the headers that their record will have, and the coalescer
-# reads them back (docs/design/coalescing-protocol.md; H = the held topic, O = the topic).
-
-
+# The gateway writes events there with the headers of their future record, and the coalescer reads
+# them back (docs/design/coalescing-protocol.md; H = the held topic, O = the topic).
 HELD_PREFIX = "headgate.held."
 Headers = list[Header]
-# Name, content, name, content: the collector need not look at it.
+# Name, content, name, content: the garbage collector need not track such a tuple.
 Packed = tuple[str | bytes | None, ...]
 
-# Bytes of memory in CPython 3.11, as malloc gives them: an event with its window, its
-# place among the windows and among what is due; a header; an object of bytes.
+# Bytes of memory in CPython 3.11, as malloc allocates them: an event with its window and its entries
+# in both indexes; a header; an object of bytes.
 _EVENT, _HEADER, _OBJECT = 576, 16, 33 + 15
-_SHARED_BYTES = 200  # contents up to there that recur are kept once
+_SHARED_BYTES = 200  # recurring contents up to this size are stored once
 _RECURRING = frozenset({CONTENT_TYPE, PRODUCER, SCHEMA, BURST})
 
 
 def held_topic(topic: str) -> str:
-    """The name of the topic that holds a coalescing topic's events."""
+    """Return the name of the held topic of a coalescing topic."""
     return HELD_PREFIX + topic
 
 
 def topic_of(held: str) -> str | None:
-    """The topic whose events are held in this one; None if it is not a held topic."""
+    """Return the topic whose events a held topic holds; None if it is not a held topic."""
     return held[len(HELD_PREFIX) :] if held.startswith(HELD_PREFIX) else None
 
 
 class HeldEvent(NamedTuple):
-    """A held event. offset: in H, its name from now on.
+    """A held event.
 
-    packed: the headers of its record.  arrived_ms: at its gateway.  forced: publish even if
-    unchanged.  size: bytes of memory that it costs while it is the newest of its key.
+    Args:
+        offset: Its offset in H, which identifies it.
+        key: The key.
+        value: The value.
+        packed: The headers of its record.
+        timestamp_ms: The timestamp of its record.
+        arrived_ms: The time of its arrival at its gateway.
+        producer: The name of its producer.
+        forced: Whether to publish it even if unchanged.
+        burst: The id of its burst.
+        size: Bytes of memory that it takes while it is the newest event of its key.
     """
 
     offset: int
@@ -79,16 +86,21 @@ class HeldEvent(NamedTuple):
 
     @property
     def headers(self) -> Headers:
-        """The headers of its record."""
+        """Return the headers of its record."""
         names, contents = self.packed[::2], self.packed[1::2]
         return list(zip(names, contents, strict=True))  # type: ignore[arg-type]
 
 
 class DoneMark(NamedTuple):
-    """A done mark: the key's event at that offset of H, and all before it, need nothing more.
+    """A done mark: events of the key up to this offset of H are done.
 
-    topic_id: of that H, in hex. Whoever has not seen yet that H was recreated still marks what it
-    read of the old one, and such a mark lies in the new one.
+    An owner that has not noticed yet that H was recreated writes marks for events of the old H into
+    the new one. The id shows which H a mark belongs to.
+
+    Args:
+        key: The key.
+        done: The offset in H.
+        topic_id: The id of H, in hexadecimal.
     """
 
     key: bytes
@@ -97,13 +109,13 @@ class DoneMark(NamedTuple):
 
 
 class BurstEnd(NamedTuple):
-    """No more events of this burst follow."""
+    """The end of a burst: no more of its events follow."""
 
     burst: bytes
 
 
 class Foreign(NamedTuple):
-    """A record that no gateway wrote."""
+    """A record of H from another writer than a gateway."""
 
     offset: int
 
@@ -112,12 +124,12 @@ HeldRecord = HeldEvent | DoneMark | BurstEnd | Foreign
 
 
 def mark_headers(mark: DoneMark) -> Headers:
-    """The headers of a done mark; its key is the event's, its value is empty."""
+    """Return the headers of a done mark; its key is the event's key, its value is empty."""
     return [(DONE, f"{mark.done} {mark.topic_id}".encode())]
 
 
 def burst_end_headers(burst: bytes) -> Headers:
-    """The headers of the end of a burst, a record without a key."""
+    """Return the headers of the end of a burst, a record without a key."""
     return [(BURST_END, burst)]
 
 
@@ -128,7 +140,15 @@ def read_held(
     timestamp_ms: int,
     headers: "tuple[Header, ...] | Headers",
 ) -> HeldRecord:
-    """What a record of H is. timestamp_ms: of the record in H, its arrival."""
+    """Parse a record of H.
+
+    Args:
+        offset: The offset of the record.
+        key: The key of the record.
+        value: The value of the record.
+        timestamp_ms: The timestamp of the record in H, which is the event's arrival.
+        headers: The headers of the record.
+    """
     contents = {name: content for name, content in headers if content is not None}
     if BURST_END in contents:
         return BurstEnd(contents[BURST_END])
@@ -160,7 +180,7 @@ def read_held(
 
 
 def packed(headers: Iterable[Header]) -> Packed:
-    """Headers as they are kept: names once for all events, and contents that recur."""
+    """Pack headers for storage; events share the names and the recurring contents."""
     flat: list[str | bytes | None] = []
     for name, content in headers:
         flat.append(intern(name))
@@ -180,7 +200,7 @@ def _is_shared(name: str, content: bytes) -> bool:
 
 
 def _cost(key: bytes, value: bytes | None, headers: Headers) -> int:
-    """See `_EVENT`."""
+    """Return the bytes of memory that an event takes (see `_EVENT`)."""
     cost = _EVENT + _OBJECT + len(key) + _HEADER * len(headers)
     cost += 0 if value is None else _OBJECT + len(value)
     own = [
@@ -196,10 +216,12 @@ def _number(text: bytes | None, otherwise: int) -> int:
 
 
 class Metadata(NamedTuple):
-    """What is committed beside the held group's offset.
+    """Metadata of a commit of the held group.
 
-    topic_id: of H, in hex; an offset of a topic that is another now says nothing.
-    has_unreserved: something was published without asking Redis and is not settled yet (rule 12).
+    Args:
+        topic_id: The id of H, in hexadecimal. An offset of a former H means nothing.
+        has_unreserved: Whether an event was published without a reservation and is not settled yet
+            (rule 12).
     """
 
     topic_id: str
@@ -210,21 +232,20 @@ class Metadata(NamedTuple):
 
     @classmethod
     def read(cls, text: str | None) -> "Metadata | None":
-        """None: somebody else's, or of an unknown version."""
+        """Parse the metadata; None if it has another origin or an unknown version."""
         parts = (text or "").split(" ")
         if len(parts) != 3 or parts[0] != "1" or parts[2] not in ("0", "1"):
             return None
         return cls(parts[1], parts[2] == "1")
 
 
-# Whether a topic's events are held: the one answer for all who route, publish, show or check.
+# ---- The decision to hold a topic's events, and checks of held topics
 #
 # The held topic decides, not the option: as long as it exists in Kafka, all events of its topic go
-# through it. All gateways see the same Kafka, so whatever their files say, and in whatever order
-# they reload, none publishes past what another one holds. The option decides when held events are
-# published (without it: at once), and that a topic without a held topic takes no events yet.
-
-
+# through it. All gateways see the same Kafka. Therefore no gateway overtakes events that another one
+# holds, whatever their files say and in whatever order they reload. The option decides when held
+# events are published: without it at once. A topic with the option but without a held topic takes
+# no events yet.
 _RETRY_AFTER_S = 30
 _END = (
     "or end it: let its producers wait until its held lag is 0, then delete {held} "
@@ -233,18 +254,25 @@ _END = (
 
 
 def is_held(policy: TopicPolicy, held: TopicState | None) -> bool:
-    """Whether the topic's events go into its held topic. held: as Kafka has it, if it does."""
+    """Return whether the topic's events go into its held topic.
+
+    Args:
+        policy: The policy of the topic.
+        held: The state of the held topic in Kafka; None if it does not exist.
+    """
     return policy.coalesces or is_there(policy, held)
 
 
 def is_there(policy: TopicPolicy, held: TopicState | None) -> bool:
-    """Whether a topic's held topic exists, in the cluster that the topic belongs to."""
+    """Return whether the held topic exists in the cluster of its topic."""
     return held is not None and held.cluster == policy.cluster
 
 
 def as_held(policy: TopicPolicy) -> TopicPolicy:
-    """What of the policy a held event meets: it is published as one record, so no strategy of the
-    oversize policy is for it, whatever the section without coalesce_quiet_ms says.
+    """Return the policy for held events, without oversize strategies.
+
+    A held event is always published as one record, also if its section has lost coalesce_quiet_ms
+    and names strategies.
     """
     return policy if policy.oversize == ("reject",) else replace(policy, oversize=("reject",))
 
@@ -252,7 +280,7 @@ def as_held(policy: TopicPolicy) -> TopicPolicy:
 def held_topics_of(
     states: Iterable[TopicState], policies: PolicyTable
 ) -> dict[str, tuple[TopicState, TopicPolicy]]:
-    """The topics whose held topics are among these states, with both their sides."""
+    """Return the topics whose held topics are among the states, each with state and policy."""
     held = {}
     for state in states:
         topic = topic_of(state.name)
@@ -263,7 +291,7 @@ def held_topics_of(
 
 
 class Oddity(Enum):
-    """What does not fit between a held topic and the configuration."""
+    """Mismatch between a held topic and the configuration."""
 
     NO_OPTION = "coalesce_quiet_ms is gone"
     EACH_COUNTS = "kind is event"
@@ -272,7 +300,7 @@ class Oddity(Enum):
 
 
 class Leftover(NamedTuple):
-    """A held topic that the configuration does not ask for. fix: the steps that end it."""
+    """A held topic without a matching configuration; `fix` is the steps that resolve it."""
 
     oddity: Oddity
     topic: str
@@ -281,7 +309,7 @@ class Leftover(NamedTuple):
 
 
 def leftover(held: TopicState, policies: PolicyTable) -> Leftover | None:
-    """What is to be said of this held topic; None where its topic coalesces."""
+    """Return the mismatch of a held topic; None if its topic coalesces."""
     topic = topic_of(held.name)
     if topic is None:
         return None
@@ -309,7 +337,7 @@ def leftover(held: TopicState, policies: PolicyTable) -> Leftover | None:
 
 
 def refusal_of(policy: TopicPolicy, held: TopicState) -> Failure | None:
-    """Why a topic takes no events although its held topic is there, else None."""
+    """Return why a topic takes no events although its held topic exists; else None."""
     if policy.kind != "event":
         return None
     detail = (
@@ -319,12 +347,18 @@ def refusal_of(policy: TopicPolicy, held: TopicState) -> Failure | None:
     return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
 
 
-# One key's window: the events of a key that wait to become one record.
+# ---- One key's window: events of a key that wait to become one record
 
 
 class WindowTimes(NamedTuple):
-    """A topic's clocks, in ms: `coalesce_quiet_ms` restarts at each event, `max_delay` does not;
-    `burst_max` is how long a burst may hold a key. is_leading: `coalesce_leading`."""
+    """Time limits of a topic's windows, in milliseconds.
+
+    Args:
+        quiet: `coalesce_quiet_ms`, which restarts at each event.
+        max_delay: `coalesce_max_delay_ms`, which does not restart.
+        burst_max: Maximum time for which a burst may hold a key.
+        is_leading: `coalesce_leading`.
+    """
 
     quiet: int
     max_delay: int
@@ -333,14 +367,14 @@ class WindowTimes(NamedTuple):
 
 
 class HeldBounds(NamedTuple):
-    """How much one partition holds: distinct keys, and bytes."""
+    """Limits of one partition: distinct keys, and bytes of memory."""
 
     keys: int
     bytes: int
 
 
 class Sum(NamedTuple):
-    """Events, and the bytes of their values."""
+    """A number of events, and the bytes of their values."""
 
     events: int
     bytes: int
@@ -356,18 +390,22 @@ class Sum(NamedTuple):
 _NOTHING = Sum(0, 0)
 
 
-# Bytes of memory in CPython 3.11: what is superseded, for each producer; a window's bursts.
+# Bytes of memory in CPython 3.11: superseded events of a producer; a window's bursts; one burst.
 _SUPERSEDED, _BURSTS, _BURST = 176, 232, 64
 
 
 class Window:
-    """first: the offset of its first event.  last: its newest event, the one that is emitted.
+    """The open window of one key.
 
-    Times are arrivals: the coalescer's clock decides nothing that another owner, reading the same
-    records again, would decide otherwise.
-    is_forced: an event in it was (sticky: the newest content must end in a record).
-    is_due: whatever the clocks say.  planned_ms: when it is looked at next, at the latest.
-    There may be a hundred thousand, so what few of them have is made only for these.
+    All times are arrival times, so that another owner that reads the same records decides the same.
+    There may be a hundred thousand windows, so rare attributes are created only when needed.
+
+    Attributes:
+        first: The offset of its first event.
+        last: Its newest event, which will be emitted.
+        is_forced: Whether any of its events was forced; then the newest content must be published.
+        is_due: Whether it closes at once, whatever the time limits are.
+        planned_ms: The latest time of its next check.
     """
 
     __slots__ = (
@@ -397,7 +435,7 @@ class Window:
 
     @property
     def cost(self) -> int:
-        """Bytes of memory that it takes."""
+        """Return the bytes of memory that the window takes."""
         cost = self.last.size
         if self._superseded:
             cost += _SUPERSEDED * (len(self._superseded) // 3)
@@ -407,12 +445,12 @@ class Window:
 
     @property
     def bursts(self) -> Collection[bytes]:
-        """The bursts whose ends it waits for."""
+        """Return the bursts whose ends the window waits for."""
         return self._bursts or ()
 
     @property
     def superseded(self) -> dict[str, Sum]:
-        """What later events replaced, by producer."""
+        """Return the superseded events, by producer."""
         flat = self._superseded
         return {
             str(flat[at]): Sum(int(flat[at + 1]), int(flat[at + 2]))
@@ -420,32 +458,32 @@ class Window:
         }
 
     def forget_superseded(self) -> None:
-        """Somebody else has counted them."""
+        """Forget the superseded events, which another owner has counted."""
         self._superseded = ()
 
     def take(self, held: HeldEvent) -> None:
-        """A later event of the key: it wins."""
+        """Take a later event of the key, which supersedes the newest one."""
         self._supersede(self.last)
         self.last = held
         if held.forced:
             self.is_forced = self.is_due = True
 
     def hold(self, burst: bytes, arrived_ms: int) -> None:
-        """An event of a burst: the key waits for the burst's end."""
+        """Wait for the end of a burst."""
         if not self._bursts:
             self.bursts_since_ms = arrived_ms
             self._bursts = set()
         self._bursts.add(burst)
 
     def release(self, burst: bytes) -> None:
-        """The burst has ended: without another one the window is due."""
+        """Handle the end of a burst; without another open burst the window is due."""
         if self._bursts is not None:
             self._bursts.discard(burst)
             self.is_due |= not self._bursts
             self._bursts = self._bursts or None
 
     def absorb(self, earlier: "Window") -> None:
-        """An earlier window of the key that could not be emitted is part of this one now."""
+        """Merge an earlier window of the key that could not be emitted."""
         self.first, self.first_ms = earlier.first, earlier.first_ms
         self.is_forced |= earlier.is_forced
         self.is_due |= earlier.is_due
@@ -454,7 +492,7 @@ class Window:
         self._supersede(earlier.last)
 
     def due_ms(self, times: WindowTimes) -> int:
-        """When it closes, if nothing more arrives."""
+        """Return the time at which the window closes if no more events arrive."""
         if self.is_due:
             due = 0
         elif self._bursts:
@@ -476,11 +514,11 @@ class Window:
 
 
 _BURSTS_REMEMBERED = 10_000
-_RECENT = 176  # bytes of memory of a key that counts as not quiet
+_RECENT = 176  # bytes of memory of a key that is not quiet
 
 
 class Figures(NamedTuple):
-    """What is held. oldest_ms: the arrival of the oldest held event; None if there is none."""
+    """Amounts that are held; `oldest_ms` is the arrival of the oldest held event, or None."""
 
     keys: int
     bytes: int
@@ -490,10 +528,15 @@ class Figures(NamedTuple):
 class Windows:
     """The open windows of a partition, by key, in the order of their first events.
 
-    position: the next offset to read.  target: the end of H when this session began; until the
-    position is there no window closes (rule 4), unless all done marks up to it are known: then
-    the oldest do as far as the bounds ask for it.
-    marks: these, where they had to be read beforehand; by key, see `DoneMarks`.
+    No window closes before the position reaches the target (rule 4). The exception: if all done marks
+    up to the target are known, the oldest windows close as far as the bounds require.
+
+    Args:
+        times: The time limits.
+        bounds: The limits of memory.
+        target: The end of H when this session began.
+        position: The next offset to read.
+        marks: The done marks by key, if they had to be read in advance (see `DoneMarks`).
     """
 
     def __init__(
@@ -510,31 +553,33 @@ class Windows:
         self.target = target
         self._windows: dict[bytes, Window] = {}
         self._bytes = 0
-        self._returned: list[tuple[int, bytes]] = []  # of those that were put back: not in order
-        self._by_burst: dict[bytes, set[bytes]] = {}  # the keys that wait for a burst's end
-        self._due: list[tuple[int, int, bytes]] = []  # lower bounds, one entry a window or more
-        self._recent: dict[bytes, int] = {}  # until when (ms) a key counts as not quiet
+        self._returned: list[tuple[int, bytes]] = []  # windows that were put back, out of order
+        self._by_burst: dict[bytes, set[bytes]] = {}  # keys that wait for the end of a burst
+        self._due: list[
+            tuple[int, int, bytes]
+        ] = []  # lower bounds, at least one entry for each window
+        self._recent: dict[bytes, int] = {}  # time (ms) until which a key is not quiet
         self._ended_bursts: dict[bytes, int] = {}
         self._marks = marks
 
     @property
     def needs_marks(self) -> bool:
-        """More is held than the bounds allow, and whether it may be emitted is not known yet."""
+        """Return whether the bounds are exceeded and the done marks are not known yet."""
         return self.is_catching_up and self.is_full and self._marks is None
 
     @property
     def must_close(self) -> bool:
-        """Read no more until windows have closed."""
+        """Return whether windows must close before more records are read."""
         return self.is_full and (not self.is_catching_up or self._marks is not None)
 
     @property
     def is_catching_up(self) -> bool:
-        """Whether H was not yet read to where it ended when this session began."""
+        """Return whether the position is before the end that H had when this session began."""
         return self.position < self.target
 
     @property
     def is_full(self) -> bool:
-        """Whether the bounds are exceeded."""
+        """Return whether the bounds are exceeded."""
         return len(self._windows) > self._bounds.keys or self._bytes > self._bounds.bytes
 
     @property
@@ -551,7 +596,7 @@ class Windows:
     # ---- reading H
 
     def read(self, records: Sequence[HeldRecord], position: int, now_ms: int) -> int:
-        """Take records in their order; returns how many no gateway wrote."""
+        """Take records in their order; return the number of foreign records."""
         foreign = 0
         for record in records:
             if type(record) is HeldEvent:
@@ -564,7 +609,7 @@ class Windows:
                 foreign += 1
         self.position = position
         if not self.is_catching_up:
-            self._marks = None  # all behind: theirs is done
+            self._marks = None  # the windows are past all of these marks
         if self._recent:
             self._forget_quiet()
         return foreign
@@ -584,7 +629,7 @@ class Windows:
             window.take(held)
             must_plan = held.forced
         if held.burst is not None and held.burst not in self._ended_bursts:
-            must_plan |= not window.bursts  # a burst's limit may come before the quiet time's end
+            must_plan |= not window.bursts  # the burst limit may be earlier than the quiet time
             window.hold(held.burst, held.arrived_ms)
             self._by_burst.setdefault(held.burst, set()).add(held.key)
         self._bytes += window.cost
@@ -594,7 +639,7 @@ class Windows:
             self._note_recent(held)
 
     def _mark(self, mark: DoneMark) -> None:
-        """The mark lies behind its event (rule 6): what a former owner has emitted is done."""
+        """Drop events that a former owner emitted; a mark follows its event in H (rule 6)."""
         window = self._windows.get(mark.key)
         if window is None or window.first > mark.done:
             return
@@ -618,7 +663,7 @@ class Windows:
             self._plan(window)
 
     def _is_leading(self, held: HeldEvent) -> bool:
-        """The first event of a quiet key; a burst asked for one record in the end."""
+        """Return whether this is the first event of a quiet key and not part of a burst."""
         is_quiet = self._recent.get(held.key, -1) <= held.arrived_ms
         return self._times.is_leading and is_quiet and held.burst is None
 
@@ -628,7 +673,7 @@ class Windows:
         recent[held.key] = held.arrived_ms + self._times.quiet
 
     def _forget_quiet(self) -> None:
-        """Keys that are quiet again by the newest arrival, and the oldest of too many."""
+        """Forget keys that are quiet again at the newest arrival, and the oldest keys over the limit."""
         recent = self._recent
         now_ms = next(reversed(recent.values())) - self._times.quiet
         too_many = len(recent) - 2 * self._bounds.keys
@@ -643,17 +688,23 @@ class Windows:
     # ---- closing windows
 
     def take_due(self, now_ms: int, max_records: int, max_bytes: int) -> list[Window]:
-        """Close what is due, at most so much at a time; when full also the oldest (never lost)."""
+        """Close due windows and, if the bounds are exceeded, also the oldest ones.
+
+        Args:
+            now_ms: The current time.
+            max_records: Maximum number of windows to close.
+            max_bytes: Bytes after which no further window closes.
+        """
         if self.is_catching_up and not self.must_close:
             return []
         closed: list[Window] = []
         oldest: Iterator[Window] | None = None
         size = 0
         while len(closed) < max_records and size < max_bytes:
-            # While it catches up the clocks close nothing: a later event may be read yet.
+            # While catching up, no window closes by time, because a later event may follow.
             window = None if self.is_catching_up else self._next_due(now_ms)
             if window is None and self.is_full:
-                # All at once: a dict is slow to find its first entry behind others that are gone.
+                # Copied at once: a dict is slow to find its first entry behind many deleted ones.
                 oldest = oldest or iter(list(islice(self._windows.values(), max_records)))
                 window = next((candidate for candidate in oldest if self._is_open(candidate)), None)
             if window is None:
@@ -667,7 +718,12 @@ class Windows:
         return self._windows.get(window.last.key) is window
 
     def put_back(self, windows: Sequence[Window], not_before_ms: int) -> None:
-        """They could not be emitted (Redis away and the topic waits for it): open again."""
+        """Reopen windows that could not be emitted, for example because Redis is unavailable.
+
+        Args:
+            windows: The windows.
+            not_before_ms: The earliest time at which they may close.
+        """
         for window in windows:
             key = window.last.key
             later = self._windows.get(key)
@@ -685,7 +741,7 @@ class Windows:
             self._plan(window)
 
     def next_due_ms(self) -> int | None:
-        """When something may be due, at the earliest; None: not before something is read."""
+        """Return the earliest time at which a window may be due; None if a record must come first."""
         if self.must_close:
             return 0
         if self.is_catching_up or not self._windows:
@@ -693,12 +749,12 @@ class Windows:
         return self._due[0][0]
 
     def low_water(self) -> int:
-        """How far the group's offset may go: the first event of the open windows (rule 5)."""
+        """Return the offset that the group may commit: the first event of open windows (rule 5)."""
         oldest = self._oldest()
         return self.position if oldest is None else oldest.first
 
     def _oldest(self) -> Window | None:
-        """Of those in order the first, unless one that was put back is older."""
+        """Return the oldest window: the first in order, or an older one that was put back."""
         while self._returned:
             first, key = self._returned[0]
             window = self._windows.get(key)
@@ -713,7 +769,7 @@ class Windows:
     def _plan(self, window: Window) -> None:
         due_ms = window.due_ms(self._times)
         if window.planned_ms is not None and window.planned_ms <= due_ms:
-            return  # it is looked at by then
+            return  # its next check is early enough
         window.planned_ms = due_ms
         heappush(self._due, (due_ms, window.first, window.last.key))
         if len(self._due) > 64 + 4 * len(self._windows):
@@ -724,7 +780,10 @@ class Windows:
             heapify(self._due)
 
     def _next_due(self, now_ms: int) -> Window | None:
-        """The entries are lower bounds: an event restarts the quiet time without touching them."""
+        """Return the next due window.
+
+        The entries are lower bounds, because an event restarts the quiet time without updating them.
+        """
         while self._due and self._due[0][0] <= now_ms:
             _, first, key = heappop(self._due)
             window = self._windows.get(key)
@@ -747,14 +806,17 @@ class Windows:
                 del self._by_burst[burst]
 
 
-# Done marks of a held partition: which events need nothing more.
+# ---- Done marks of a held partition
 
 
 class DoneMarks:
-    """The done marks of a stretch of H that is too long to be held: of each key the newest.
+    """The newest done mark of each key, from a range of H that is too long to hold.
 
-    Only what is emitted while older windows are open is marked, so there are far fewer of them
-    than of events. limit: how many keys at most.
+    Only events that were emitted while older windows were open have marks, so there are far fewer
+    marks than events.
+
+    Args:
+        limit: Maximum number of keys.
     """
 
     def __init__(self, limit: int) -> None:
@@ -773,7 +835,7 @@ class DoneMarks:
 
 
 def marks_of(emitted: Sequence[Window], low_water: int, topic_id: str) -> list[DoneMark]:
-    """The done marks of a transaction: emitted events that will be read again (rule 6)."""
+    """Return the done marks of a transaction, for emitted events that will be read again (rule 6)."""
     return [
         DoneMark(window.last.key, window.last.offset, topic_id)
         for window in emitted

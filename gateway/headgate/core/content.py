@@ -1,10 +1,10 @@
-"""The examination of an event's content: does it fit the topic's schema, and its digest.
+"""Validation of an event's content against the topic's schema, and its digest.
 
-A digest is a keyed hash of 128 bits over everything that a consumer would see: the bytes, or their
-canonical form. It is blake2b and not a faster hash: a client that could construct two contents with
-one digest could make the gateway drop a change.
+A digest is a keyed hash of 128 bits over everything that a consumer sees: the bytes, or their
+canonical form. The hash is blake2b and not a faster one, because a client that could construct two
+contents with one digest could make the gateway drop a change.
 
-Large texts are examined in another process, so that `Orders` and `Examination` are plain data.
+Another process examines large texts, so `Orders` and `Examination` are plain data.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,15 +20,16 @@ from headgate.core.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES
 from headgate.core.schema import Schema, received_schema, violation
 
 _BYTES: Final = 16
-_MAX_TYPES: Final = 64  # content types whose prepared state is kept; clients choose them freely
+_MAX_TYPES: Final = 64  # content types with a cached state; clients choose them freely
 
 
 class Digester:
-    """Digests values of one policy.
+    """Digest function of one policy.
 
-    fingerprint: of the policy, up to 64 bytes; it is the hash's key, so digests made under
-    different policies never meet.  kind: 5 bytes; what is digested under different kinds (bytes as
-    sent, canonical forms) never meets either.
+    Args:
+        fingerprint: The policy's fingerprint, up to 64 bytes. It keys the hash, so digests of
+            different policies never match.
+        kind: 5 bytes that separate kinds of input (bytes as sent, canonical forms).
     """
 
     __slots__ = ("_key", "_kind", "_states")
@@ -40,11 +41,11 @@ class Digester:
 
     @property
     def of_documents(self) -> tuple[bytes, bytes]:
-        """The hash's key, and what it is fed before a value of type application/json."""
+        """Return the hash's key, and its input before a value of type application/json."""
         return self._key, self._prefix(b"application/json")
 
     def digest(self, value: bytes | None, content_type: bytes | None = None) -> bytes:
-        """Return 16 bytes. A value of None is a tombstone, which equals no value, empty or not."""
+        """Return the digest, 16 bytes. A tombstone (None) equals no value, not even an empty one."""
         if value is None:
             return blake2b(b"tombstone", digest_size=_BYTES, key=self._key).digest()
         state = self._states.get(content_type)
@@ -53,8 +54,10 @@ class Digester:
         return state.digest()
 
     def begin(self, content_type: bytes | None) -> blake2b:
-        """The state of a value that comes in pieces: update it with each, then its digest is the
-        one that `digest` makes of the whole."""
+        """Return a hash state for a value in pieces.
+
+        Update the state with each piece; its digest then equals that of `digest` over the value.
+        """
         return self._prepare(content_type)
 
     def _prepare(self, content_type: bytes | None) -> blake2b:
@@ -65,7 +68,7 @@ class Digester:
         return state
 
     def _prefix(self, content_type: bytes | None) -> bytes:
-        # The length before the type: no type and value together can equal another pair.
+        # The length precedes the type, so that no two pairs of type and value have the same bytes.
         name = content_type or b""
         return self._kind + len(name).to_bytes(4, "big") + name
 
@@ -74,10 +77,14 @@ _JSON = b"application/json"
 
 
 class Comparison:
-    """Digests of canonical forms, and of bytes where there is none.
+    """Digests of canonical forms, or of the bytes if there is no canonical form.
 
-    rules: the policy's fingerprint.  ignore: JSON Pointers.  max_bytes: texts that are longer
-    are compared by their bytes. It goes to another process as these three.
+    Another process receives an instance as these three arguments.
+
+    Args:
+        rules: The policy's fingerprint.
+        ignore: JSON Pointers to parts that are not compared.
+        max_bytes: Longer texts are compared by their bytes.
     """
 
     __slots__ = ("_given", "forms", "ignore", "max_bytes", "raw")
@@ -95,7 +102,10 @@ class Comparison:
     def digest(
         self, value: bytes | None, content_type: bytes | None
     ) -> tuple[bytes, Fallback | None]:
-        """16 bytes, and why they are of the bytes as sent (None: they are not, or a tombstone)."""
+        """Return the digest, 16 bytes, and why it covers the bytes as sent.
+
+        The reason is None for canonical forms and tombstones.
+        """
         if value is None:
             return self.raw(None), None
         fallback = self.must_be_raw(value, content_type)
@@ -107,7 +117,7 @@ class Comparison:
         return self.raw(value, content_type), fallback
 
     def must_be_raw(self, value: bytes, content_type: bytes | None) -> Fallback | None:
-        """Return why the bytes are compared, if that is certain without a look into the value."""
+        """Return why the bytes are compared, if size or content type already decide that."""
         if content_type != _JSON and not is_json((content_type or b"").decode("latin-1")):
             return Fallback.NOT_JSON
         return Fallback.LARGE if len(value) > self.max_bytes else None
@@ -115,20 +125,24 @@ class Comparison:
 
 @cache  # `examination.forget_received` empties it
 def received_comparison(rules: bytes, ignore: tuple[str, ...], max_bytes: int) -> Comparison:
-    """One that came from another process, which has the configuration and holds it."""
+    """Return a comparison that another process, which has the configuration, sent."""
     return Comparison(rules, ignore, max_bytes)
 
 
-INLINE_BYTES = 65_536  # below, examining takes less than the hop to another process: 0.5 ms
+INLINE_BYTES = (
+    65_536  # below this size, examining is faster than the hop to another process, 0.5 ms
+)
 
 _OPAQUE = "the topic has a schema, and these bytes are not JSON"
 _UNEXAMINED = "it does not fit the topic's schema; where could not be found out this time"
 
 
 class Orders(NamedTuple):
-    """The examination that a topic wants: does an event fit its schema, the digest of its form.
+    """A topic's examination: validation against a schema, and a canonical comparison.
 
-    comparison: None where digests are of the bytes, or where there are none.
+    Args:
+        schema: The schema, or None.
+        comparison: None if digests cover the bytes, or if there are no digests.
     """
 
     schema: Schema | None
@@ -136,8 +150,13 @@ class Orders(NamedTuple):
 
 
 class Content(NamedTuple):
-    """value: the bytes for Kafka.  document: the JSON text that the schema is about, mostly the
-    very same bytes; None: there is none."""
+    """The content of an event.
+
+    Args:
+        value: The bytes for Kafka.
+        content_type: The content type of the value.
+        document: The JSON text for the schema, usually the value itself; None if there is none.
+    """
 
     value: bytes
     content_type: bytes | None
@@ -145,8 +164,13 @@ class Content(NamedTuple):
 
 
 class Examination(NamedTuple):
-    """failure: why the event is refused; else digest: 16 bytes, None where the caller makes it
-    from the bytes.  fallback: why the digest is not of the canonical form."""
+    """The result of an examination.
+
+    Args:
+        failure: Why the event is refused; None if it is not.
+        digest: 16 bytes; None if the caller must compute it from the bytes.
+        fallback: Why the digest does not cover the canonical form.
+    """
 
     failure: Failure | None = None
     digest: bytes | None = None
@@ -154,7 +178,7 @@ class Examination(NamedTuple):
 
 
 def is_long(orders: Orders, content: Content) -> bool:
-    """Return whether this is for another process: here it would hold up all others."""
+    """Return whether another process must examine the content, to keep the event loop free."""
     if len(content.value) <= INLINE_BYTES:
         return False
     if orders.schema is not None and content.document is not None:
@@ -167,14 +191,18 @@ def is_long(orders: Orders, content: Content) -> bool:
 
 
 def examine(orders: Orders, content: Content) -> Examination:
-    """Everything, however long it takes."""
+    """Examine a content completely, without a limit of time."""
     failure = _schema_failure(orders, content)
     return _compared(orders, content) if failure is None else Examination(failure)
 
 
 def examine_here(orders: Orders, content: Content) -> Examination | None:
-    """The same for a content that is not long. None: it does not fit the schema, and listing its
-    violations would take too long for the event loop."""
+    """Examine a short content on the event loop.
+
+    Returns:
+        The result, or None if the content violates the schema and listing the violations would
+        block the event loop for too long.
+    """
     document = content.document
     schema = orders.schema
     if schema is not None and document is not None:
@@ -188,7 +216,7 @@ def examine_here(orders: Orders, content: Content) -> Examination | None:
 
 
 def examine_in_need(orders: Orders, content: Content) -> Examination:
-    """The other process is not there: the least that must be known, here and now."""
+    """Examine a content minimally on the event loop, because the other process is unavailable."""
     if orders.schema is not None:
         if content.document is None:
             return Examination(violation(_OPAQUE))
@@ -201,8 +229,10 @@ def examine_in_need(orders: Orders, content: Content) -> Examination:
 
 
 def forget_received() -> None:
-    """Another configuration is in force where the orders come from: what it asks for is compiled
-    when it comes. Until then everything is kept, or it would be compiled for every event."""
+    """Clear the caches of received schemas and comparisons after a configuration change.
+
+    Without the caches, each event would compile its schema again.
+    """
     received_schema.cache_clear()
     received_comparison.cache_clear()
 

@@ -1,7 +1,7 @@
-"""One request's events on their way through the process: where each is, and how many are open.
+"""Events of a request on their way through the process: their stages and open counts.
 
-Mutable on purpose: a publish is the single object that stages, suppression and lanes pass on, so
-that a batch of events costs one list and no further allocation. It decides nothing.
+A publish is mutable on purpose: stages, suppression and lanes pass on the same object, so that a
+batch of events costs one list and no further allocation. It decides nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,20 +18,21 @@ from headgate.core.topics.route import Common
 
 
 class Stage(IntEnum):
-    """Where a publish is. Order matters: everything below HANDED is certainly not in Kafka."""
+    """Stage of a publish. Order matters: events below HANDED are certainly not in Kafka."""
 
     NEW = 0
-    QUEUED = 1  # waits for its reservation to be sent
-    RESERVING = 2  # its reservation is on its way to Redis
+    QUEUED = 1  # its reservation is not sent yet
+    RESERVING = 2  # its reservation is on the way to Redis
     LANE = 3  # in its lane, not handed to the producer
-    HANDED = 4  # with the producer: the end is Kafka's
-    STORING = 5  # on its way to disk (`spool`), from where it may reach Kafka
+    HANDED = 4  # with the producer: Kafka decides the outcome
+    STORING = 5  # on the way to disk (`spool`), from where it may reach Kafka
     ENDED = 6  # published, spooled, refused, unknown for good, unchanged or dropped
 
 
-# What may follow each stage. A lane may put back what certainly was not sent; a reservation that
-# was not answered waits again, or its event goes on without; an end is told by whoever saw it and
-# noted once more when it becomes an outcome. What goes to disk never comes back as this object.
+# The stages that may follow each stage. A lane may requeue an event that certainly was not sent. If
+# Redis does not answer a reservation, the reservation waits again or the event goes on without it.
+# An end may be recorded twice: once where it happens, once as the outcome. A spooled event never
+# comes back as the same object.
 NEXT: Final[Mapping[Stage, frozenset[Stage]]] = {
     Stage.NEW: frozenset((Stage.QUEUED, Stage.LANE, Stage.STORING, Stage.ENDED)),
     Stage.QUEUED: frozenset(
@@ -45,33 +46,36 @@ NEXT: Final[Mapping[Stage, frozenset[Stage]]] = {
 }
 _ALLOWED: Final = tuple(
     sum(1 << stage for stage in NEXT[before]) for before in Stage
-)  # a bit for each
+)  # one bit for each stage
 
 
 class Publish:
-    """An event on its way.
+    """An event on its way to Kafka.
 
-    record: what Kafka gets; its headers are filled in once it is certain that it will be handed
-    over, for most events of a state topic are unchanged.  common: what its request's events share;
-    None of what the coalescer publishes.
-    size: upper bound of the record's bytes (`record.size_of`).
-    ticket, index: the request, and the event's place in it, that wait for the outcome.  owner:
-    who waits for it where no request does.
-    event_id, source: the event's own id; a CloudEvent's is unique within its source.
-    spooled: it goes to disk, or lies there, though a lane has it.
-    dropped: its deadline passed before it was handed over, so no lane may hand it over any more.
-    large: what the oversize policy must know of it, or of one of its records.
-    digest: of its content, 16 bytes when the topic suppresses, else None.
-    placed_by: the partition count that it was placed by, if that is another than of its route and
-    reservation.
-    placed: its client chose the partition, so its offset says nothing about its key; its digest is
-    empty.
-    reservation: what suppression knows of it, once it was asked.
-    followers: equal events of the same key that take this one's outcome.  leader: whose outcome
-    this one takes.
+    Attributes:
+        record: The record for Kafka. Its headers are completed when it is certain that it will be
+            handed over, because most events of a state topic are unchanged.
+        size: Upper bound of the record's bytes (`record.size_of`).
+        ticket: The request that waits for the outcome.
+        index: The event's index in its request.
+        event_id: The event's own id; a CloudEvent's id is unique within its source.
+        source: The source of a CloudEvent.
+        common: The shared data of the request's events; None for events of the coalescer.
+        owner: The listener for the outcome of an event without a request.
+        spooled: Whether it goes to disk or is there, although a lane has it.
+        dropped: Whether its deadline passed before the hand-over; then no lane may hand it over.
+        large: Data for the oversize policy, about the event or one of its records.
+        digest: The digest of its content, 16 bytes if the topic suppresses, else None.
+        placed_by: The partition count that chose its partition, if it differs from the count of
+            its route and reservation; else 0.
+        placed: Whether its client chose the partition. Then its offset means nothing for its key,
+            and its digest is empty.
+        reservation: The state of suppression, once a reservation was requested.
+        followers: Equal events of the same key that share this event's outcome.
+        leader: The event whose outcome this event shares.
     """
 
-    # Class defaults instead of slots: most of these stay as they are, and setting all of them for
+    # Class defaults instead of slots: most of these never change, and setting all of them for
     # every event would cost more than the rest of its construction.
     stage: Stage = Stage.NEW
     digest: bytes | None = None
@@ -103,14 +107,14 @@ class Publish:
 
     @property
     def reserved(self) -> Reservation:
-        """The reservation of one that suppression was asked about: then there is one."""
+        """Return the reservation of an event that has one."""
         assert self.reservation is not None
         return self.reservation
 
     def advance(self, stage: Stage) -> None:
-        """Go to a stage. Raises ValueError where `NEXT` forbids.
+        """Go to a stage. Raises ValueError if `NEXT` forbids it.
 
-        A move that is not in the table is a mistake of ours that would lose or double an event.
+        A forbidden transition is a bug that would lose or duplicate an event.
         """
         if not _ALLOWED[self.stage] >> stage & 1:
             raise ValueError(f"an event cannot go from {self.stage.name} to {stage.name}")
@@ -118,7 +122,7 @@ class Publish:
 
 
 def advance_all(batch: Iterable[Publish], stage: Stage) -> None:
-    """The same for each event of a batch, without a call for each."""
+    """Advance all events of a batch to a stage, without a call for each event."""
     for publish in batch:
         if not _ALLOWED[publish.stage] >> stage & 1:
             raise ValueError(f"an event cannot go from {publish.stage.name} to {stage.name}")
@@ -126,18 +130,23 @@ def advance_all(batch: Iterable[Publish], stage: Stage) -> None:
 
 
 class Ticket:
-    """One request's events on their way: one countdown, however many events.
+    """The outcomes of one request's events, with one countdown for all of them.
 
-    It is open until every event has an outcome (`done`: then it is answered), and ends when the
-    last of its publishes has: an event that was answered `unknown` may still be in a lane.
-    outcomes: in request order, None while open.  publishes: those that are on their way, for the
-    deadline; open_publishes: how many of them have not ended.  sizes: value bytes of each event,
-    for the metrics.  waiter: told when all have an outcome.
-    arrived: when its time began, monotonic seconds.  claimed_s: how long its Idempotency-Key had
-    taken to be claimed by then.  attempt: what was claimed in Redis, None where nothing was.
-    facts: its topic tells facts of one in so many of its events; 0 = of none.
-    needs_offset: its answers name offsets, so none may be `spooled`.
-    weighing: documents that are too large, by place: the front finds out where their bytes are.
+    A ticket is open until every event has an outcome; then it is `done` and answered. It ends when
+    its last publish ends, because an event that was answered `unknown` may still be in a lane.
+
+    Attributes:
+        outcomes: The outcomes in request order, None while open.
+        publishes: The events on their way, for the deadline.
+        open_publishes: The number of publishes that have not ended.
+        sizes: The value bytes of each event, for the metrics.
+        waiter: Callback for the time when all events have an outcome.
+        arrived: The start of its time limit, in monotonic seconds.
+        claimed_s: The seconds that the claim of its Idempotency-Key had taken by then.
+        attempt: The claims in Redis; None if there are none.
+        facts: Report the facts of one in this many events of the topic; 0 for none.
+        needs_offset: Whether the response contains offsets, so that no event may be `spooled`.
+        weighing: Documents that are too large, by index; the front finds their largest parts.
     """
 
     __slots__ = (
@@ -184,18 +193,18 @@ class Ticket:
         self.weighing: list[tuple[int, bytes]] | None = None
 
     def expect(self, events: int) -> None:
-        """Every event of the request gets an outcome."""
+        """Set the number of events that need an outcome."""
         self.outcomes = [None] * events
         self.sizes = [0] * events
         self.remaining = events
 
     def start(self, publishes: list[Publish]) -> None:
-        """These are on their way; the others have their outcome."""
+        """Set the events that are on their way; all others have their outcome already."""
         self.publishes = publishes
         self.open_publishes = len(publishes)
 
     def put(self, index: int, outcome: Outcome) -> bool:
-        """Record an outcome. True when it was the last one; a second one for an event is void."""
+        """Record an outcome, and return whether it was the last one; ignore a second one."""
         if self.outcomes[index] is not None:
             return False
         self.outcomes[index] = outcome
@@ -203,8 +212,10 @@ class Ticket:
         return self.remaining == 0
 
     def end(self, index: int, outcome: Outcome) -> bool:
-        """One on its way has ended. As `put`, whose lines are here once more: it is called for
-        every event."""
+        """Record the outcome of a publish that ended, and return whether it was the last one.
+
+        The lines of `put` are repeated here, because every event calls this.
+        """
         self.open_publishes -= 1
         if self.outcomes[index] is not None:
             return False
@@ -213,24 +224,24 @@ class Ticket:
         return self.remaining == 0
 
     def leave_to_twin(self, publish: Publish) -> None:
-        """It does not go on: it is answered as an equal event of the request, when that ends."""
+        """End a publish that will share the outcome of an equal event of the request."""
         publish.advance(Stage.ENDED)
         self.open_publishes -= 1
         self.remaining -= 1
 
     def refuse(self, outcome: Outcome) -> None:
-        """The request has failed as a whole: one outcome, whatever it came with."""
+        """Refuse the request as a whole, with one outcome."""
         self.is_batch = False
         self.outcomes = [outcome]
         self.sizes = [self.body_bytes]
         self.done = True
 
     def weigh(self, index: int, document: bytes) -> None:
-        """Note a document that is too large."""
+        """Remember a document that is too large."""
         if self.weighing is None:
             self.weighing = []
         self.weighing.append((index, document))
 
     def answered(self) -> list[Outcome]:
-        """All outcomes; only when none is open any more."""
+        """Return all outcomes; call it only when none is open."""
         return [outcome for outcome in self.outcomes if outcome is not None]

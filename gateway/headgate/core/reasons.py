@@ -1,7 +1,7 @@
-"""The reasons for which an event, or a whole request, does not end well.
+"""Reasons for the failure of an event or a request.
 
-A `Reason` is wire text, metric label and page name (`/problems/<reason>`) at once, so the table
-below is the only place that knows its status.
+A `Reason` is wire text, metric label and page name (`/problems/<reason>`). Only the table below
+maps a reason to its HTTP status.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Reason(StrEnum):
-    """Why an event, or a whole request, did not end well."""
+    """Reason for the failure of an event or a request."""
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"
@@ -51,13 +51,14 @@ class Reason(StrEnum):
 
 
 class Traits(NamedTuple):
-    """One row of the reason table.
+    """A row of the reason table.
 
-    status: HTTP status of a request that failed for this reason alone.
-    retryable: whether the same event may succeed when it is sent again unchanged.
-    log_level: a level name of `logging`; what clients do wrong is their business, not an alarm.
-    title: the problem document's title.
-    advice: what the client should do; the text of the problem page.
+    Args:
+        status: HTTP status of a request that failed for this reason alone.
+        retryable: Whether the same event may succeed when it is sent again unchanged.
+        log_level: A level name of `logging`. Mistakes of clients are no alarm.
+        title: The title of the problem document.
+        advice: The client's next step; the text of the problem page.
     """
 
     status: int

@@ -1,9 +1,9 @@
-"""Records as they go to Kafka, and the names of their headers (shared with the Spark jobs)."""
+"""Records for Kafka, and the names of their headers (shared with the Spark jobs)."""
 
 from collections.abc import Sequence
 from typing import Final
 
-# Inbound headers that begin so are dropped: only the gateway writes them.
+# Inbound headers with this prefix are dropped, because only the gateway writes them.
 RESERVED_PREFIX: Final = "hg-"
 PRODUCER: Final = "hg-producer"
 RECEIVED_AT: Final = "hg-received-at"
@@ -11,21 +11,23 @@ EVENT_ID: Final = "hg-event-id"
 SCHEMA: Final = "hg-schema"  # the version of the schema that the value fits
 CONTENT_TYPE: Final = "content-type"
 REPLAY_ID: Final = "hg-replay-id"  # the replay that copied this record
-SPOOLED: Final = "hg-spooled"  # when it was spooled (ms): it came late, and may come twice
+SPOOLED: Final = "hg-spooled"  # time of spooling (ms): the record is late and may be a duplicate
 BURST: Final = "hg-burst"  # the burst that an event belongs to (Headgate-Burst)
-# Of records in held topics alone (`core.coalescing`):
+# Headers of records in held topics only (`core.coalescing`):
 FORCED: Final = "hg-forced"  # publish even if unchanged
-WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the record's timestamp once it is emitted
+WANTED_TIMESTAMP: Final = "hg-timestamp"  # ms: the timestamp of the emitted record
 # A done mark: the offset of an event of this key that has been emitted, and the topic's id.
 DONE: Final = "hg-done"
 BURST_END: Final = "hg-burst-end"  # this burst is complete
 
-# What an oversized event became (`core/oversize`). Values are text: numbers in decimal, digests
-# in hexadecimal.
-OVERSIZE: Final = "hg-oversize"  # `key-only`: the record says that its key changed, not to what
+# Headers of the records of oversized events (`core/oversize`). Values are text: numbers in decimal,
+# digests in hexadecimal.
+OVERSIZE: Final = (
+    "hg-oversize"  # `key-only`: the record announces a change of its key without the value
+)
 KEY_ONLY: Final = b"key-only"
-DATAREF: Final = "ce_dataref"  # CloudEvents' claim check: where the value is
-VALUE_BYTES: Final = "hg-value-bytes"  # size and SHA-256 of the value that such a record stands for
+DATAREF: Final = "ce_dataref"  # CloudEvents' claim check: the URL of the value
+VALUE_BYTES: Final = "hg-value-bytes"  # size and SHA-256 of the value that the record refers to
 VALUE_SHA256: Final = "hg-value-sha256"
 CHUNK_SET: Final = "hg-chunk-set"
 CHUNK_INDEX: Final = "hg-chunk-index"  # from 0
@@ -50,14 +52,16 @@ Header = tuple[str, bytes | None]
 
 
 class Record:
-    """One Kafka record. A value of None is a tombstone.
+    """A Kafka record. A value of None is a tombstone.
 
-    timestamp_ms: milliseconds since 1970; once Kafka has acknowledged the record, the one that it
-    has in the log, or -1 where Kafka overwrites it and did not say with what.
-    headers: first those of the event alone, then all; set as a whole and never changed in place, so
-    that events may share them.  partition: another one if the topic grows before the record is in
-    its lane.
-    A class and no tuple: compiled, its fields are read at once, and there are many readers.
+    This is a class and not a tuple, because fields of a compiled class are faster to read.
+
+    Attributes:
+        timestamp_ms: Milliseconds since 1970. After the acknowledgement it is the timestamp in the
+            log, or -1 if Kafka overwrites timestamps and did not return the new one.
+        headers: At first only the event's own headers, later all. The list is replaced and never
+            changed in place, so events may share it.
+        partition: It changes if the topic grows before the record is in its lane.
     """
 
     __slots__ = ("headers", "key", "partition", "timestamp_ms", "topic", "value")
@@ -80,7 +84,7 @@ class Record:
 
 
 def size_of(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-    """Upper bound of a record's bytes inside an uncompressed batch, without the batch header."""
+    """Return an upper bound of a record's bytes in an uncompressed batch, without batch header."""
     size = RECORD_OVERHEAD + (len(key) if key else 0) + (len(value) if value else 0)
     for header in headers:
         size += bytes_of(header)
@@ -88,17 +92,17 @@ def size_of(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -
 
 
 def bytes_of(header: Header) -> int:
-    """Upper bound of a header's bytes in a record."""
+    """Return an upper bound of a header's bytes in a record."""
     name, value = header
     length = len(name) if name.isascii() else len(name.encode())
     return HEADER_OVERHEAD + length + (0 if value is None else len(value))
 
 
 def content_type_of(record: Record) -> bytes | None:
-    """The record's own content type; a record that has one has it as its first header."""
+    """Return the content type of a record, which is its first header if it has one."""
     return content_type_in(record.headers)
 
 
 def content_type_in(headers: Sequence[Header]) -> bytes | None:
-    """The same of a record's headers alone."""
+    """Return the content type from the headers of a record."""
     return headers[0][1] if headers and headers[0][0] == CONTENT_TYPE else None
