@@ -1,12 +1,12 @@
-"""The in-flight budget: what may be between arrival and its end, and how much of it is whose.
+"""The in-flight budget, and its shares among producers.
 
-Up to four fifths of the budget go to whoever comes first, large requests and floods included. Of
-the last fifth no request gets more than half of what is left, so that small ones still get in where
-large ones do not. And once several producers have posted, one may hold at most four times what
-stays free: the more others hold, the less. So one that floods leaves a fifth free for the others,
-who are let in while it is refused, and several that flood end up with equal parts. (The rule is
-that of switches with shared memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length
-Thresholds for Shared-Memory Packet Switches", 1998.)
+Any request may use the first four fifths of the budget, large requests and floods included. In the
+last fifth, a request gets at most half of the free part, so that small requests are still admitted
+when large ones are not. Once several producers have posted, a producer may hold at most four times
+the free part: the more the others hold, the less. A producer that floods therefore leaves a fifth
+to the others, and several that flood get equal parts. (The rule is that of switches with shared
+memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
+Switches", 1998.)
 """
 
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import brief
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
-OVERLOADED_RETRY_S = 1  # the budget turns over within a batch's acknowledgement
+OVERLOADED_RETRY_S = 1  # the budget turns over in the time of a batch's acknowledgement
 TIMES_FREE: Final = 4
 
 
 class InFlightLimit(NamedTuple):
-    """What one producer may have in flight; None = as much as its share of the budget."""
+    """A producer's own limit; None means only its share of the budget limits it."""
 
     max_bytes: int | None
     max_events: int | None
 
 
 class _Held:
-    """What a producer has in flight."""
+    """The bytes and events that a producer has in flight."""
 
     __slots__ = ("bytes", "events")
 
@@ -42,9 +42,10 @@ _NOTHING: Final = _Held()
 
 
 class Admission:
-    """Admits or sheds. Bytes are taken before a body is read, events once it is decoded.
+    """Admission control. Bytes are taken before a body is read, events once it is decoded.
 
-    limits: of producers that have one, by name.
+    Attributes:
+        limits: The limits of producers that have their own, by name.
     """
 
     __slots__ = ("_first", "_held", "_is_shared", "_open_bytes", "_open_events", "bytes", "events",
@@ -64,20 +65,24 @@ class Admission:
         self._is_shared = False
 
     def close(self) -> None:
-        """Let no more events in; what is in flight ends."""
+        """Admit no more events; those in flight continue."""
         self.is_closed = True
 
     def of(self, producer: str) -> "ProducerBudget":
-        """The budget as one producer finds it."""
+        """Return the budget for one producer."""
         return ProducerBudget(self, producer)
 
     def held_by(self, producer: str) -> tuple[int, int]:
-        """Bytes and events that it has in flight."""
+        """Return the bytes and events that a producer has in flight."""
         held = self._held.get(producer, _NOTHING)
         return held.bytes, held.events
 
     def take_bytes(self, producer: str, size: int) -> Failure | None:
-        """A body larger than the whole budget is admitted alone, or it would never get in."""
+        """Take bytes from the budget, or return the refusal.
+
+        A body larger than the whole budget is admitted if nothing else is in flight; otherwise it
+        would never be admitted.
+        """
         held = self._of(producer)
         total = self.bytes + size
         if total > self._open_bytes and self.bytes:
@@ -141,7 +146,7 @@ class Admission:
     def _refusal(
         self, producer: str, unit: str, size: int, used: int, maximum: int, held: int
     ) -> Failure | None:
-        """Why so much more does not get in, beyond the part that is open to all."""
+        """Return the refusal of a request above the part that is open to all, or None."""
         option, free = f"in_flight_max_{unit}", maximum - used
         figures: dict[str, object] = {"limit": option}
         if size > free:
@@ -161,7 +166,7 @@ class Admission:
 
 
 class ProducerBudget:
-    """The in-flight bytes as one producer takes and returns them."""
+    """The in-flight budget of one producer."""
 
     __slots__ = ("_admission", "_producer")
 

@@ -40,8 +40,8 @@ Headers = list[Header]
 # Name, content, name, content: the garbage collector need not track such a tuple.
 Packed = tuple[str | bytes | None, ...]
 
-# Bytes of memory in CPython 3.11, as malloc allocates them: an event with its window and its entries
-# in both indexes; a header; an object of bytes.
+# Bytes of memory in CPython 3.11, as malloc allocates them: an event with its window and its
+# entries in both indexes; a header; an object of bytes.
 _EVENT, _HEADER, _OBJECT = 576, 16, 33 + 15
 _SHARED_BYTES = 200  # recurring contents up to this size are stored once
 _RECURRING = frozenset({CONTENT_TYPE, PRODUCER, SCHEMA, BURST})
@@ -242,9 +242,9 @@ class Metadata(NamedTuple):
 # ---- The decision to hold a topic's events, and checks of held topics
 #
 # The held topic decides, not the option: as long as it exists in Kafka, all events of its topic go
-# through it. All gateways see the same Kafka. Therefore no gateway overtakes events that another one
-# holds, whatever their files say and in whatever order they reload. The option decides when held
-# events are published: without it at once. A topic with the option but without a held topic takes
+# through it. All gateways see the same Kafka. Therefore no gateway overtakes events that another
+# one holds, whatever their files say and in whatever order they reload. The option decides when
+# held events are published: without it at once. A topic with the option but without a held topic takes
 # no events yet.
 _RETRY_AFTER_S = 30
 _END = (
@@ -280,7 +280,7 @@ def as_held(policy: TopicPolicy) -> TopicPolicy:
 def held_topics_of(
     states: Iterable[TopicState], policies: PolicyTable
 ) -> dict[str, tuple[TopicState, TopicPolicy]]:
-    """Return the topics whose held topics are among the states, each with state and policy."""
+    """Return the topics whose held topics are among the states, with state and policy."""
     held = {}
     for state in states:
         topic = topic_of(state.name)
@@ -528,8 +528,8 @@ class Figures(NamedTuple):
 class Windows:
     """The open windows of a partition, by key, in the order of their first events.
 
-    No window closes before the position reaches the target (rule 4). The exception: if all done marks
-    up to the target are known, the oldest windows close as far as the bounds require.
+    No window closes before the position reaches the target (rule 4). The exception: if all done
+    marks up to the target are known, the oldest windows close as far as the bounds require.
 
     Args:
         times: The time limits.
@@ -574,7 +574,7 @@ class Windows:
 
     @property
     def is_catching_up(self) -> bool:
-        """Return whether the position is before the end that H had when this session began."""
+        """Return whether the position is before the end of H at the session's beginning."""
         return self.position < self.target
 
     @property
@@ -673,7 +673,7 @@ class Windows:
         recent[held.key] = held.arrived_ms + self._times.quiet
 
     def _forget_quiet(self) -> None:
-        """Forget keys that are quiet again at the newest arrival, and the oldest keys over the limit."""
+        """Forget keys that are quiet at the newest arrival, and the oldest over the limit."""
         recent = self._recent
         now_ms = next(reversed(recent.values())) - self._times.quiet
         too_many = len(recent) - 2 * self._bounds.keys
@@ -741,7 +741,7 @@ class Windows:
             self._plan(window)
 
     def next_due_ms(self) -> int | None:
-        """Return the earliest time at which a window may be due; None if a record must come first."""
+        """Return the earliest time at which a window may be due; None if none can be."""
         if self.must_close:
             return 0
         if self.is_catching_up or not self._windows:
@@ -749,7 +749,7 @@ class Windows:
         return self._due[0][0]
 
     def low_water(self) -> int:
-        """Return the offset that the group may commit: the first event of open windows (rule 5)."""
+        """Return the offset that the group may commit: the first open event (rule 5)."""
         oldest = self._oldest()
         return self.position if oldest is None else oldest.first
 
@@ -782,7 +782,7 @@ class Windows:
     def _next_due(self, now_ms: int) -> Window | None:
         """Return the next due window.
 
-        The entries are lower bounds, because an event restarts the quiet time without updating them.
+        The entries are lower bounds: an event restarts the quiet time without updating them.
         """
         while self._due and self._due[0][0] <= now_ms:
             _, first, key = heappop(self._due)
@@ -835,7 +835,7 @@ class DoneMarks:
 
 
 def marks_of(emitted: Sequence[Window], low_water: int, topic_id: str) -> list[DoneMark]:
-    """Return the done marks of a transaction, for emitted events that will be read again (rule 6)."""
+    """Return the done marks of a transaction: emitted events that will be read again (rule 6)."""
     return [
         DoneMark(window.last.key, window.last.offset, topic_id)
         for window in emitted

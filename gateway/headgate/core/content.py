@@ -45,7 +45,7 @@ class Digester:
         return self._key, self._prefix(b"application/json")
 
     def digest(self, value: bytes | None, content_type: bytes | None = None) -> bytes:
-        """Return the digest, 16 bytes. A tombstone (None) equals no value, not even an empty one."""
+        """Return 16 bytes. A tombstone (None) equals no value, not even an empty one."""
         if value is None:
             return blake2b(b"tombstone", digest_size=_BYTES, key=self._key).digest()
         state = self._states.get(content_type)

@@ -1,12 +1,12 @@
-"""Whose requests start when, while several producers share one event loop.
+"""Fair scheduling of requests while several producers share one event loop.
 
-What one producer starts, the others wait for. While a producer is alone nothing is counted. While
-several are there, each may start so much work in a turn, and the rest of it waits for the next
-turns in a line of its own (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
-Queuing Using Deficit Round Robin", 1996). How much depends on the event loop: turns that come late
-show that it is full, and each makes the share smaller; each that comes in time makes it larger
-(additive increase, multiplicative decrease, as TCP does). So a flood takes what is left, and what
-it cannot have waits before the loop, not in it.
+Each request delays the requests of other producers. If a producer is alone, nothing is counted. If
+there are several, each may start a share of work in a turn, and its other requests wait in its own
+queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair Queuing
+Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows that the
+loop is full and reduces the share; a turn in time increases it (additive increase, multiplicative
+decrease, as in TCP). A flood therefore gets the remaining capacity, and its other requests wait in
+front of the loop, not in it.
 """
 
 from collections import deque
@@ -15,23 +15,25 @@ from typing import Final, Generic, TypeVar
 Waiting = TypeVar("Waiting")
 
 TURN_S: Final = 0.001  # event loops count milliseconds
-# A request costs its bytes and this: a single event of 650 bytes takes some 30 us of the loop, one
+# A request costs its bytes plus this: a single event of 650 bytes takes about 30 us of the loop, one
 # of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
 REQUEST_BYTES: Final = 1500
 MAX_SHARE: Final = 65_536  # about a turn's time
 MIN_SHARE: Final = 4096  # two single events a turn, however full the loop is
 STEP: Final = 4096
 LATE_S: Final = 0.001
-# So long after a second producer has posted, the first one is alone again. As long after the last
-# request that had to wait, the instance is not pressed any more.
+# Time after a second producer's request until the first one counts as alone again, and time after
+# the last request that had to wait until the instance is not pressed any more.
 COMPANY_S: Final = 1.0
 
 
 class FairTurns(Generic[Waiting]):
-    """Told of each request before it starts, and of the beginning of each turn.
+    """Scheduler of requests; callers report each request and the beginning of each turn.
 
-    share: bytes that each producer may start in a turn.  waiting: how many requests wait.
-    waited: how many had to, so far.
+    Attributes:
+        share: Bytes that each producer may start in a turn.
+        waiting: The number of requests that wait.
+        waited: The number of requests that had to wait so far.
     """
 
     __slots__ = ("_company_until", "_latest", "_lines", "_pressed_until", "_spent", "share",
@@ -47,29 +49,35 @@ class FairTurns(Generic[Waiting]):
 
     @property
     def is_turning(self) -> bool:
-        """Whether the next turn matters to anybody."""
+        """Return whether any producer needs the next turn."""
         return bool(self._spent)
 
     def is_pressed(self, now_s: float) -> bool:
-        """Whether somebody wants more than a share, while others are there."""
+        """Return whether a producer wants more than its share while there are others."""
         return now_s < self._pressed_until
 
     def starts(self, producer: str, size: int, now_s: float) -> bool:
-        """Whether a request of so many bytes may start now; else it has to `wait`."""
+        """Return whether a request may start now; otherwise it has to `wait`.
+
+        Args:
+            producer: The name of the producer.
+            size: The bytes of the request.
+            now_s: Monotonic time, in seconds.
+        """
         if producer != self._latest:
             self._latest = producer
             self._company_until = now_s + COMPANY_S
         elif now_s >= self._company_until:
-            return True  # what of it still waits comes with the next turns
+            return True  # its waiting requests start with the next turns
         spent = self._spent.get(producer, 0)
-        if spent >= self.share:  # as long as somebody of it waits, it has
+        if spent >= self.share:  # always true while requests of this producer wait
             self._pressed_until = now_s + COMPANY_S
             return False
         self._spent[producer] = spent + size + REQUEST_BYTES
         return True
 
     def wait(self, producer: str, size: int, request: Waiting) -> None:
-        """Put a request behind those of its producer that wait."""
+        """Append a request to the queue of its producer."""
         line = self._lines.get(producer)
         if line is None:
             line = self._lines[producer] = deque()
@@ -78,9 +86,12 @@ class FairTurns(Generic[Waiting]):
         self.waited += 1
 
     def next_turn(self, late_s: float) -> list[Waiting]:
-        """Begin a turn, so much later than it was due: the requests that start with it.
+        """Begin a turn, and return the requests that start with it.
 
-        What a producer started beyond its share it owes to the next turns.
+        The work of a producer above its share counts in the next turns.
+
+        Args:
+            late_s: The delay of the turn, in seconds.
         """
         share = self.share
         self._spent = {

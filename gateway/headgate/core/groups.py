@@ -1,4 +1,4 @@
-"""Consumer groups as Kafka describes and stores them: plain values, and `__consumer_offsets`.
+"""Consumer groups in Kafka: plain values, and the records of `__consumer_offsets`.
 
 The records are Kafka's OffsetCommitKey/Value, GroupMetadataKey/Value (classic groups) and, of
 KIP-848's records, ConsumerGroupMemberMetadata and ConsumerGroupCurrentMemberAssignment
@@ -19,8 +19,15 @@ class Partition(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """A member of a group. host: as the broker sees it.  places: what is assigned to it.
-    subscribed: the topics that it subscribes to; None: not known, such as during a rebalance."""
+    """A member of a group.
+
+    Args:
+        member_id: The id that the coordinator gave it.
+        client_id: The id that the client chose.
+        host: The host that the broker sees.
+        places: The partitions that are assigned to it.
+        subscribed: The topics that it subscribes to; None if not known, such as in a rebalance.
+    """
 
     member_id: str
     client_id: str
@@ -30,9 +37,12 @@ class GroupMember(NamedTuple):
 
 
 class Described(NamedTuple):
-    """A group as its coordinator describes it. protocol: classic or consumer (KIP-848).
+    """A group as its coordinator describes it.
 
-    status: the coordinator's word, such as Stable or Empty.
+    Args:
+        protocol: classic or consumer (KIP-848).
+        status: The coordinator's name of the state, such as Stable or Empty.
+        members: The members.
     """
 
     protocol: str
@@ -41,7 +51,7 @@ class Described(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset and what was committed with it."""
+    """A committed offset and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -51,7 +61,7 @@ Offsets = dict[Partition, CommittedOffset]  # all of one group
 
 
 class PartitionSeen(NamedTuple):
-    """A partition in the cluster's metadata. leader: -1 = none."""
+    """A partition in the cluster's metadata; `leader` is -1 if there is none."""
 
     leader: int
     replicas: int
@@ -68,7 +78,7 @@ class TopicSeen(NamedTuple):
 
 
 def named(member: GroupMember) -> str:
-    """A member in words."""
+    """Describe a member in words."""
     return f"{member.client_id} at {member.host} ({member.member_id})"
 
 
@@ -81,13 +91,13 @@ _GROUP_FLEXIBLE = 4
 
 
 # ---- Metadata of commits by members of `headgate.consumer`
-
-# The committed offset lies before the first set of chunks that is incomplete, so done work may
-# reach far beyond it. The next owner reads those chunks again and skips events that are done.
+#
+# The committed offset is before the first incomplete set of chunks, so many later events may be
+# done already. The next owner reads those chunks again and skips events that are done.
 
 
 class Committer(NamedTuple):
-    """The member that committed, by its own account."""
+    """The member that committed, from the metadata that it wrote."""
 
     member: str
     client: str
@@ -95,14 +105,19 @@ class Committer(NamedTuple):
 
 
 class CommitNote(NamedTuple):
-    """done_below: of the events that end below this offset nothing is left to do, except of those
-    whose chunks were not all read; None: the committed offset says it all."""
+    """The metadata of a commit.
+
+    Args:
+        committer: The member that committed.
+        done_below: All events that end below this offset are done, except those whose chunks were
+            not all read. None if the committed offset is exact.
+    """
 
     committer: Committer
     done_below: int | None = None
 
     def text(self) -> str:
-        """The metadata of the commit."""
+        """Return the metadata as JSON."""
         said: dict[str, str | int] = self.committer._asdict()
         if self.done_below is not None:
             said["done_below"] = self.done_below
@@ -114,7 +129,7 @@ def read_note(metadata: str) -> CommitNote | None:
     if not metadata.startswith("{"):
         return None
     try:
-        said = json.loads(metadata.rstrip("\0"))  # librdkafka sends the end of a C string, too
+        said = json.loads(metadata.rstrip("\0"))  # librdkafka includes the terminator of a C string
         committer = Committer(str(said["member"]), str(said["client"]), int(said["term"]))
         done_below = said.get("done_below")
         return CommitNote(committer, None if done_below is None else int(done_below))
@@ -126,8 +141,14 @@ def read_note(metadata: str) -> CommitNote | None:
 
 
 class CommitRecord(NamedTuple):
-    """An offset commit. stored: None when the offset was deleted.  at_ms: the broker's time; 0 when
-    deleted."""
+    """An offset commit.
+
+    Args:
+        group: The group.
+        place: The partition.
+        stored: The offset; None if it was deleted.
+        at_ms: The broker's time; 0 if the offset was deleted.
+    """
 
     group: str
     place: Partition
@@ -136,7 +157,7 @@ class CommitRecord(NamedTuple):
 
 
 class ClassicMember(NamedTuple):
-    """A member of a classic group. places: empty where its assignment is not a consumer's."""
+    """A member of a classic group; `places` is empty if its protocol is not consumer."""
 
     member_id: str
     client_id: str
@@ -145,7 +166,7 @@ class ClassicMember(NamedTuple):
 
 
 class ClassicGroup(NamedTuple):
-    """A classic group after a rebalance; without members: empty, or deleted."""
+    """A classic group after a rebalance; without members it is empty or deleted."""
 
     group: str
     generation: int
@@ -153,7 +174,7 @@ class ClassicGroup(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """A member of a KIP-848 group came or changed; client_id, host: None when it left."""
+    """A change of a KIP-848 group's member; client_id and host are None if it left."""
 
     group: str
     member_id: str
@@ -162,7 +183,7 @@ class ConsumerMember(NamedTuple):
 
 
 class MemberAssignment(NamedTuple):
-    """What a member of a KIP-848 group owns now: partitions by topic id."""
+    """The current assignment of a KIP-848 group's member: partitions by topic id."""
 
     group: str
     member_id: str
@@ -176,11 +197,14 @@ OffsetsRecord: TypeAlias = CommitRecord | ClassicGroup | ConsumerMember | Member
 def before_and_after(
     records: Sequence[OffsetsRecord], stored: Mapping[str, Mapping[Partition, CommittedOffset]]
 ) -> tuple[list[OffsetsRecord], list[OffsetsRecord]]:
-    """Cut records at the moment, somewhere while they were written, at which `stored` was read.
+    """Split records at the moment at which `stored` was read.
 
-    It was each place's newest commit then: if it is among the records, they came before up to
-    there, else all of them came after it. Of several equal ones the first counts, which changes
-    nothing in the order of what is told. Members are after it.
+    `stored` has the newest commit of each partition at that moment. If this commit is among the
+    records, the partition's records up to it came before, else all of them came after. The first
+    of several equal commits counts, which does not change the order. Records of members count as after.
+
+    Returns:
+        The records before that moment, and the records after it.
     """
     last: dict[tuple[str, Partition], int] = {}
     for number, record in enumerate(records):
@@ -200,7 +224,7 @@ def before_and_after(
 
 
 class Cursor:
-    """Reads Kafka's encodings, one field after the other. flexible: KIP-482's."""
+    """Cursor over data in Kafka's encoding; `flexible` selects the one of KIP-482."""
 
     __slots__ = ("_at", "_data", "_flexible")
 
@@ -210,7 +234,7 @@ class Cursor:
         self._flexible = flexible
 
     def become_flexible(self, flexible: bool) -> None:
-        """Read on so; known only once the version was read."""
+        """Set the encoding of the following fields, which depends on the version."""
         self._flexible = flexible
 
     def take(self, count: int) -> bytes:
@@ -233,7 +257,7 @@ class Cursor:
             shift += 7
 
     def count(self, size: int = 4) -> int:
-        """The length of an array, a text (size 2) or bytes; -1: null."""
+        """Return the length of an array, a text (size 2) or bytes; -1 for null."""
         return self.varint() - 1 if self._flexible else self.number(size)
 
     def text(self) -> str | None:
@@ -289,7 +313,7 @@ def _classic(group: str, value: bytes | None) -> ClassicGroup | None:
     cursor.text()  # the protocol's name
     cursor.text()  # the leader
     if version >= 2:
-        cursor.number(8)  # since when it is in this state
+        cursor.number(8)  # the time of its last change of state
     members = (_classic_member(cursor, version, protocol_type) for _ in range(cursor.count()))
     return ClassicGroup(group, generation, tuple(members))
 
@@ -311,7 +335,11 @@ def _classic_member(cursor: Cursor, version: int, protocol_type: str | None) -> 
 
 
 def read_assignment(assignment: bytes) -> frozenset[Partition]:
-    """The partitions of a classic member (ConsumerProtocolAssignment). Raises ValueError."""
+    """Parse the partitions of a classic member (ConsumerProtocolAssignment).
+
+    Raises:
+        ValueError: The bytes are truncated.
+    """
     if not assignment:
         return frozenset()
     cursor = Cursor(assignment)
@@ -324,9 +352,10 @@ def read_assignment(assignment: bytes) -> frozenset[Partition]:
 
 
 def read_subscription(subscription: bytes) -> frozenset[str] | None:
-    """The topics of a classic member (ConsumerProtocolSubscription); None where they are not said.
+    """Parse the topics of a classic member (ConsumerProtocolSubscription); None if not present.
 
-    Raises ValueError.
+    Raises:
+        ValueError: The bytes are truncated.
     """
     if not subscription:
         return None

@@ -1,4 +1,4 @@
-"""Claims of one request, and the outcomes that Redis remembers of it."""
+"""Claims of a request, and the outcomes that Redis remembers."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +14,13 @@ _OPERATION: Final = struct.Struct(">c16s12sd")
 
 
 class Claim:
-    """One name, claimed for one attempt.
+    """A claim of a name in Redis by one attempt.
 
-    name: the entry in Redis.  fingerprint: 16 bytes over the content.  token: 12 bytes that no
-    other attempt has.  keep_ms: how long the end is remembered.
+    Args:
+        name: The name of the entry in Redis.
+        fingerprint: 16 bytes, a hash of the content.
+        token: 12 bytes, unique to the attempt.
+        keep_ms: The time for which Redis remembers the outcome, in milliseconds.
     """
 
     __slots__ = ("fingerprint", "keep_ms", "name", "token")
@@ -29,13 +32,13 @@ class Claim:
         self.keep_ms: Final = keep_ms
 
     def operation(self, letter: bytes, remembered: bytes = b"") -> "ClaimStep":
-        """Return a step of the script on this claim."""
+        """Return a step of the Redis script for this claim."""
         packed = _OPERATION.pack(letter, self.fingerprint, self.token, self.keep_ms)
         return ClaimStep(self.name, packed + remembered)
 
 
 class ClaimStep:
-    """One step of the script: an entry's name, and letter, fingerprint, token, keep_ms, memory."""
+    """A step of the script: an entry's name, and the packed operation."""
 
     __slots__ = ("name", "packed")
 
@@ -49,8 +52,8 @@ def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
     return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
 
 
-FULL_BYTES = 262_144  # beyond it only codes and places are kept, not keys and ids
-# Texts, because the order of an enum is no promise to what another version has stored.
+FULL_BYTES = 262_144  # above it, only codes and positions are stored, not keys and ids
+# Texts, because another version of the gateway may number the members of the enum differently.
 _CODES = {name: name.value[:2] for name in Name}
 _Row = tuple[int, str, int, int, bytes | None, str | None]
 _decode = msgspec.msgpack.Decoder(list[_Row]).decode
@@ -58,17 +61,17 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def ended_well(outcome: Outcome) -> bool:
-    """Return whether an event need not be sent again, so that it is remembered."""
+    """Return whether an event succeeded, so that its outcome is remembered."""
     return outcome.failure is None
 
 
 def duplicate_of(first: Outcome) -> Outcome:
-    """The answer to an event that was done before: the first one's place."""
+    """Return the outcome of a duplicate: the position of the first event."""
     return first.of(Name.DUPLICATE, first.event_id)
 
 
 def pack_outcomes(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:
-    """Outcomes that ended well, by their place in the request."""
+    """Pack successful outcomes with their indexes in the request."""
     rows = [
         (index, _CODES[each.name], each.partition, each.offset, each.key, each.event_id)
         for index, each in outcomes
@@ -80,7 +83,7 @@ def pack_outcomes(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:
 
 
 def unpack_outcomes(remembered: bytes) -> dict[int, Outcome]:
-    """Return the answers to a later attempt, by index in the request."""
+    """Return the remembered outcomes as duplicates, by index in the request."""
     return {row[0]: _duplicate(row) for row in _decode(remembered)} if remembered else {}
 
 
@@ -90,13 +93,16 @@ def _duplicate(row: _Row) -> Outcome:
 
 
 class Attempt:
-    """One request's claims. Mutable: it goes with the request's ticket.
+    """The claims of one request; it is mutable and belongs to the request's ticket.
 
-    request: of its Idempotency-Key.  known: what earlier attempts under that key ended well, as
-    answers, by place in the request.  events: of event ids, by place.  twins: events whose id
-    and content an earlier event of the same request has, and that one's place.
-    bypassed: Redis could not be asked about the Idempotency-Key.  is_told: what is to be remembered
-    was handed on.
+    Attributes:
+        request: The claim of the Idempotency-Key.
+        known: The successful outcomes of earlier attempts with this key, by index in the request.
+        events: The claims of event ids, by index.
+        twins: The index of each event that equals an earlier event of the same request in id and
+            content, and the index of that earlier event.
+        bypassed: Whether Redis could not be asked about the Idempotency-Key.
+        is_told: Whether the outcomes to remember were passed on.
     """
 
     __slots__ = ("_late", "bypassed", "events", "is_told", "known", "request", "twins")
@@ -110,29 +116,29 @@ class Attempt:
         self._late: dict[int, Outcome] = {}
 
     def late(self, index: int, outcome: Outcome) -> None:
-        """An event that was answered `unknown` has ended after all."""
+        """Record the late outcome of an event that was answered `unknown`."""
         self._late[index] = outcome
 
     def answer_twins(self, outcomes: list[Outcome | None]) -> None:
-        """Events that wait for their twin end as it ended: all others have ended."""
+        """Give each twin the outcome of its earlier event; all other events have ended."""
         for index, first in self.twins.items():
             outcome = outcomes[first]
             if outcome is not None:
                 outcomes[index] = _twin_of(outcome)
 
     def is_replay(self, outcomes: Sequence[Outcome | None]) -> bool:
-        """Return whether all of the answer is from memory."""
+        """Return whether earlier attempts provide the whole response."""
         if not self.known or len(self.known) != len(outcomes):
             return False
         first = outcomes[0]
         return (
             first is not None and first.failure is None
-        )  # else the request was refused as a whole
+        )  # otherwise the request was refused as a whole
 
     def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[tuple[bytes, ClaimStep]]:
-        """Yield the script's last steps, each with the token of its claim.
+        """Yield the final steps of the script, each with the token of its claim.
 
-        No outcome can change any more.
+        Call it when no outcome can change any more.
         """
         ended = [self._late.get(index, outcome) for index, outcome in enumerate(outcomes)]
         for index, claim in self.events.items():

@@ -1,7 +1,7 @@
 """Partition keys: JSON Pointers, joined keys, and Kafka's partition rule.
 
-Spark executors import this file, so that the auditor cannot disagree with the writer: it needs the
-standard library and `native` alone.
+Spark executors import this file, so that auditor and writer use the same rules. It needs only the
+standard library and `native`.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ __all__ = [
     "partition_for",
 ]
 
-_REMEMBERED_BYTES = 256  # of a key
+_REMEMBERED_BYTES = 256  # maximum size of a cached key
 KEY_MAX_BYTES = 4096  # the default of http.key_max_bytes
 
 
 def partition_for(key: bytes, partitions: int) -> int:
-    """The partition that Kafka's default partitioner gives this key.
+    """Return the partition that Kafka's default partitioner gives a key.
 
     Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
     """
@@ -33,9 +33,9 @@ def partition_for(key: bytes, partitions: int) -> int:
 
 
 class Partitioner:
-    """`partition_for` with a bounded memory: keys repeat, and murmur2 costs 7.5 us in Python.
+    """`partition_for` with a bounded cache: keys repeat, and murmur2 costs 7.5 us in Python.
 
-    Long keys are none that repeat, and would fill it.
+    Long keys are not cached, because they rarely repeat and would fill the cache.
     """
 
     __slots__ = ("_cache", "_limit", "partitions")
@@ -61,9 +61,10 @@ class BadPointer(ValueError):
 
 
 def parse_pointer(pointer: str) -> tuple[str, ...]:
-    """The reference tokens of a JSON Pointer (RFC 6901); `""` is the whole document.
+    """Return the reference tokens of a JSON Pointer (RFC 6901); `""` is the whole document.
 
-    Raises BadPointer when it does not begin with `/` or has a `~` that is not `~0` or `~1`.
+    Raises:
+        BadPointer: It does not begin with `/`, or has a `~` that is not `~0` or `~1`.
     """
     if pointer == "":
         return ()
@@ -87,8 +88,11 @@ class KeyRule(NamedTuple):
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """One key of several parts. `%` and `:` are percent-encoded, so that ("a:b", "c") and
-    ("a", "b:c") stay two keys; a single part is taken as it is."""
+    """Join the parts of a key.
+
+    `%` and `:` are percent-encoded, so that ("a:b", "c") and ("a", "b:c") are different keys. A
+    single part is used unchanged.
+    """
     if len(parts) == 1:
         return parts[0]
     return b":".join(part.replace(b"%", b"%25").replace(b":", b"%3A") for part in parts)

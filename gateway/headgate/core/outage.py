@@ -1,11 +1,11 @@
-"""Whether something that is needed is away, and for how long it was."""
+"""Begin, end and duration of a dependency's outage."""
 
 from collections.abc import Callable
 from typing import Final
 
 
 class Outage:
-    """clock: monotonic seconds."""
+    """State of one dependency; `clock` is monotonic, in seconds."""
 
     __slots__ = ("_clock", "_since")
 
@@ -14,13 +14,13 @@ class Outage:
         self._since: float | None = None
 
     def begins(self) -> bool:
-        """It is away. False: it was already."""
+        """Record the begin of an outage; return False if it had begun already."""
         if self._since is not None:
             return False
         self._since = self._clock()
         return True
 
     def ends(self) -> float | None:
-        """It is there: for how many seconds it was away. None: it was not."""
+        """Record the end of an outage; return its duration in seconds, or None without an outage."""
         since, self._since = self._since, None
         return None if since is None else round(self._clock() - since, 3)

@@ -1,4 +1,4 @@
-"""What becomes of an event. Every event ends in exactly one `Outcome`."""
+"""Outcomes of events. Every event has exactly one `Outcome`."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,10 +10,11 @@ __all__ = ["TRAITS", "Failure", "Name", "Outcome", "Reason", "Traits"]
 
 
 class Name(StrEnum):
-    """How an event may end. `rejected` = certainly not written; `unknown` = not known.
+    """Name of an outcome.
 
-    `held` = durable in the held topic, to be coalesced; `superseded` = a later event of its key was
-    published instead; `spooled` = on disk here, to be published once Kafka takes it.
+    `rejected` = certainly not written; `unknown` = perhaps written; `held` = durable in the held
+    topic, to be coalesced; `superseded` = a later event of its key was published instead; `spooled` =
+    on the gateway's disk, to be published when Kafka accepts it.
     """
 
     PUBLISHED = "published"
@@ -25,14 +26,17 @@ class Name(StrEnum):
     REJECTED = "rejected"
     UNKNOWN = "unknown"
 
-    __hash__ = str.__hash__  # Enum's own is Python code, and figures are kept by name
+    __hash__ = str.__hash__  # Enum's own hash is Python code, and metrics use names as keys
 
 
 class Failure(NamedTuple):
-    """A reason with what the client needs to act on it.
+    """A reason with details for the client.
 
-    figures: numbers and names that help (`size_bytes`, `limit_bytes`, `limit`, `largest_paths`).
-    retry_after_s: seconds, for the Retry-After header; None where retrying later changes nothing.
+    Args:
+        reason: The reason.
+        detail: A sentence for people.
+        figures: Numbers and names, such as `size_bytes`, `limit_bytes`, `limit`, `largest_paths`.
+        retry_after_s: Seconds for the Retry-After header; None if a later retry does not help.
     """
 
     reason: Reason
@@ -42,12 +46,19 @@ class Failure(NamedTuple):
 
 
 class Outcome:
-    """How one event ended. A class and no tuple for the reason for which `Record` is one.
+    """The outcome of one event. It is a class and not a tuple for the same reason as `Record`.
 
-    partition and offset are -1 where there is none (or Kafka gave none).  records: how many
-    records were written for it; 0 for one that is answered with an equal event's record.
-    oversize: what an event that was too large became (`core.oversize.strategies.Strategy`).
-    timestamp_ms: of its record in the log; -1 where there is none, or it is not known.
+    Args:
+        name: The name of the outcome.
+        partition: The partition of its record; -1 if there is none.
+        offset: The offset of its record; -1 if there is none or Kafka returned none.
+        key: The key.
+        event_id: The event's own id.
+        failure: The failure, if it failed.
+        records: The number of records that were written for it; 0 if an equal event's record
+            represents it.
+        oversize: The strategy for an oversized event (`core.oversize.strategies.Strategy`).
+        timestamp_ms: The timestamp of its record in the log; -1 if there is none or it is unknown.
     """
 
     __slots__ = (
@@ -98,12 +109,12 @@ class Outcome:
         return f"Outcome{self._fields()}"
 
     def of(self, name: Name, event_id: str | None) -> "Outcome":
-        """The outcome of another event that is answered with this one's record."""
+        """Return the outcome of another event that this event's record represents."""
         position = (self.partition, self.offset, self.key)
         return Outcome(name, *position, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
 
     def with_failure(self, failure: Failure) -> "Outcome":
-        """The same, and more is known of its failure."""
+        """Return the same outcome with a more detailed failure."""
         identity = (self.partition, self.offset, self.key, self.event_id)
         return Outcome(
             self.name, *identity, failure, self.records, self.oversize, self.timestamp_ms
@@ -111,6 +122,6 @@ class Outcome:
 
 
 def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = None) -> Outcome:
-    """The outcome of an event that is certainly not written, or (reason unknown) perhaps."""
+    """Return the outcome of a failed event: unknown if the reason is unknown, else rejected."""
     name = Name.UNKNOWN if failure.reason is Reason.UNKNOWN else Name.REJECTED
     return Outcome(name, key=key, event_id=event_id, failure=failure)

@@ -26,14 +26,20 @@ class PauseScope(NamedTuple):
 
 
 class Intent(NamedTuple):
-    """One reason not to read."""
+    """A pause of a scope for one reason."""
 
     scope: PauseScope
     reason: str
 
 
 class Kept(NamedTuple):
-    """An intent as a store has it.  by: who paused.  at_ms: when, since 1970."""
+    """A stored intent.
+
+    Args:
+        intent: The intent.
+        by: The name of the operator.
+        at_ms: The time of the pause, in milliseconds since 1970.
+    """
 
     intent: Intent
     by: str
@@ -44,10 +50,10 @@ ALL = PauseScope()
 
 
 class Pauses:
-    """The union of all intents of one group, as this process knows them.
+    """All intents of one group that this process knows.
 
-    Local ones are its own; stored ones come from a store that operators write to, and are replaced
-    as a whole at each poll.
+    Local intents are the process's own. Stored intents come from a store that operators write to;
+    each poll replaces all of them.
     """
 
     __slots__ = ("_local", "_stored")
@@ -57,14 +63,14 @@ class Pauses:
         self._stored: frozenset[Intent] = frozenset()
 
     def pause(self, scope: PauseScope, reason: str) -> bool:
-        """Add a reason. False: it was there already. Raises ValueError."""
+        """Add a reason; return False if it was present already. Raises ValueError."""
         intent = Intent(checked(scope), checked_reason(reason))
         is_new = intent not in self._local
         self._local.add(intent)
         return is_new
 
     def resume(self, scope: PauseScope, reason: str) -> bool:
-        """Take one reason away; others for the same scope stay. False: it was not there."""
+        """Remove one reason, not the others of its scope; return False if it was absent."""
         intent = Intent(scope, reason)
         was_there = intent in self._local
         self._local.discard(intent)

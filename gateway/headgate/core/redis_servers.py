@@ -1,8 +1,8 @@
-"""The names of several Redis servers, and the server of each key.
+"""Names of Redis servers, and the server of each key.
 
 A key has a slot, and a slot belongs to the server whose hash with it is highest (rendezvous
-hashing). So the order of the list does not matter, and adding the n-th server takes a part of 1/n
-from the others and moves nothing else. An event costs one hash, however many servers there are.
+hashing). Therefore the order of the list does not matter. An n-th server takes 1/n of the slots,
+and no other slot moves. An event costs one hash, whatever the number of servers.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,14 @@ _PORTS = {"redis": 6379, "rediss": 6379, "redis+sentinel": 26379, "rediss+sentin
 
 
 def server_name(url: str) -> str:
-    """HOST:PORT/DB, HOST:PORT,HOST:PORT/SERVICE/DB, or the path of a socket. All gateways must
-    call a server by the same name.
+    """Return the name of a server, which must be the same on all gateways.
 
-    TLS, users, passwords and options are no part of it, so that they may change one gateway after
-    the other. Sentinels are named in any order. Raises ValueError.
+    The name is HOST:PORT/DB, HOST:PORT,HOST:PORT/SERVICE/DB, or the path of a socket. It does not
+    contain TLS, users, passwords and options, so that these may change on one gateway after the
+    other. The order of sentinels does not matter.
+
+    Raises:
+        ValueError: The URL is malformed.
     """
     parts = urlsplit(url)
     options = parse_qs(parts.query)
@@ -44,7 +47,7 @@ MAX_SERVERS: Final = 32
 
 
 class Slots:
-    """servers: their identities, all different."""
+    """Mapping from keys to servers; `servers` are their names, all different."""
 
     __slots__ = ("_owners",)
 
@@ -55,7 +58,7 @@ class Slots:
         self._owners = bytes(_owner(slot.to_bytes(2, "big"), seeds) for slot in range(_SLOTS))
 
     def owner(self, key: bytes) -> int:
-        """The place in the list of the server that knows the key."""
+        """Return the index of the server that has the key."""
         digest = blake2b(key, digest_size=2).digest()
         return self._owners[(digest[0] << 8 | digest[1]) % _SLOTS]
 

@@ -1,4 +1,4 @@
-"""How a request, or one event of it, is refused: with the failure that the client is told."""
+"""Refusals of requests and events, with the failure for the client."""
 
 from typing import Final
 
@@ -8,11 +8,11 @@ SHOWN: Final = 100  # characters of a client's text that an answer or a log line
 
 
 class Refused(Exception):
-    """Ends one event, or the whole request, with a Failure.
+    """Refusal of an event or of the whole request, with a Failure.
 
     Args:
-        failure: The failure that the client is told.
-        producer: The identified caller, for the log, if it may not do what it asked for.
+        failure: The failure for the client.
+        producer: The identified caller, for the log, if it lacks a permission.
     """
 
     def __init__(self, failure: Failure, producer: str = "") -> None:
@@ -22,10 +22,10 @@ class Refused(Exception):
 
 
 class TooMuch(Refused):
-    """A body goes beyond the cap as it was sent. chunks: what has been read of it.
+    """Refusal of a body above the limit; `chunks` are the parts that were read.
 
-    Refused like any other, unless its event can do without being in memory (`edge.streams`).
-    Here, because a compiled class may only have compiled subclasses.
+    It is a normal refusal, unless the event can be streamed (`edge.streams`). It is defined here,
+    because a compiled class can only have compiled subclasses.
     """
 
     def __init__(self, failure: Failure, chunks: list[bytes]) -> None:
@@ -34,16 +34,16 @@ class TooMuch(Refused):
 
 
 def brief(text: str) -> str:
-    """Quote a text that came with a request: its beginning, if it is long."""
+    """Quote a text from a request; a long text is shortened."""
     return f"{text[:SHOWN]!r}..." if len(text) > SHOWN else repr(text)
 
 
 def long_key(max_bytes: int) -> Failure:
-    """What is said of a key beyond the bound; the key itself is not repeated."""
+    """Return the failure of a key that is too long, without the key itself."""
     detail = f"the key is longer than http.key_max_bytes = {max_bytes}"
     return Failure(Reason.INVALID_KEY, detail, {"limit_bytes": max_bytes})
 
 
 def malformed(detail: str) -> Failure:
-    """What is said of a text or request that cannot be read."""
+    """Return the failure of a malformed text or request."""
     return Failure(Reason.MALFORMED, detail)

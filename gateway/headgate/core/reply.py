@@ -1,4 +1,4 @@
-"""Replies: from outcomes to status and JSON. Pure: knows no HTTP library."""
+"""Conversion of outcomes to HTTP responses: status and JSON, without an HTTP library."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ PROBLEM: Final = "application/problem+json"
 
 
 class Reply:
-    """An answer: status, content type, extra headers, body bytes."""
+    """A response: status, content type, extra headers, body bytes."""
 
     __slots__ = ("body", "content_type", "headers", "status")
 
@@ -50,9 +50,15 @@ _ENDED_WELL: Final = {
 def reply(
     topic: str, outcomes: Sequence[Outcome], is_batch: bool, minimal: bool, request_id: str
 ) -> Reply:
-    """The answer to a request whose events all ended.
+    """Return the response to a request whose events have all ended.
 
-    minimal: `Prefer: return=minimal`, only the summary and the failed events of a batch.
+    Args:
+        topic: The name of the topic.
+        outcomes: The outcomes of the events.
+        is_batch: Whether the request was a batch.
+        minimal: Whether to return only the summary and the failed events of a batch
+            (`Prefer: return=minimal`).
+        request_id: The id of the request.
     """
     if is_batch:
         return _batch(topic, outcomes, minimal)
@@ -64,13 +70,13 @@ def reply(
 
 
 def answer(ticket: Ticket) -> Reply:
-    """The answer to a ticket that is done."""
+    """Return the response to a ticket that is done."""
     outcomes = [outcome for outcome in ticket.outcomes if outcome is not None]
     return reply(ticket.topic, outcomes, ticket.is_batch, ticket.minimal, ticket.request_id)
 
 
 def problem(failure: Failure, request_id: str, extra: dict[str, object] | None = None) -> Reply:
-    """A problem document (RFC 9457) for a request that failed as a whole."""
+    """Return a problem document (RFC 9457) for a request that failed as a whole."""
     traits = TRAITS[failure.reason]
     document: dict[str, object] = {
         "type": f"/problems/{failure.reason}",
@@ -87,22 +93,22 @@ def problem(failure: Failure, request_id: str, extra: dict[str, object] | None =
 
 
 def json_text(document: object) -> str:
-    """JSON without control characters, as a terminal may show it: each answer is made with this."""
+    """Return JSON without control characters, safe for terminals; all responses use it."""
     return escaped(orjson.dumps(document).decode())
 
 
 def shown_text(text: str) -> str:
-    """A text that came with a request, as answers repeat it."""
+    """Shorten a text from a request for a response."""
     return shortened(text)
 
 
 def advice_headers(failure: Failure) -> tuple[tuple[str, str], ...]:
-    """The headers that say when and how to try again."""
+    """Return the headers about retries and authentication."""
     return (*retry_after([failure]), *_rate_limit(failure), *_challenge(failure))
 
 
 def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
-    """RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)."""
+    """Return RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10)."""
     if failure.reason is not Reason.QUOTA_EXCEEDED or failure.figures is None:
         return ()
     if "quota" not in failure.figures:  # a quota of the control plane, which has no rate
@@ -115,20 +121,20 @@ def _rate_limit(failure: Failure) -> tuple[tuple[str, str], ...]:
 
 
 def _challenge(failure: Failure) -> tuple[tuple[str, str], ...]:
-    """RFC 9110, 15.5.2: a 401 must say how to authenticate."""
+    """Return WWW-Authenticate, which a 401 must have (RFC 9110, 15.5.2)."""
     if failure.reason is not Reason.UNAUTHENTICATED:
         return ()
     return (("WWW-Authenticate", 'Bearer realm="headgate"'),)
 
 
 def retry_after(failures: Sequence[Failure]) -> tuple[tuple[str, str], ...]:
-    """The longest wait that any of them asks for."""
+    """Return Retry-After with the longest wait of the failures."""
     waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
     return (("Retry-After", str(max(waits))),) if waits else ()
 
 
 def _event(outcome: Outcome) -> dict[str, object]:
-    """What identifies a failed event to its producer."""
+    """Return the members that identify a failed event to its producer."""
     about: dict[str, object] = {}
     if outcome.key is not None:
         name, text = shown_key(outcome.key)
@@ -139,18 +145,18 @@ def _event(outcome: Outcome) -> dict[str, object]:
 
 
 def _head(name: Name, topic: str) -> str:
-    """How the JSON text of an event that ended well begins. topic: its name as JSON."""
+    """Return the beginning of a successful event's JSON; `topic` is its name as JSON."""
     return f'{{"outcome":"{name.value}","topic":{topic}'
 
 
 def _shown(head: str, outcome: Outcome) -> str:
-    """The JSON text of an event that ended well.
+    """Return the JSON text of a successful event.
 
-    `head` comes ready, because looking at an Enum's value for each event costs too much.
+    `head` is an argument, because reading an Enum's value for each event costs too much.
     """
     partition, offset, records = outcome.partition, outcome.offset, outcome.records
     key, event_id = outcome.key, outcome.event_id
-    if partition < 0:  # held, or once more what was: it has no place in the topic yet
+    if partition < 0:  # held, or equal to a held event: it has no position in the topic yet
         own_id = "" if event_id is None else f',"event_id":{quoted(shortened(event_id))}'
         return f"{head}{key_text(key)}{own_id}}}"
     text = shown(head, partition, offset, key, event_id, records)
@@ -178,7 +184,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
     summary: dict[str, int] = {}
     failures: list[Failure] = []
     texts: list[str] = []
-    name, head, since = None, "", 0  # most events of a batch end as the one before
+    name, head, since = None, "", 0  # most events of a batch have the outcome of the previous one
     for index, outcome in enumerate(outcomes):
         if outcome.name is not name:
             if name is not None:
@@ -198,7 +204,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
 
 
 def _batch_status(events: int, failures: Sequence[Failure]) -> int:
-    """200 if every event ended well, 207 if some did; else the highest of the reasons' own."""
+    """Return 200 if all events succeeded, 207 if some did, else the highest failure status."""
     if not failures:
         return 200
     if len(failures) < events:

@@ -1,4 +1,4 @@
-"""Options that the headers of a request set, and hints for unknown paths. Pure."""
+"""Options from the headers of a request, and hints for unknown paths."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from headgate.core.refusal import SHOWN, Refused, malformed
 from headgate.core.trace_context import read_state
 
 _RECORD_HEADER = b"headgate-header-"
-_ATTRIBUTE = "ce_"  # how the names of CloudEvents' attributes begin
+_ATTRIBUTE = "ce_"  # prefix of the headers of CloudEvents' attributes
 _KEY_STAR = b"headgate-key*"
 _UTF8 = b"UTF-8''"
 _EXTENDED = re.compile(rb"(?:%[0-9A-Fa-f]{2}|[^%'])*")
@@ -26,18 +26,25 @@ _SINGLE = (
 )
 _EVENT_ID_MAX = 256
 _BURST_MAX = 128
-_SHOWN_BYTES = 40  # of a value that is refused
+_SHOWN_BYTES = 40  # bytes of a refused value to show
 # The first nine bytes of our names.
 _OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
 
 
 class RequestOptions(NamedTuple):
-    """Request headers, read and checked.
+    """Parsed and validated request headers.
 
-    single_event_header: the name of a header that means one event, if there is one.
-    record_headers: record headers for every event, the gateway's own dropped.
-    burst: the burst that the events belong to; only topics that coalesce look at it.
-    is_plain: no header says of an event what its body says, or does not say, but for its id.
+    Args:
+        key: The key of the event.
+        event_id: The id of the event.
+        timestamp_ms: The timestamp of the event, in milliseconds since 1970.
+        tombstone: Whether the event is a tombstone.
+        force: Whether to publish unchanged events, too.
+        minimal: Whether the client prefers a minimal response.
+        single_event_header: The name of a header that applies to a single event, if present.
+        record_headers: Record headers for every event, without the gateway's own.
+        burst: The burst of the events, used only by topics that coalesce.
+        is_plain: Whether no header sets an attribute of a single event except its id.
     """
 
     key: bytes | None = None
@@ -56,7 +63,7 @@ NO_OPTIONS = RequestOptions()
 
 
 def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
-    """Raises Refused (malformed, invalid_key) naming the header."""
+    """Parse the headers. Raises Refused (malformed, missing_key) naming the header."""
     ours = {name: headers[name] for name in headers if name[:9] in _OURS}
     if not ours:
         return NO_OPTIONS
@@ -77,7 +84,7 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
 
 
 def _prefers_minimal(prefer: bytes) -> bool:
-    """RFC 7240: preferences with parameters, whose names and values have no case here."""
+    """Return whether a Prefer header (RFC 7240) asks for a minimal response, in any case."""
     tokens = prefer.lower().replace(b" ", b"").replace(b'"', b"").replace(b";", b",").split(b",")
     return b"return=minimal" in tokens
 
@@ -88,7 +95,7 @@ def _is_cloudevent(headers: Mapping[bytes, bytes]) -> bool:
 
 
 def read_burst(value: bytes | None) -> bytes | None:
-    """The id of a burst. Raises Refused (malformed) where it cannot be one."""
+    """Return the id of a burst. Raises Refused (malformed) if it is invalid."""
     if value is None:
         return None
     if not 0 < len(value) <= _BURST_MAX or not value.isascii():
@@ -97,19 +104,19 @@ def read_burst(value: bytes | None) -> bytes | None:
 
 
 def is_tombstone(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the request asks for a tombstone. Raises Refused (malformed)."""
+    """Return whether the request asks for a tombstone. Raises Refused (malformed)."""
     return _flag(headers, b"headgate-tombstone", False)
 
 
 def is_array_one_event(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a JSON array is one event and no batch. Raises Refused (malformed)."""
+    """Return whether a JSON array is one event and no batch. Raises Refused (malformed)."""
     return not _flag(headers, b"headgate-batch", True)
 
 
 def read_flag(name: str, value: bytes) -> bool:
-    """A boolean header or query parameter. Raises Refused (malformed) naming it.
+    """Parse a boolean header or query parameter. Raises Refused (malformed) naming it.
 
-    A guess would be wrong for half of the clients: whoever sends `yes` does not want `false`.
+    Other values are not guessed: a client that sends `yes` does not mean `false`.
     """
     flag = _FLAGS.get(value.lower())
     if flag is None:
@@ -124,9 +131,14 @@ def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
 
 
 def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
-    """The headers, and the key of `?key=` as a `Headgate-Key*`. Raises Refused (malformed).
+    """Return the headers with the key of `?key=` added as `Headgate-Key*`.
 
-    query: as it was sent.
+    Args:
+        headers: The headers of the request.
+        query: The query as it was sent.
+
+    Raises:
+        Refused: The query is malformed, or there are several keys.
     """
     if not query:
         return headers
@@ -143,7 +155,7 @@ def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes
 
 
 def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:
-    """Of the header, or of its extended form (RFC 8187) for clients that send Latin-1 alone."""
+    """Return the key of the header, or of its extended form (RFC 8187) for Latin-1 clients."""
     encoded = ours.get(_KEY_STAR)
     if encoded is None:
         return _key(ours.get(b"headgate-key"))
@@ -192,11 +204,16 @@ def _timestamp(value: bytes | None) -> int | None:
 def _record_headers(
     ours: Mapping[bytes, bytes], is_cloudevent: bool
 ) -> tuple[tuple[str, bytes], ...]:
-    """is_cloudevent: the events say themselves what their attributes are."""
+    """Return the record headers, without `ce_` headers if the body is a CloudEvent.
+
+    Args:
+        ours: The request headers with a known prefix.
+        is_cloudevent: Whether the events themselves contain their attributes.
+    """
     headers: list[tuple[str, bytes]] = []
     if b"traceparent" in ours:
         headers.append(("traceparent", ours[b"traceparent"]))
-        # means something only beside the other
+        # meaningful only with traceparent
         if b"tracestate" in ours and (state := read_state(ours[b"tracestate"])):
             headers.append(("tracestate", state))
     for name, value in ours.items():
@@ -223,7 +240,7 @@ _MANAGEMENT = re.compile(
 
 
 def of_data_port(method: str, path: str) -> str:
-    """For a path that the data port does not know; empty where nothing comes to mind."""
+    """Return a hint for an unknown path of the data port; empty if there is none."""
     hint = of_one_port(method, path)
     if not hint and _MANAGEMENT.fullmatch(path):
         return ": this page is on the management port (http.management_port)"
@@ -231,7 +248,7 @@ def of_data_port(method: str, path: str) -> str:
 
 
 def of_management_port(method: str, path: str) -> str:
-    """For a path, or a method of a path, that the management port does not know."""
+    """Return a hint for an unknown path or method of the management port."""
     hint = of_one_port(method, path)
     if hint:
         return f"{hint} of the data port (http.port)"
@@ -239,7 +256,7 @@ def of_management_port(method: str, path: str) -> str:
 
 
 def of_one_port(method: str, path: str) -> str:
-    """For either, where one port answers both."""
+    """Return a hint for an unknown path if one port serves everything."""
     match = _NEARLY.fullmatch(path) if method == "POST" else None
     if match is None:
         return ""

@@ -1,7 +1,7 @@
-"""JSON Schema 2020-12: which events a topic takes.
+"""Validation of events against JSON Schema 2020-12.
 
-Nothing is ever fetched: a `$ref` must stay inside the schema's own file. `format` is an annotation,
-as that version of JSON Schema has it.
+Nothing is ever fetched: a `$ref` must stay inside the schema's own file. `format` is an
+annotation, as in that version of JSON Schema.
 """
 
 import json
@@ -23,18 +23,22 @@ _DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MAX_SHOWN = 20  # violations of one event
 _MAX_DETAIL = 200  # characters: a violation quotes the value, which may be the whole event
 # The engine finds all violations or none, 16 us each, and a text may have one every two bytes.
-INLINE_BYTES = 1024  # so that they are found in less than 10 ms
-_BACKTRACKS = 100_000  # of a pattern with look-around; others take linear time
+INLINE_BYTES = 1024  # a text of this size takes less than 10 ms
+_BACKTRACKS = 100_000  # limit for patterns with look-around; others take linear time
 
 
 class BadSchemaError(ValueError):
-    """The text is no schema that can be used; the error's text says why."""
+    """A text that is not a usable schema; the message has the reason."""
 
 
 class Schema:
-    """A compiled schema. text: the file's bytes. Raises BadSchemaError.
+    """A compiled schema. Another process receives it as its text.
 
-    It goes to another process as its text.
+    Args:
+        text: The bytes of the file.
+
+    Raises:
+        BadSchemaError: The text is not a usable schema.
     """
 
     __slots__ = ("__weakref__", "_validator", "text")
@@ -48,18 +52,18 @@ class Schema:
 
     @property
     def version(self) -> bytes:
-        """The record header `hg-schema`: the first 16 hex digits of the file's SHA-256."""
+        """Return the record header `hg-schema`: the first 16 hex digits of the file's SHA-256."""
         return sha256(self.text).hexdigest()[:16].encode()
 
     def fits(self, document: bytes) -> bool:
-        """Whether the schema takes this JSON text. Cheap: it ends with the first violation."""
+        """Return whether a JSON text is valid. Cheap: it stops at the first violation."""
         try:
             return self._validator.is_valid(_parsed(document))
         except (ValueError, RecursionError):
             return False
 
     def failure(self, document: bytes) -> Failure:
-        """What is wrong with a JSON text that does not fit."""
+        """Return the failure of an invalid JSON text, with its violations."""
         try:
             errors = self._validator.iter_errors(_parsed(document))
             violations = [_shown(error) for error in islice(errors, _MAX_SHOWN)]
@@ -72,19 +76,25 @@ class Schema:
         return violation(detail, violations)
 
     def check(self, document: bytes) -> Failure | None:
-        """Both in one: None when it fits."""
+        """Return the failure of a JSON text; None if it is valid."""
         return None if self.fits(document) else self.failure(document)
 
 
 def violation(detail: str, violations: Sequence[dict[str, str]] = ()) -> Failure:
-    """The failure of an event that its topic's schema does not take."""
+    """Return the failure of an event that violates its topic's schema."""
     figures = {"violations": list(violations)}
     return Failure(Reason.SCHEMA_VIOLATION, detail, figures)
 
 
 def schema_of(text: bytes) -> Schema:
-    """A schema, compiled once for as long as it is in use: a configuration's policies hold theirs,
-    and the next configuration takes over what it has in common. Raises BadSchemaError."""
+    """Return the compiled schema of a text; schemas in use are compiled only once.
+
+    The policies of a configuration hold their schemas, and the next configuration shares those that
+    have not changed.
+
+    Raises:
+        BadSchemaError: The text is not a usable schema.
+    """
     schema = _in_use.get(text)
     if schema is None:
         schema = _in_use[text] = Schema(text)
@@ -96,12 +106,12 @@ _in_use: WeakValueDictionary[bytes, Schema] = WeakValueDictionary()
 
 @cache  # `examination.forget_received` empties it
 def received_schema(text: bytes) -> Schema:
-    """One that came from another process, which has the configuration and holds it."""
+    """Return a schema that another process, which has the configuration, sent."""
     return Schema(text)
 
 
 def _compile(text: bytes) -> "Draft202012Validator":
-    # 8 MB of memory, for those only who have a schema
+    # 8 MB of memory, only if there is a schema
     from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ValidationError
 
     try:
@@ -124,7 +134,7 @@ def _compile(text: bytes) -> "Draft202012Validator":
 
 
 def _parsed(document: bytes) -> object:
-    """The value. Numbers beyond a double, and lone surrogates, only the standard library takes."""
+    """Parse a JSON text; the standard library takes huge numbers and lone surrogates, too."""
     try:
         return orjson.loads(document)
     except orjson.JSONDecodeError:
@@ -140,11 +150,11 @@ def _shown(error: "ValidationError") -> dict[str, str]:
 
 
 def _short(text: str) -> str:
-    text = text.encode(errors="replace").decode()  # a lone surrogate cannot be answered
+    text = text.encode(errors="replace").decode()  # a response cannot contain a lone surrogate
     return text if len(text) <= _MAX_DETAIL else f"{text[:_MAX_DETAIL]}..."
 
 
 def _pointer(path: Sequence[str | int]) -> str:
-    """A JSON Pointer (RFC 6901); empty for the whole."""
+    """Return a JSON Pointer (RFC 6901); empty for the whole document."""
     tokens = [str(token).replace("~", "~0").replace("/", "~1") for token in path]
     return _short("".join("/" + token for token in tokens))

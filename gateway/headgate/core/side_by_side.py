@@ -1,4 +1,4 @@
-"""Comparison of two topics: differences in cost, and differences that consumers notice."""
+"""Comparison of two topics: differences in cost and differences for consumers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ from headgate.core.keys import KeyRule
 from headgate.core.record import CHUNK_SET, DATAREF, OVERSIZE, SPLIT
 from headgate.core.refusal import Refused
 
-# ---- The compared part of a record: its key, by a rule of both topics, and its content
+# ---- The compared parts of a record: its key and its content
 
-_JSON: Final = b"application/json"  # whatever a record says of itself: others say nothing
+_JSON: Final = b"application/json"  # whatever content type a record has, because some have none
 _STANDS_FOR_A_VALUE: Final = frozenset((OVERSIZE, DATAREF, CHUNK_SET, SPLIT))
 _NO_LIMIT: Final = 1 << 40  # bytes
 
@@ -23,7 +23,13 @@ Headers = Iterable[tuple[str, bytes | None]]
 
 
 class Seen(NamedTuple):
-    """Of one record. content: None of a tombstone.  is_reference: its value is elsewhere."""
+    """The compared parts of a record.
+
+    Args:
+        key: The key, or None.
+        content: The content; None for a tombstone.
+        is_reference: Whether the record only refers to its value.
+    """
 
     key: bytes | None
     content: bytes | None
@@ -31,11 +37,15 @@ class Seen(NamedTuple):
 
 
 class ContentRule:
-    """How both topics are read.
+    """Rule for reading the records of both topics.
 
-    key: JSON Pointers into values, whose values are the key; none: the record's own key.  ignore:
-    JSON Pointers to what does not count.  as_sent: bytes are compared, not JSON values.
-    Raises BadPointer.
+    Args:
+        key: JSON Pointers whose values form the key; if empty, the record's own key counts.
+        ignore: JSON Pointers to parts that are not compared.
+        as_sent: Whether to compare bytes instead of JSON values.
+
+    Raises:
+        BadPointer: A pointer is malformed.
     """
 
     def __init__(self, key: Sequence[str], ignore: Sequence[str], *, as_sent: bool) -> None:
@@ -43,11 +53,11 @@ class ContentRule:
         self._comparison = None if as_sent else Comparison(b"compare", ignore, _NO_LIMIT)
 
     def see(self, key: bytes | None, value: bytes | None, headers: Headers) -> Seen:
-        """What is compared of this record."""
+        """Return the compared parts of a record."""
         if self._key is not None and value is not None:
             try:
                 key = self._key(value)
-            except Refused:  # not JSON, or without it
+            except Refused:  # not JSON, or without the key
                 key = None
         content = value
         if value is not None and self._comparison is not None:
@@ -57,15 +67,17 @@ class ContentRule:
 
 # ---- The contents of each key, in the order of the log
 
-_DIGEST: Final = 8  # bytes of a content's: two of a key's contents meet once in 10^19
+_DIGEST: Final = 8  # bytes of a digest: two contents of a key collide once in 10^19
 _NO_PARTITION: Final = -1
 
 
 class Window(NamedTuple):
-    """Which records count, by their timestamps in ms, and how near to its ends none is judged.
+    """A range of timestamps, in milliseconds, with a margin.
 
-    begin_ms: None = from the first record.  end_ms: it is not part of it.  margin_ms: of what one
-    topic has within it, the other may have its equal beyond the end.
+    Args:
+        begin_ms: The begin; None for the first record.
+        end_ms: The end, exclusive.
+        margin_ms: The equal of a record within this distance of an end may be outside the range.
     """
 
     begin_ms: int | None
@@ -73,19 +85,23 @@ class Window(NamedTuple):
     margin_ms: int
 
     def has(self, at_ms: int) -> bool:
-        """Whether a record of this time counts."""
+        """Return whether the range includes this time."""
         return (self.begin_ms is None or at_ms >= self.begin_ms) and at_ms < self.end_ms
 
     def is_edge(self, at_ms: int) -> bool:
-        """Whether its equal may lie outside."""
+        """Return whether the time is in the margin."""
         begins = self.begin_ms is not None and at_ms < self.begin_ms + self.margin_ms
         return begins or at_ms >= self.end_ms - self.margin_ms
 
 
 class History:
-    """Of one key. is_edge: some of it is at an end of the window.  is_split: it is in several
-    partitions, so that nothing says what came first.  is_reference: some record only refers to
-    its value (claim check, chunks)."""
+    """The contents of one key, in their order.
+
+    Attributes:
+        is_edge: Whether any of its records is in the margin of the window.
+        is_split: Whether its records are in several partitions, so that their order is not known.
+        is_reference: Whether any of its records only refers to its value (claim check, chunks).
+    """
 
     __slots__ = ("_contents", "_partition", "is_edge", "is_reference", "is_split")
 
@@ -97,7 +113,7 @@ class History:
         self.is_split = False
 
     def add(self, content: bytes, partition: int) -> bool:
-        """One record more; whether it repeats the one before it."""
+        """Add a record, and return whether it repeats the previous one."""
         if partition != self._partition:
             self.is_split = self._partition != _NO_PARTITION
             self._partition = partition
@@ -107,17 +123,23 @@ class History:
 
     @property
     def contents(self) -> list[bytes]:
-        """Digests, the oldest first."""
+        """Return the digests, the oldest first."""
         digests = bytes(self._contents)
         return [digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST)]
 
 
 class Side:
-    """One topic, as far as it was read.
+    """The records of one topic that were read so far.
 
-    records, value_bytes: of the window.  repeats: how many said again what the one before it of
-    their key had said.  first_ms, last_ms: of the records, None without any.  keys: their
-    histories.  keyless: how often each content was there without a key.
+    Attributes:
+        records: The number of records in the window.
+        value_bytes: The bytes of their values.
+        tombstones: The number of tombstones.
+        repeats: The number of records that equal the previous record of their key.
+        first_ms: The earliest timestamp; None without records.
+        last_ms: The latest timestamp; None without records.
+        keys: The histories by key.
+        keyless: The number of records without a key, by digest of their content.
     """
 
     def __init__(self, window: Window) -> None:
@@ -131,7 +153,15 @@ class Side:
     def see(
         self, key: bytes | None, content: bytes | None, size: int, partition: int, at_ms: int
     ) -> None:
-        """One record of the window. content: what is compared; None of a tombstone."""
+        """Add a record of the window.
+
+        Args:
+            key: The key, or None.
+            content: The compared content; None for a tombstone.
+            size: The bytes of the value.
+            partition: The partition of the record.
+            at_ms: The timestamp of the record.
+        """
         self.records += 1
         self.value_bytes += size
         self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
@@ -149,52 +179,52 @@ class Side:
         history.is_edge = history.is_edge or self._window.is_edge(at_ms)
 
     def refers(self, key: bytes | None) -> None:
-        """The record that was seen last only refers to its value."""
+        """Mark the key of the last record, which only refers to its value."""
         if key is not None:
             self.keys[key].is_reference = True
 
 
 def digest_of(content: bytes | None) -> bytes:
-    """8 bytes. A tombstone equals no content, empty or not."""
+    """Return a digest of 8 bytes. A tombstone equals no content, not even an empty one."""
     if content is None:
         return blake2b(digest_size=_DIGEST, person=b"tombstone").digest()
     return blake2b(content, digest_size=_DIGEST).digest()
 
 
 def part_of(key: bytes) -> float:
-    """A place of this key from 0 to 1 that is the same in every topic: so a part can be taken."""
+    """Return a number from 0 to 1 that depends only on the key, for taking a sample of keys."""
     number = int.from_bytes(blake2b(key, digest_size=_DIGEST, person=b"share").digest(), "big")
     return number / (1 << 8 * _DIGEST)
 
 
-EXAMPLES: Final = 5  # keys that are named for each finding
+EXAMPLES: Final = 5  # example keys of each finding
 
 
 class Finding(StrEnum):
-    """Of one key."""
+    """Result of the comparison of one key."""
 
-    SAME = "same"  # record by record
+    SAME = "same"  # the same records
     FEWER_REPEATS = "same but for repeats"
-    FEWER_STATES = "same end, fewer states"  # the second leaves out some, as coalescing does
+    FEWER_STATES = "same end, fewer states"  # the second topic lacks some, as with coalescing
     EDGE = "too near to an end of the time"
     REFERENCE = "refers to its values"
     MAYBE_BEFORE = "perhaps unchanged since before"
     SPLIT = "in several partitions"
     ONLY_FIRST = "only in the first"
     ONLY_SECOND = "only in the second"
-    MORE_STATES = "same end, more states"  # the second has some that the first never had
+    MORE_STATES = "same end, more states"  # the second topic has some that the first one lacks
     OTHER_STATES = "same end, other states"
     OTHER_ORDER = "in another order"
     OTHER_END = "another end"
 
     @property
     def is_difference(self) -> bool:
-        """Whether consumers of the two would learn something else."""
+        """Return whether consumers of the two topics see different data."""
         return self in _DIFFERENCES
 
     @property
     def is_judged(self) -> bool:
-        """Whether anything can be said."""
+        """Return whether the comparison was possible."""
         return self not in _UNJUDGED
 
 
@@ -206,17 +236,20 @@ _DIFFERENCES: Final = (
 
 
 class Found(NamedTuple):
-    """How many keys, and some of them."""
+    """A number of keys, and examples of them."""
 
     keys: int
     examples: tuple[bytes, ...]
 
 
 def findings(first: Side, second: Side, *, has_before: bool) -> dict[Finding, Found]:
-    """What is found of all keys, in the order of `Finding`; nothing that was found of none.
+    """Return the findings of all keys that occur, in the order of `Finding`.
 
-    has_before: there are records before the window, so that a key may have got its content there,
-    and what repeats it may be missing in one topic.
+    Args:
+        first: The first topic.
+        second: The second topic.
+        has_before: Whether there are records before the window. Then a key may have its content
+            from there, and one topic may lack the repetition.
     """
     counts, examples = dict.fromkeys(Finding, 0), {finding: list[bytes]() for finding in Finding}
     for key in _all_keys(first.keys, second.keys):
@@ -232,13 +265,13 @@ def findings(first: Side, second: Side, *, has_before: bool) -> dict[Finding, Fo
 
 
 def keyless_only(first: Side, second: Side) -> tuple[int, int]:
-    """How many records without a key are in the first topic alone, and in the second alone."""
+    """Return the numbers of records without a key that only the first or second topic has."""
     only_first, only_second = first.keyless - second.keyless, second.keyless - first.keyless
     return only_first.total(), only_second.total()
 
 
 def judged(one: History | None, other: History | None, *, has_before: bool) -> Finding:
-    """What is found of one key, which at least one topic has."""
+    """Return the finding of a key that at least one topic has."""
     histories = [history for history in (one, other) if history is not None]
     if any(history.is_reference for history in histories):
         return Finding.REFERENCE
@@ -274,7 +307,7 @@ def _without_repeats(contents: Sequence[bytes]) -> list[bytes]:
 
 
 def _is_part(short: Sequence[bytes], long: Sequence[bytes]) -> bool:
-    """Whether all of the short one is in the long one, in its order."""
+    """Return whether the short sequence is a subsequence of the long one."""
     rest = iter(long)
     return all(content in rest for content in short)
 

@@ -9,7 +9,7 @@ LONGEST_PLAIN_KEY: Final = 64  # bytes; longer keys are hashed, so that names in
 
 
 class Counter:
-    """A number that several objects share."""
+    """A counter that several objects share."""
 
     __slots__ = ("count",)
 
@@ -18,22 +18,27 @@ class Counter:
 
 
 class Scope:
-    """The namespace of one topic: whatever its policy, its keys and contents are known in it.
+    """The suppression namespace of one topic, independent of its policy.
 
-    One object for each topic of a process, compared by identity, so that it is a cheap dict key.
-    The policy's fingerprint is not part of the name, it keys the digests: contents that were
-    compared under other rules equal none. Neither is the partition count, which grows.
+    Each process has one object for each topic, compared by identity, so that it is a cheap dict key.
+    The name does not contain the policy's fingerprint, which keys the digests: contents that were
+    compared by other rules never match. Nor does it contain the partition count, which grows.
 
-    topic_id: Kafka's; a topic that was recreated is another one.  prefix: redis.namespace.
-    partitions: the count that this process places by; see `SuppressionCall`.
-    rule: 8 bytes over how events get their keys (`policy.key_rule`).
-    free_until_s: until when (the suppressor's clock) events may pass without a reservation, for
-    this process has announced it.  passed_s: when the last one did.  unreserved: how many of them
-    have not ended yet, shared with the scope of a topic that was recreated meanwhile.
-    spooled: how many backlogs lie on this process' disk, shared in the same way.
-    mark: the name of what says so to processes that know the topic by another id.
-    successor: the scope of the topic that was recreated.
-    asked: Redis was asked for events of it since any passed; some may still wait.
+    Attributes:
+        topic_id: Kafka's id; a topic that was recreated has another id.
+        partitions: The partition count that this process uses (see `SuppressionCall`).
+        rule: 8 bytes, a hash of the rules for keys (`policy.key_rule`).
+        free_until_s: Until this time of the suppressor's clock, events may pass without a
+            reservation, because this process has announced it.
+        passed_s: The time of the last event that passed.
+        unreserved: The number of passed events that have not ended, shared with the scope of a
+            topic that was recreated.
+        spooled: The number of backlogs on this process's disk, shared in the same way.
+        mark: The name of the Redis entry that announces such backlogs to processes that know
+            another id of the topic.
+        successor: The scope of the topic after it was recreated.
+        asked: Whether a reservation was requested since the last event passed; some may still
+            wait.
     """
 
     __slots__ = (
@@ -82,7 +87,7 @@ class Scope:
         return scope
 
     def twin(self) -> "Scope":
-        """The same topic at one of several servers. What passes is counted for all of them."""
+        """Return a scope of the topic for another server, with shared counters."""
         twin = Scope(self.topic, self.topic_id, self.partitions, self.rule, self._prefix)
         twin.unreserved = self.unreserved
         twin.spooled = self.spooled
@@ -96,15 +101,19 @@ class Scope:
 
 
 class Reservation:
-    """The suppression state of a publish: it waits for Redis, or passes by an announcement.
+    """The suppression state of a publish, which is reserved in Redis or passes without that.
 
-    scope: the suppression namespace.  partitions: the count by which its record was placed.
-    force: publish even if unchanged.  refuse: the topic's redis_loss = "refuse".
-    entry: the name of its key's entry in Redis.  token: this publish's token in it.
-    floor: the key's highest offset when it was reserved.
-    unreserved: it goes to Kafka without a reservation.
+    Events that pass have no entry and no token, so the events of a batch share one object.
 
-    Events that pass have no entry and no token, so those of a batch share one.
+    Attributes:
+        scope: The suppression namespace.
+        partitions: The partition count that chose the record's partition.
+        force: Whether to publish it even if unchanged.
+        refuse: Whether the topic has redis_loss = "refuse".
+        entry: The name of the key's entry in Redis.
+        token: This publish's token in the entry.
+        floor: The key's highest offset at the time of the reservation.
+        unreserved: Whether it goes to Kafka without a reservation.
     """
 
     # Class defaults, as in `Publish`.
@@ -124,15 +133,16 @@ class Reservation:
 
 ON, QUARANTINE, AWAY = "on", "quarantine", "away"
 STATES = (ON, QUARANTINE, AWAY)  # from good to bad
-OFF = "off"  # shown of a topic whose policy does not suppress
+OFF = "off"  # shown for a topic whose policy does not suppress
 
 
 class TopicSuppression(NamedTuple):
     """A topic that suppresses by its policy.
 
-    state: ON.  QUARANTINE: all is published, for what Redis knows may be incomplete; until_s: for
-    so many seconds more, if nothing happens before, None = Redis was not asked yet.  AWAY: Redis
-    does not answer.
+    Args:
+        state: ON; QUARANTINE: everything is published, because the data in Redis may be
+            incomplete; AWAY: Redis does not answer.
+        until_s: The remaining seconds of a quarantine; None if Redis was not asked yet.
     """
 
     state: str

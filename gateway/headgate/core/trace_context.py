@@ -1,4 +1,4 @@
-"""W3C trace context: what `traceparent` and `tracestate` say, and how ours is written."""
+"""W3C trace context: reading `traceparent` and `tracestate`, and writing `traceparent`."""
 
 import re
 from typing import Final, NamedTuple
@@ -9,18 +9,18 @@ TRACESTATE: Final = b"tracestate"
 _FORM: Final = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _UNUSED_VERSION: Final = b"ff"
 _SAMPLED: Final = 0x01
-_RANDOM: Final = 0x02  # the trace id's last 7 bytes are random; passed on as it came
+_RANDOM: Final = 0x02  # the trace id's last 7 bytes are random; the flag is passed on unchanged
 
 _MEMBER: Final = re.compile(
     rb"([a-z0-9][a-z0-9_*/@-]{0,255})=([\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e])"
 )
 _STATE_MEMBERS: Final = 32
-_STATE_BYTES: Final = 512  # as much as everybody must be able to pass on
-_LONG_MEMBER: Final = 128  # these go first where that is too little
+_STATE_BYTES: Final = 512  # the size that every participant must be able to pass on
+_LONG_MEMBER: Final = 128  # longer members are dropped first if the state is too long
 
 
 class Parent(NamedTuple):
-    """The span that a request continues. Ids in hexadecimal. flags: those that are known here."""
+    """The parent span of a request, with ids in hexadecimal; `flags` has only known flags."""
 
     trace_id: str
     span_id: str
@@ -28,12 +28,12 @@ class Parent(NamedTuple):
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the caller records the trace."""
+        """Return whether the caller records the trace."""
         return bool(self.flags & _SAMPLED)
 
 
 def read_parent(value: bytes | None) -> Parent | None:
-    """None where there is none, or none that may be used: then the trace begins here."""
+    """Parse `traceparent`; None if it is absent or invalid, so that a new trace begins."""
     match = None if value is None else _FORM.fullmatch(value)
     if match is None:
         return None
@@ -46,8 +46,11 @@ def read_parent(value: bytes | None) -> Parent | None:
 
 
 def read_state(value: bytes) -> bytes:
-    """A `tracestate` as it may be passed on: whole members, the newest first, as many as fit. Empty
-    where it is malformed: then nobody can tell whose members these are."""
+    """Return the part of a `tracestate` to pass on: complete members, the newest first.
+
+    Members that do not fit are dropped. The result is empty if the state is malformed, because its
+    members cannot be attributed then.
+    """
     by_key = dict[bytes, bytes]()
     for text in value.split(b","):
         member = text.strip(b" \t")
@@ -66,5 +69,5 @@ def read_state(value: bytes) -> bytes:
 
 
 def traceparent(trace_id: str, span_id: str, flags: int = 0) -> bytes:
-    """Of a sampled span. flags: of its parent."""
+    """Return the `traceparent` of a sampled span; `flags` are those of its parent."""
     return f"00-{trace_id}-{span_id}-{flags | _SAMPLED:02x}".encode()

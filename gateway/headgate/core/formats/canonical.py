@@ -1,8 +1,8 @@
-"""The canonical form of a JSON text: names sorted, no blanks, some members left out.
+"""The canonical form of a JSON text: names sorted, no blanks, some members removed.
 
-One rule above all: two texts with different JSON values never have one canonical form. Parsing
-is what could break it, for it forgets: digits that no double has, the first of two equal names,
-halves of surrogate pairs. Where it might, there is no canonical form, and bytes are compared.
+The main rule: two texts with different JSON values never have the same canonical form. Parsing
+could break it, because it loses digits beyond a double, the first of two equal names, and halves
+of surrogate pairs. Such a text has no canonical form, and its bytes are compared.
 Equal values may have different forms (1 and 1.0): that costs a record, not a change.
 """
 
@@ -14,12 +14,12 @@ import orjson
 
 Pointer = tuple[str, ...]  # reference tokens, unescaped
 
-# An integer of 18 digits fits 64 bits. A decimal of 15 significant digits is the only one of its
-# length in the double nearest to it (DBL_DIG), as long as that is a normal one.
+# An integer of 18 digits fits 64 bits. A decimal of 15 significant digits survives the conversion to
+# a double and back (DBL_DIG), if the double is a normal one.
 _INTEGER_DIGITS = 18
 _CERTAIN_DIGITS = 15
 _MAX_EXPONENT = 200
-_MAX_TOKEN = 40  # characters before the exponent: so much can neither overflow nor vanish
+_MAX_TOKEN = 40  # characters before the exponent: such numbers neither overflow nor become zero
 _SHAPES = bytes.maketrans(b"123456789.E", b"0000000000e")  # 15 times as fast as one pattern
 _LONG, _POWER = b"0" * (_CERTAIN_DIGITS + 1), b"0e"
 _MINUS_NOUGHT = re.compile(rb"-0(?!\.)")
@@ -28,7 +28,7 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
 
 
 class Fallback(StrEnum):
-    """Why bytes are compared instead: a metric label."""
+    """Reason for comparing bytes instead; a metric label."""
 
     NOT_JSON = "not_json"  # by its content type
     LARGE = "large"  # over canonical_max_bytes
@@ -36,11 +36,16 @@ class Fallback(StrEnum):
     DUPLICATE_NAME = "duplicate_name"
     SURROGATE = "surrogate"  # a lone one, escaped
     DEEP = "deep"
-    POOL = "pool"  # the process that compares large documents was not there
+    POOL = "pool"  # the process that compares large documents was unavailable
 
 
 def canonical(text: bytes, ignore: Sequence[Pointer] = ()) -> bytes | Fallback:
-    """The canonical form of a valid JSON text without what the pointers name, or why not."""
+    """Return the canonical form of a valid JSON text, or why there is none.
+
+    Args:
+        text: The JSON text.
+        ignore: Pointers to the parts that the form does not contain.
+    """
     outside, quotes = _outside_strings(text)
     if _has_suspects(outside) and not all(map(_is_kept, _NUMBER.findall(outside))):
         return Fallback.NUMBER
@@ -55,12 +60,12 @@ def canonical(text: bytes, ignore: Sequence[Pointer] = ()) -> bytes | Fallback:
         return Fallback.SURROGATE if has_surrogates else Fallback.DEEP
     except orjson.JSONEncodeError:
         return Fallback.DEEP
-    # Of equal names parsing keeps the last: then fewer strings come out than went in.
+    # Parsing keeps only the last of equal names, so the form then has fewer strings than the text.
     return form if quotes == _quotes(form) else Fallback.DUPLICATE_NAME
 
 
 def _outside_strings(text: bytes) -> tuple[bytes, int]:
-    """What stands outside of strings, and how many quotation marks enclose strings."""
+    """Return the text outside of strings, and the number of quotation marks around strings."""
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     pieces = text.split(b'"')
@@ -74,7 +79,7 @@ def _quotes(text: bytes) -> int:
 
 
 def _has_suspects(outside: bytes) -> bool:
-    """Whether any number needs a closer check: most texts have none that does."""
+    """Return whether any number needs a closer check; most texts have no such number."""
     shapes = outside.translate(_SHAPES)
     if _LONG in shapes or _POWER in shapes:
         return True
@@ -82,7 +87,7 @@ def _has_suspects(outside: bytes) -> bool:
 
 
 def _is_kept(number: bytes) -> bool:
-    """Whether no number of another value is parsed to the same."""
+    """Return whether no number with another value has the same parsed value."""
     mantissa, _, exponent = number.lower().lstrip(b"-").partition(b"e")
     if not exponent and b"." not in mantissa:
         return len(mantissa) <= _INTEGER_DIGITS and number != b"-0"
@@ -91,14 +96,14 @@ def _is_kept(number: bytes) -> bool:
         return False
     if digits <= _CERTAIN_DIGITS:
         return not exponent or abs(int(exponent)) <= _MAX_EXPONENT
-    # Of the decimals with 16 digits a double has one shortest: that one, written so.
+    # A double has one shortest decimal with 16 digits, in one notation.
     return digits == _CERTAIN_DIGITS + 1 and orjson.dumps(float(number)) == number
 
 
 def _remove(parsed: object, pointer: Pointer) -> list[object]:
-    """Take out what the pointer names; what was taken, or nothing where it names nothing.
+    """Remove the value that a pointer names, and return it in a list; empty if it is absent.
 
-    An element's place is kept by a null, so that the indexes of others stay theirs.
+    A null replaces an element of an array, so that the indexes of the others do not change.
     """
     *way, last = pointer
     for token in way:

@@ -1,8 +1,8 @@
-"""CloudEvents 1.0 over HTTP to Kafka records.
+"""Conversion of CloudEvents 1.0 over HTTP to Kafka records.
 
 Sources: CloudEvents 1.0.2 JSON format, HTTP protocol binding (percent-encoded `ce-` headers) and
-Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). Beside the binding,
-an event without data becomes a zero-length value: a tombstone is only written when asked for.
+Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). Unlike in the
+binding, an event without data becomes a zero-length value: a tombstone needs an explicit request.
 """
 
 import base64
@@ -24,7 +24,7 @@ _REQUIRED = ("id", "source", "specversion", "type")
 _STRUCTURED = b"application/cloudevents+json"
 _JSON = b"application/json"
 _TEXT = msgspec.json.Decoder(str)
-_LONGEST_TIME = 64  # characters; nobody measures a fraction with more digits
+_LONGEST_TIME = 64  # characters; no clock measures a fraction with more digits
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _TIME = re.compile(
@@ -36,7 +36,16 @@ _ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
 
 
 def from_headers(body: bytes, headers: Mapping[bytes, bytes], structured: bool) -> RawEvent:
-    """HTTP binary mode: attributes in `ce-` headers, the body is the data. Raises Refused."""
+    """Read an event in HTTP binary mode: attributes in `ce-` headers, data in the body.
+
+    Args:
+        body: The data.
+        headers: The headers of the request, names in lower case.
+        structured: Whether the record's value is the whole CloudEvent as JSON.
+
+    Raises:
+        Refused: The event is malformed.
+    """
     attributes: dict[str, str] = {}
     for name, value in headers.items():
         if name.startswith(b"ce-"):
@@ -51,9 +60,18 @@ def from_headers(body: bytes, headers: Mapping[bytes, bytes], structured: bool) 
 
 
 def from_json(text: bytes, structured: bool, count: HeaderCount | None = None) -> RawEvent:
-    """Structured mode: one CloudEvent as a JSON object. A member that is null is absent; `data` so
-    beside `data_base64`: alone it is the document `null`. count: of the attributes of all events of
-    the request. Raises Refused.
+    """Read an event in structured mode: one CloudEvent as a JSON object.
+
+    A member that is null counts as absent. A null `data` counts as absent only next to
+    `data_base64`; alone it is the document `null`.
+
+    Args:
+        text: The JSON object.
+        structured: Whether the record's value is the whole CloudEvent as JSON.
+        count: The counter for the attributes of all events of the request.
+
+    Raises:
+        Refused: The event is malformed.
     """
     attributes: dict[str, str] = {}
     data: bytes | None = None
@@ -81,7 +99,7 @@ def from_json(text: bytes, structured: bool, count: HeaderCount | None = None) -
 
 
 def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
-    """Batch mode: a JSON array of CloudEvents; one that is wrong does not spoil the others."""
+    """Read a JSON array of CloudEvents; a Failure replaces each invalid event."""
     events: list[RawEvent | Failure] = []
     count = HeaderCount()
     for element in elements(text):
@@ -93,7 +111,7 @@ def batch(text: bytes, structured: bool) -> list[RawEvent | Failure]:
 
 
 def time_ms(time: str) -> int:
-    """An RFC 3339 time as milliseconds since 1970. Raises Refused."""
+    """Convert an RFC 3339 time to milliseconds since 1970. Raises Refused."""
     wrong = Refused(malformed(f"the CloudEvents time {brief(time)} is not RFC 3339"))
     match = _TIME.fullmatch(time.upper()) if len(time) <= _LONGEST_TIME else None
     if match is None:
@@ -109,7 +127,7 @@ def time_ms(time: str) -> int:
 
 def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
     key = attributes.get("partitionkey") or attributes.get("subject")
-    if attributes.get("partitionkey") == "":  # or the subject would order it instead
+    if attributes.get("partitionkey") == "":  # otherwise the subject would be the key
         detail = "the CloudEvents attribute 'partitionkey' is empty"
         raise Refused(Failure(Reason.MISSING_KEY, detail))
     content_type = attributes.get("datacontenttype")
@@ -134,7 +152,7 @@ def _binary(content: bytes, attributes: Mapping[str, str]) -> RawEvent:
 
 
 def _check_utf8(document: bytes) -> None:
-    """The rest of the gateway presumes that documents are UTF-8."""
+    """Raise Refused if a document is not UTF-8, which the rest of the gateway assumes."""
     try:
         document.decode()
     except UnicodeDecodeError as error:
@@ -142,7 +160,7 @@ def _check_utf8(document: bytes) -> None:
 
 
 def _structured_from(body: bytes, attributes: dict[str, str]) -> RawEvent:
-    """Binary mode in, structured out: by nature not the bytes that came."""
+    """Convert an event from binary to structured mode; its value is new JSON."""
     plain = _binary(body, attributes)
     fields: dict[str, object] = dict(attributes)
     if plain.document is not None:
@@ -193,7 +211,7 @@ def _string(name: str, value: bytes) -> str:
 
 
 def _attribute(name: str, value: bytes) -> str:
-    """An attribute's canonical text: a string, an integer or a boolean."""
+    """Return an attribute's canonical text: a string, an integer or a boolean."""
     if value[:1] == b'"':
         return _string(name, value)
     is_word = value in (b"true", b"false")

@@ -1,7 +1,7 @@
-"""Cuts a stream of JSON objects that follow each other without any sign between them.
+"""Splitting of a stream of JSON objects without separators, as in Confluent's REST v3.
 
-Confluent's REST v3 sends records so. Only ends of objects are looked for; whether an object is
-valid JSON is its reader's business. Linear in the bytes, however they are split into pieces.
+Only the ends of objects are found; their reader validates them. The time is linear in the bytes,
+whatever the sizes of the pieces are.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 from headgate.core.oversize.limits import streamed_record
 from headgate.core.refusal import Refused, malformed
 
-PIECE_BYTES = 32_768  # cut in 2-4 ms where records are small; nothing but braces takes 10
+PIECE_BYTES = 32_768  # takes 2-4 ms for small records, and 10 ms for braces only
 
 _BLANKS = re.compile(rb"[ \t\r\n]*")
 _SIGN = re.compile(rb'["{}]')
@@ -17,10 +17,7 @@ _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
 
 
 class Documents:
-    """The stream so far. max_bytes: of one object.
-
-    pending: bytes that are waiting for their object's end.
-    """
+    """A stream of objects; `max_bytes` limits each of them."""
 
     __slots__ = ("_at", "_data", "_depth", "_in_string", "_limit")
 
@@ -36,9 +33,9 @@ class Documents:
         return len(self._data)
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The objects that end in this piece, each its exact slice of the stream.
+        """Return the objects that end in this piece, each as its exact slice of the stream.
 
-        What was found before the stream broke is returned first: `check` raises Refused then.
+        Objects before an error are returned first; `check` raises Refused afterwards.
         """
         self._data += piece
         documents: list[bytes] = []
@@ -63,24 +60,24 @@ class Documents:
         return documents
 
     def check(self) -> None:
-        """Raises Refused when what follows the objects found so far cannot begin another one."""
+        """Raise Refused if the rest of the stream cannot begin another object."""
         if self._depth == 0 and self._data:
             self.feed(b"")
 
     def end(self) -> None:
-        """The stream is over. Raises Refused when an object is not."""
+        """Check the end of the stream. Raises Refused if an object is incomplete."""
         self._forget(_end(_BLANKS, self._data, 0) if self._depth == 0 else 0)
         if self._data:
             raise Refused(malformed("the stream ends in the middle of a record"))
 
     def _object_end(self) -> int | None:
-        """The place behind the object that is open at `_at`, None where it is not there yet."""
+        """Return the position after the open object, or None if its end has not arrived."""
         data, at, depth = self._data, self._at, self._depth
         while True:
             if self._in_string:
                 at = _end(_REST_OF_STRING, data, at)
                 if at == len(data) or data[at] != ord('"'):
-                    break  # behind a backslash the next piece begins
+                    break  # the piece ends after a backslash
                 self._in_string = False
                 at += 1
             sign = _SIGN.search(data, at)

@@ -1,8 +1,8 @@
-"""What Confluent's REST v2 and v3 share: keys and values in JSON, error codes, error answers.
+"""Shared parts of Confluent's REST v2 and v3: JSON keys and values, error codes, errors.
 
 Source: confluentinc/kafka-rest (`Errors.java`, `resources/v2/AbstractProduceAction.java`,
-`api/v3/openapi.yaml`). Codes are theirs; where they have none for what can happen here, the
-nearest one whose meaning for a retry is the same.
+`api/v3/openapi.yaml`). The codes are Confluent's. If there is none for a failure, the nearest
+one with the same meaning for a retry is used.
 """
 
 import base64
@@ -22,18 +22,18 @@ from headgate.core.topics.policy import CompatJsonKeys
 
 _TEXT = msgspec.json.Decoder(str)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_ESCAPED_BYTES = 6  # of JSON text stand for one byte of a key at most: \u0000
+_ESCAPED_BYTES = 6  # maximum JSON text for one byte of a key: \u0000
 _UNKNOWN_TOPIC, _UNKNOWN_PARTITION, _UNFIT = 40401, 40402, 42206
 _KAFKA, _KAFKA_RETRIABLE, _BROKER_AWAY = 50002, 50003, 50302
-NO_RECORDS = 42206  # of a v3 request without any
-NOT_ON_THE_CLUSTER = 40403  # a topic that is looked up, where one that is produced to is 40401
-# HTTP status and error code of a request that fails for this reason as a whole.
+NO_RECORDS = 42206  # for a v3 request without records
+NOT_ON_THE_CLUSTER = 40403  # for a topic lookup; 40401 is for producing
+# HTTP status and error code of a request that fails as a whole for this reason.
 _CODES = {
     Reason.UNAUTHENTICATED: (401, 40101),
     Reason.FORBIDDEN: (403, 40301),
     Reason.UNKNOWN_TOPIC: (404, _UNKNOWN_TOPIC),
     Reason.UNKNOWN_PARTITION: (404, _UNKNOWN_PARTITION),
-    Reason.SCHEMA_VIOLATION: (422, 422),  # also of the request's own shape
+    Reason.SCHEMA_VIOLATION: (422, 422),  # also for a malformed request
     Reason.OVERLOADED: (503, _BROKER_AWAY),
     Reason.DRAINING: (503, _BROKER_AWAY),
     Reason.KAFKA_UNAVAILABLE: (503, _BROKER_AWAY),
@@ -45,7 +45,7 @@ _CODES = {
 
 
 def codes_of(failure: Failure) -> tuple[int, int]:
-    """The HTTP status and the error code of a failure."""
+    """Return the HTTP status and the error code of a failure."""
     codes = _CODES.get(failure.reason)
     if codes is not None:
         return codes
@@ -54,8 +54,10 @@ def codes_of(failure: Failure) -> tuple[int, int]:
 
 
 def record_code_of(failure: Failure) -> int:
-    """The code of one record of several: as producers know them, whatever may be sent again is
-    `retriable Kafka error`."""
+    """Return the error code of one of several records.
+
+    The code of every retryable failure is `retriable Kafka error`, which producers know.
+    """
     status, code = codes_of(failure)
     if status >= 500:
         return _KAFKA_RETRIABLE if TRAITS[failure.reason].retryable else _KAFKA
@@ -63,7 +65,7 @@ def record_code_of(failure: Failure) -> int:
 
 
 def failed(failure: Failure, content_type: str) -> Reply:
-    """The answer to a request that fails as a whole."""
+    """Return the response to a request that fails as a whole."""
     status, code = codes_of(failure)
     return error(status, code, failure.detail, content_type, advice_headers(failure))
 
@@ -75,18 +77,18 @@ def error(
     content_type: str,
     headers: Sequence[tuple[str, str]] = (),
 ) -> Reply:
-    """An answer in Confluent's error shape."""
+    """Return a response in Confluent's error format."""
     body = json_text({"error_code": code, "message": message}).encode()
     return Reply(status, content_type, tuple(headers), body)
 
 
 def unfit(detail: str) -> Refused:
-    """Of JSON that is well formed and is not what is asked for."""
+    """Return the refusal of well-formed JSON with the wrong structure."""
     return Refused(Failure(Reason.SCHEMA_VIOLATION, detail))
 
 
 def partition_of(given: int | None) -> int:
-    """The partition of a record that names one or not. Raises Refused."""
+    """Return the partition that a record names, or SPREAD. Raises Refused."""
     if given is None:
         return SPREAD
     if given < 0:
@@ -98,11 +100,15 @@ def partition_of(given: int | None) -> int:
 
 
 def json_key(text: bytes, keys: CompatJsonKeys) -> bytes | None:
-    """The record key of a JSON key; None for null.
+    """Return the record key of a JSON key; None for null.
 
-    quoted: the JSON text without blanks, as Confluent writes it. plain: a string's own text, an
-    integer's digits, a boolean: the key that the same event has through the native API.
-    Raises Refused.
+    Args:
+        text: The JSON text.
+        keys: quoted: the JSON text without blanks, as Confluent writes it. plain: a string's own
+            text, an integer's digits or a boolean, as the native API writes the key.
+
+    Raises:
+        Refused: The key is invalid.
     """
     if text == b"null":
         return None
@@ -137,7 +143,7 @@ def _is_integer(text: bytes) -> bool:
 
 
 def string_bytes(text: bytes) -> bytes | None:
-    """The UTF-8 of a JSON text that is a string, None for any other and for a lone surrogate."""
+    """Return the UTF-8 of a JSON string; None for other JSON and for a lone surrogate."""
     try:
         return _TEXT.decode(text).encode()
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -145,7 +151,7 @@ def string_bytes(text: bytes) -> bytes | None:
 
 
 def base64_bytes(text: bytes, what: str) -> bytes | None:
-    """The bytes of a JSON text that is a base64 string; None for null. Raises Refused."""
+    """Return the bytes of a base64 string in JSON; None for null. Raises Refused."""
     if text == b"null":
         return None
     try:
@@ -155,7 +161,7 @@ def base64_bytes(text: bytes, what: str) -> bytes | None:
 
 
 def _from_base64(text: str) -> bytes:
-    """Padding may be left out, as kafka-rest has it. Raises ValueError."""
+    """Decode base64; padding is optional, as in kafka-rest. Raises ValueError."""
     bare = text.rstrip("=")
     return base64.b64decode(bare + "=" * (-len(bare) % 4), validate=True)
 
@@ -163,8 +169,17 @@ def _from_base64(text: str) -> bytes:
 def record_headers(
     given: Sequence[tuple[str, str | None]], count: HeaderCount
 ) -> tuple[bytes | None, tuple[Header, ...]]:
-    """The content type if it is among them, and the other record headers, from names and base64
-    values. The gateway's own names are dropped; a value may be null. Raises Refused."""
+    """Return the content type, if there is one, and the other record headers.
+
+    The gateway's own names are dropped.
+
+    Args:
+        given: Names and base64 values; a value may be null.
+        count: The counter for the headers of all records of the request.
+
+    Raises:
+        Refused: A header is invalid, or there are too many.
+    """
     count.take(len(given))
     content_type: bytes | None = None
     others: list[Header] = []
@@ -184,6 +199,6 @@ def record_headers(
 
 
 def check_key_text(text: bytes, max_bytes: int) -> None:
-    """Refuse a key whose JSON text is too long for any key, before it is decoded."""
+    """Raise Refused if the JSON text is too long for any key, before it is decoded."""
     if len(text) > max_bytes * _ESCAPED_BYTES + 2:
         raise Refused(long_key(max_bytes))

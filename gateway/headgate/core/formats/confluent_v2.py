@@ -1,8 +1,8 @@
-"""Confluent REST v2, the producing half: a request's records, and the answer with their offsets.
+"""Confluent REST v2, produce part: a request's records, and the response with their offsets.
 
 Source: confluentinc/kafka-rest, `resources/v2/ProduceToTopicAction.java` and
-`entities/v2/ProduceResponse.java`. `headers` and `timestamp` of a record and the format
-text are the Strimzi Kafka Bridge's (`src/main/resources/openapi.json`), which speaks the same
+`entities/v2/ProduceResponse.java`. A record's `headers` and `timestamp` and the format
+text come from the Strimzi Kafka Bridge (`src/main/resources/openapi.json`), which uses the same
 paths and types.
 """
 
@@ -39,7 +39,7 @@ _EMPTY = "the request: `records` must not be empty"
 
 
 class Format(Enum):
-    """How keys and values are written into the request's JSON."""
+    """Encoding of keys and values in the request's JSON."""
 
     JSON = "application/vnd.kafka.json.v2+json"
     BINARY = "application/vnd.kafka.binary.v2+json"
@@ -72,7 +72,7 @@ _record = StructReader(_Record, "a record", Reason.SCHEMA_VIOLATION)
 
 
 def format_of(content_type: bytes) -> Format | None:
-    """The format that a Content-Type names, None for any other."""
+    """Return the format of a Content-Type; None for any other type."""
     media_type = content_type.partition(b";")[0].strip().lower().decode("latin-1")
     return next((form for form in Format if form.value == media_type), None)
 
@@ -85,11 +85,21 @@ def read_records(
     limit: int,
     key_max_bytes: int = KEY_MAX_BYTES,
 ) -> list[RawEvent | Failure]:
-    """The records of a request; one that is wrong refuses the request, as it does there, but for
-    one whose partition cannot be, or whose key is too long.
+    """Return the records of a request.
 
-    partition: of the path; a record's own goes before it.  limit: events that the caller takes.
-    Raises Refused.
+    An invalid record refuses the request, as in Confluent's API. Only an impossible partition or a
+    key that is too long refuses just the record.
+
+    Args:
+        body: The body of the request.
+        form: The encoding of keys and values.
+        keys: The form of JSON keys.
+        partition: The partition from the path; a record's own partition takes precedence.
+        limit: Maximum number of records.
+        key_max_bytes: Maximum size of a key.
+
+    Raises:
+        Refused: The request is invalid.
     """
     if body.strip() in _NOTHING:
         raise unfit("the request: null or empty; data is required")
@@ -150,7 +160,7 @@ def _bytes(text: bytes, form: Format, name: str) -> bytes | None:
 
 
 def produced(outcomes: Sequence[Outcome]) -> Reply:
-    """The answer: 200 and an entry for each record in its place, also where records failed."""
+    """Return the response: 200 and an entry for each record, also for failed records."""
     entries = [_entry(outcome) for outcome in outcomes]
     page = {"offsets": entries, "key_schema_id": None, "value_schema_id": None}
     failures = [outcome.failure for outcome in outcomes if outcome.failure is not None]

@@ -1,4 +1,4 @@
-"""Confluent REST v3, the producing half: one record's JSON, and the report of its end.
+"""Confluent REST v3, produce part: the JSON of a record, and the report of its outcome.
 
 Source: confluentinc/kafka-rest, `api/v3/openapi.yaml` (ProduceRequest, ProduceResponse) and
 `controllers/NoSchemaRecordSerializer.java`.
@@ -32,7 +32,7 @@ from headgate.core.topics.policy import CompatJsonKeys
 TYPE = "application/json"
 _JSON = b"application/json"
 _NULL = b"null"
-_WITH_SCHEMA = (None, "AVRO", "JSONSCHEMA", "PROTOBUF")  # none: that of the newest schema
+_WITH_SCHEMA = (None, "AVRO", "JSONSCHEMA", "PROTOBUF")  # None: the type of the newest schema
 _SCHEMA_MEMBERS = ("subject", "subject_name_strategy", "schema_id", "schema_version", "schema")
 
 
@@ -67,7 +67,7 @@ _readers = {
 
 
 class Sent(NamedTuple):
-    """What the report of a record repeats: type and bytes of key and value as they were sent."""
+    """Type and size of a record's key and value as sent, for its report."""
 
     key: tuple[str, int] | None
     value: tuple[str, int] | None
@@ -79,7 +79,17 @@ def read_record(
     key_max_bytes: int = KEY_MAX_BYTES,
     count: HeaderCount | None = None,
 ) -> tuple[RawEvent, Sent]:
-    """One record of a request. count: of the headers of all its records. Raises Refused."""
+    """Parse a record of a request.
+
+    Args:
+        text: The JSON text of the record.
+        keys: The form of JSON keys.
+        key_max_bytes: The maximum size of a key, in bytes.
+        count: The counter for the headers of all records of the request.
+
+    Raises:
+        Refused: The record is malformed.
+    """
     record = _record.read(text)
     key_type, key = _datum("key", record.key, keys, key_max_bytes)
     value_type, value = _datum("value", record.value, keys)
@@ -105,7 +115,14 @@ def _size(kind: str, data: bytes | None) -> tuple[str, int] | None:
 def _datum(
     name: str, text: msgspec.Raw, keys: CompatJsonKeys, max_bytes: int | None = None
 ) -> tuple[str, bytes | None]:
-    """The type of a key or value, and its bytes; None where there is none. max_bytes: of a key."""
+    """Return the type and the bytes of a key or value; None if absent.
+
+    Args:
+        name: `key` or `value`.
+        text: The JSON text.
+        keys: The form of JSON keys.
+        max_bytes: The maximum size of a key.
+    """
     raw = bytes(text) or _NULL
     if raw == _NULL:
         return "BINARY", None
@@ -148,7 +165,7 @@ def _time(given: str | None) -> int | None:
 
 
 def report(cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None) -> bytes:
-    """A record's report as one JSON text. The time of an equal older record is not known."""
+    """Return a record's report as JSON. The time of an equal older record is not known."""
     if outcome.failure is not None:
         return failure_report(outcome.failure)
     page: dict[str, object] = {
@@ -166,6 +183,6 @@ def report(cluster_id: str, topic: str, outcome: Outcome, sent: Sent | None) -> 
 
 
 def failure_report(failure: Failure) -> bytes:
-    """The report of a record that was not published."""
+    """Return the report of a record that was not published."""
     page = {"error_code": codes_of(failure)[1], "message": failure.detail}
     return json_text(page).encode()

@@ -1,4 +1,4 @@
-"""From a request's bytes to its events, by content type. Nothing here knows a topic."""
+"""Decoding of a request's body into events by content type, independent of topics."""
 
 import re
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ Headers = Mapping[bytes, bytes]  # a request's headers, names in lower case
 
 JSON = b"application/json"
 _MAX_EVENTS = 1_000_000  # the largest http.batch_max_events
-_LINE = re.compile(rb"\S[^\n]*")  # from a line's first sign to its end
+_LINE = re.compile(rb"\S[^\n]*")  # from a line's first character to its end
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class BodyKind(Enum):
-    """How a body is cut into events."""
+    """Format of a body, which decides its division into events."""
 
     JSON = "json"
     JSON_ONE = "json_one"  # any other +json: always one event
@@ -44,8 +44,8 @@ _KINDS: Final = {
 
 
 def kind_of(content_type: bytes) -> BodyKind:
-    """The kind of body that a Content-Type header names; parameters such as charset are ignored."""
-    kind = _KINDS.get(content_type)  # as most producers write it
+    """Return the format that a Content-Type names; parameters such as charset are ignored."""
+    kind = _KINDS.get(content_type)  # the usual spelling
     if kind is not None:
         return kind
     media_type = content_type.partition(b";")[0].strip().lower()
@@ -56,7 +56,7 @@ def kind_of(content_type: bytes) -> BodyKind:
 
 
 def is_json(content_type: bytes | None) -> bool:
-    """Whether key pointers may look into data of this type (CloudEvents: JSON if not named)."""
+    """Return whether data of this type is JSON, which is the default of CloudEvents."""
     if content_type is None:
         return True
     return kind_of(content_type) in (BodyKind.JSON, BodyKind.JSON_ONE)
@@ -67,11 +67,18 @@ def decode(
 ) -> Decoded:
     """Cut a body into events, each value the exact slice that the producer sent.
 
-    structured: keep CloudEvents as JSON documents instead of Kafka's binary mode.
-    limit: events that the caller will take; a body with very many more is refused before it is
-    cut, because each slice costs some 100 bytes of memory and the body may hold one in two bytes.
-    Raises Refused when the request as a whole is malformed. JSON documents are cut, not yet
-    validated: the topic's KeyReader does that together with reading the key.
+    JSON documents are cut but not validated: the topic's KeyReader validates them when it reads the
+    key.
+
+    Args:
+        body: The body of the request.
+        headers: The headers of the request, names in lower case.
+        structured: Whether to keep CloudEvents as JSON instead of Kafka's binary mode.
+        limit: Maximum number of events. A body with many more is refused before it is cut,
+            because each slice costs about 100 bytes and may be only two bytes long.
+
+    Raises:
+        Refused: The request as a whole is malformed.
     """
     content_type = headers.get(b"content-type", b"application/octet-stream")
     if b"headgate-tombstone" in headers and is_tombstone(headers):
@@ -141,7 +148,7 @@ def _lines(body: bytes, limit: int) -> list[bytes | RawEvent | Failure]:
 
 
 def _few_lines(body: bytes, limit: int) -> list[bytes]:
-    """The lines that are not blank, without a slice for each blank one. Raises Refused."""
+    """Return the lines that are not blank, without a slice for blank ones. Raises Refused."""
     texts: list[bytes] = []
     for line in _LINE.finditer(body):
         if len(texts) == limit:
@@ -166,7 +173,12 @@ def _elements(body: bytes, limit: int) -> list[bytes | RawEvent | Failure]:
 
 
 def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Failure]:
-    """checked: the whole body is known to be UTF-8, so its slices at ASCII signs are, too."""
+    """Return documents, and failures for those that are not UTF-8.
+
+    Args:
+        texts: The slices of the body.
+        checked: Whether the whole body is UTF-8; then its slices at ASCII characters are, too.
+    """
     if checked:
         return [*texts]
     documents: list[bytes | RawEvent | Failure] = []
@@ -190,7 +202,7 @@ _JSON_LIKE = re.compile(rb'\s*[\[{"]')
 
 
 def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> Failure:
-    """The failure, and what the body seems to be."""
+    """Return the failure with a hint about the likely format of the body."""
     if failure.reason not in _HINTED or b"ce-specversion" in headers:
         return failure
     hint = _hint(headers.get(b"content-type"), body[:_HEAD_BYTES])
@@ -215,7 +227,7 @@ def _received(content_type: bytes | None) -> str:
 
 
 def _wanted(kind: BodyKind, head: bytes) -> str | None:
-    """The Content-Type for what the body looks like, if it is another one."""
+    """Return the Content-Type of the body's likely format, if it differs."""
     if kind is not BodyKind.ENVELOPE and _ENVELOPE.match(head):
         return "application/vnd.headgate.batch+json"
     if kind not in (BodyKind.CLOUDEVENT, BodyKind.CLOUDEVENTS) and _CLOUDEVENT.match(head):

@@ -1,11 +1,12 @@
-"""The envelope `application/vnd.headgate.batch+json`: a batch whose events say more than a value.
+"""The envelope `application/vnd.headgate.batch+json`: a batch of events with attributes.
 
     {"events": [{"key" | "key_base64", "value" | "value_base64" | "tombstone": true,
                  "id", "headers": {name: value}, "timestamp_ms"}, ...]}
 
-A value is the exact slice of the body. What is not part of the format is refused, so that a
-misspelt member is not silently left out; an event that is wrong is a Failure in its place. A member
-that is null is absent; of `value`, that is so beside another one: alone it is the document `null`.
+A value is the exact slice of the body. Unknown members are refused, so that a misspelt member is
+not silently ignored. A Failure replaces an invalid event. A member that is null counts as absent.
+A null `value` counts as absent only next to another form of the value; alone it is the document
+`null`.
 """
 
 import base64
@@ -60,9 +61,13 @@ _single = StructReader(_Event, "the event")
 
 
 def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
-    """The events of an envelope. Raises Refused when it is no envelope, or has over `limit` events.
+    """Return the events of an envelope.
 
-    Counted before they are cut, as every slice costs some 200 bytes and may stand for three.
+    They are counted before they are cut, because each slice costs about 200 bytes and may be only
+    three bytes long.
+
+    Raises:
+        Refused: The body is no envelope, or has more than `limit` events.
     """
     if body.count(b",") > max(limit, _CROWD) and is_crowd(_events(body), limit):
         detail = f"more than http.batch_max_events = {limit} events in one request"
@@ -77,7 +82,7 @@ def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
 
 
 def _events(body: bytes) -> bytes:
-    """The text of the array; all that is wrong outside of the events is found here."""
+    """Return the text of the array; all errors outside of the events are found here."""
     try:
         text = bytes(_decode_loosely(body).events)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -88,7 +93,7 @@ def _events(body: bytes) -> bytes:
 
 
 def _slowly(text: bytes, count: HeaderCount) -> RawEvent | Failure:
-    """One event by itself, where the envelope as a whole could not be read at once."""
+    """Parse one event, if the envelope could not be parsed as a whole."""
     try:
         return _raw_event(_single.read(text), count)
     except Refused as refused:
@@ -109,7 +114,7 @@ def _raw_event(event: _Event, count: HeaderCount) -> RawEvent | Failure:
 
 
 def _value(event: _Event) -> tuple[bytes | None, bytes | None]:
-    """The bytes for Kafka, and the JSON text for the key rule if they are one."""
+    """Return the bytes for Kafka, and the JSON text for the key rule if they are JSON."""
     document, tombstone = bytes(event.value), bool(event.tombstone)
     if document == _NULL and (event.value_base64 is not None or tombstone):
         document = b""
@@ -151,7 +156,7 @@ def _check_id(event_id: str) -> None:
 def _headers(
     given: dict[str, str | None], count: HeaderCount
 ) -> tuple[bytes | None, tuple[Header, ...]]:
-    """The content type if there is one among them, and the others without the gateway's own."""
+    """Return the content type, if there is one, and the other headers without the gateway's."""
     count.take(len(given))
     content_type: bytes | None = None
     others: list[Header] = []

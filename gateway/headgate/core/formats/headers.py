@@ -1,7 +1,7 @@
-"""The record headers that a client gives with an event: bounded, and none of the gateway's own.
+"""Record headers from clients: bounded, and without names that the gateway itself writes.
 
-What the gateway writes on a record says what the gateway knows. With a second header of such a name
-a producer could speak for it: readers take the first or the last.
+Readers trust the headers that the gateway writes. With a second header of the same name, a producer
+could forge one, because readers use the first or the last header of a name.
 """
 
 from typing import Final
@@ -12,19 +12,19 @@ from headgate.core.refusal import Refused, malformed
 MAX_HEADERS: Final = 1000  # of one event
 MAX_HEADERS_TOGETHER: Final = 100_000  # of a request's events
 
-# Beside the reserved prefix. The trace context of a record is that of its request. A CloudEvent's
-# `dataref` is its own attribute, and gives way to a claim check (`core.oversize.strategies`).
+# Names without the reserved prefix. The trace context of a record is that of its request. The
+# `dataref` of a CloudEvent gives way to a claim check (`core.oversize.strategies`).
 _WRITTEN: Final = frozenset((CONTENT_TYPE, DATAREF, "traceparent", "tracestate"))
 
 
 def is_own(name: str) -> bool:
-    """Whether only the gateway writes record headers of this name, in any spelling."""
+    """Return whether only the gateway writes headers of this name, in upper or lower case."""
     lower = name.lower()
     return lower in _WRITTEN or lower.startswith(RESERVED_PREFIX)
 
 
 class HeaderCount:
-    """Counts the headers of one request's events: each costs work before the event is looked at."""
+    """Counter of the headers of a request's events, because each header costs work."""
 
     __slots__ = ("_total",)
 

@@ -1,7 +1,7 @@
-"""Validates a JSON text (RFC 8259) that comes in pieces and is never there as a whole.
+"""Validation of a JSON text (RFC 8259) that arrives in pieces and is never stored as a whole.
 
-Strings and scalars are found by regular expressions; what is left, one sign for each token, goes
-through a table: 10 MB/s where tokens are short, 100 MB/s and more where strings are long.
+Regular expressions replace each string and scalar by one sign. A state table then checks the signs:
+10 MB/s for short tokens, 100 MB/s and more for long strings.
 Memory: one piece, and a number for each open bracket.
 """
 
@@ -10,8 +10,8 @@ from codecs import getincrementaldecoder
 
 from headgate.core.refusal import Refused, malformed
 
-_STEP_BYTES = 32_768  # of one regular expression, which holds the interpreter's lock meanwhile
-_MAX_DIGITS = 1_048_576  # of one number: the end of a piece may cut one, so it is kept till its end
+_STEP_BYTES = 32_768  # for one regular expression, which holds the interpreter's lock
+_MAX_DIGITS = 1_048_576  # of one number: a piece may end inside a number, which is then kept
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _INSIDE = rb'[^"\\\t\n\r]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\t\n\r]*+)*+'
@@ -23,19 +23,19 @@ _SCALAR = re.compile(rb"-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?
 _SCALAR_SIGNS = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-."
 _BLANK = b" \t\n\r"
 
-_A_STRING, _A_SCALAR = b"\x01", b"\x02"  # control signs: no text that got so far has any
+_A_STRING, _A_SCALAR = b"\x01", b"\x02"  # control characters, which the text cannot contain here
 _VALUES = b"\x01\x02"
 
-# Where the text is. A value is expected: of the text, an array's first or next, a member's.
+# States that expect a value: of the text, an array's first or next element, a member.
 _TEXT, _FIRST, _NEXT, _MEMBER = range(4)
-# What follows a value: of the text, in an array, in an object. Then: keys, and the colon.
+# States after a value: of the text, in an array, in an object. Then: keys, and the colon.
 _DONE, _IN_ARRAY, _IN_OBJECT, _FIRST_KEY, _KEY, _COLON = range(4, 10)
 _AFTER = {_TEXT: _DONE, _FIRST: _IN_ARRAY, _NEXT: _IN_ARRAY, _MEMBER: _IN_OBJECT}
 _CLOSE = -1
 
 
 def _table() -> dict[tuple[int, int], int]:
-    """(state, sign) -> the next state; opening brackets are looked at apart."""
+    """Return the next state for each (state, sign), without opening brackets."""
     table = {(state, sign): after for state, after in _AFTER.items() for sign in _VALUES}
     table |= {(state, ord("]")): _CLOSE for state in (_FIRST, _IN_ARRAY)}
     table |= {(state, ord("}")): _CLOSE for state in (_FIRST_KEY, _IN_OBJECT)}
@@ -51,24 +51,24 @@ _OPENS = {ord("["): _FIRST, ord("{"): _FIRST_KEY}
 
 
 class JsonStream:
-    """One text. max_depth: of nested arrays and objects."""
+    """Validator of one text; `max_depth` limits nested arrays and objects."""
 
     def __init__(self, max_depth: int) -> None:
         self._max_depth = max_depth
         self._decoder = getincrementaldecoder("utf-8")()
         self._state = _TEXT
-        self._open: list[int] = []  # for each open bracket, the state behind its closing one
-        self._carry = b""  # the beginning of an escape or scalar that the last piece cut
+        self._open: list[int] = []  # for each open bracket, the state after its closing one
+        self._carry = b""  # the beginning of an escape or scalar that continues in the next piece
         self._in_string = False
         self._at = 0
 
     def feed(self, piece: bytes) -> None:
-        """Take the next bytes. Raises Refused (malformed)."""
+        """Validate the next bytes. Raises Refused (malformed)."""
         for at in range(0, len(piece), _STEP_BYTES):
             self._step(piece[at : at + _STEP_BYTES])
 
     def end(self) -> None:
-        """That was all. Raises Refused (malformed)."""
+        """Validate the end of the text. Raises Refused (malformed)."""
         if not self._in_string:
             self._tokens(self._carry)
         if self._state != _DONE or self._in_string:
@@ -87,7 +87,7 @@ class JsonStream:
         self._at += len(piece)
 
     def _string(self, text: bytes) -> bytes:
-        """Go on to the end of the string; what is behind it."""
+        """Skip to the end of the string, and return the text after it."""
         match = _REST_OF_STRING.match(text)
         rest = text[match.end() if match else 0 :]
         if rest.startswith(b'"'):
@@ -100,7 +100,7 @@ class JsonStream:
         return b""
 
     def _outside(self, text: bytes) -> bytes:
-        """Take what is whole; the text behind the quote of a string that is not."""
+        """Parse complete tokens, and return the text after the quote of an incomplete string."""
         match = _STRINGS_WHOLE.match(text)
         end = match.end() if match else 0
         tokens = _STRING.sub(_A_STRING, text[:end])
@@ -130,7 +130,7 @@ class JsonStream:
             state = _GOES.get((state, sign), _TEXT)
             if state == _CLOSE:
                 state = unclosed.pop()
-            elif state == _TEXT:  # nothing leads there
+            elif state == _TEXT:  # no sign leads to this state
                 raise self._wrong("no JSON")
         self._state = state
 

@@ -1,7 +1,7 @@
-"""JSON by the standard library: the slower way, for lone-surrogate escapes.
+"""JSON parsing with the standard library: the slow path for lone-surrogate escapes.
 
-RFC 8259 allows them and msgspec refuses them. Its own module, because everything else in `jsontext`
-is compiled (setup.py) and subclasses of str cannot be.
+RFC 8259 allows them and msgspec refuses them. This is a separate module, because `jsontext` is
+compiled (setup.py) and subclasses of str cannot be.
 """
 
 import json
@@ -14,7 +14,7 @@ _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
 class Digits(str):
-    """An integer's source digits, so that a huge one stays as it was written."""
+    """An integer's source digits, so that a huge integer keeps its text."""
 
     __slots__ = ()
 
@@ -42,7 +42,7 @@ def scan(text: str, at: int) -> tuple[object, int]:
 
 
 def parse_slowly(document: bytes) -> object:
-    """The parsed document by the standard library, numbers as their source text."""
+    """Parse a document with the standard library, numbers as their source text."""
     text = decoded(document)
     parsed, end = scan(text, skip_blanks(text, 0))
     if skip_blanks(text, end) != len(text):
@@ -51,8 +51,10 @@ def parse_slowly(document: bytes) -> object:
 
 
 def children(document: bytes, opening: str, closing: str) -> list[tuple[str, bytes]]:
-    """The (name, slice) of each child of an array or object, where msgspec stumbles over a
-    lone-surrogate escape: the standard library finds where each ends, so slices stay exact."""
+    """Return the (name, slice) of each child of an array or object with lone surrogates.
+
+    The standard library finds the end of each child, so the slices are exact.
+    """
     text = decoded(document)
     slices: list[tuple[str, bytes]] = []
     at = _expect(text, skip_blanks(text, 0), opening)
@@ -76,7 +78,7 @@ def children(document: bytes, opening: str, closing: str) -> list[tuple[str, byt
 
 
 def _expect(text: str, at: int, sign: str) -> int:
-    """The place of the next token after sign, which must stand at at."""
+    """Return the position of the next token after `sign`, which must be at `at`."""
     if text[at : at + 1] != sign:
         raise Refused(malformed(f"expected {sign!r} at character {at}"))
     return skip_blanks(text, at + 1)

@@ -1,9 +1,9 @@
 """Reading JSON text without re-serialising it: validity, depth, and the values of a key rule.
 
-JSON is parsed to decide. msgspec skips what is not asked for and is strict about it, with three
-exceptions that are closed here: invalid UTF-8 in skipped strings (checked once per body, in
-`decode`), deep nesting (`is_too_deep` of the native package), and lone-surrogate escapes, which
-RFC 8259 allows and msgspec refuses: such texts take the slower way through the standard library.
+msgspec validates the parts of a text that it skips, with three exceptions that are handled here:
+invalid UTF-8 in skipped strings (checked once per body, in `decode`), deep nesting (`is_too_deep`
+of the native package), and lone-surrogate escapes. RFC 8259 allows these escapes and msgspec
+refuses them, so such texts take the slow path through the standard library.
 """
 
 import re
@@ -26,20 +26,20 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, long_key, malformed
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
-_UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # msgspec takes no such name for a field
+_UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # names that msgspec refuses for a field
 _CROWD = 250_000  # commas; so many elements cost about 25 MB
 _EMPTY = msgspec.Raw(b"")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _TEXT = msgspec.json.Decoder(str)
 _TEXT_OR_NUMBER = msgspec.json.Decoder(str | int | float | bool | None)
-# What has no fields is validated as a whole, and nothing of it is kept.
+# A struct without fields validates the whole array and keeps nothing.
 _ANY_ARRAY = msgspec.json.Decoder(msgspec.defstruct("AnyArray", [], array_like=True))
-_ARRAY_FIELDS = 1000  # a later element is looked for among all of them, as they are cut
+_ARRAY_FIELDS = 1000  # a later element is found by cutting all elements
 
 
 def elements(document: bytes) -> list[bytes]:
-    """The elements of a JSON array, each the exact slice of the text. Raises Refused."""
+    """Return the elements of a JSON array, each as its exact slice. Raises Refused."""
     try:
         return [bytes(element) for element in _ELEMENTS.decode(document)]
     except RecursionError:
@@ -51,7 +51,7 @@ def elements(document: bytes) -> list[bytes]:
 
 
 def is_crowd(document: bytes, maximum: int) -> bool:
-    """Whether an array has more than `most` elements, asked only where cutting would cost much."""
+    """Return whether a large array has more than `maximum` elements; False for small texts."""
     if document.count(b",") <= max(maximum, _CROWD) or document.lstrip()[:1] != b"[":
         return False
     text, at = decoded(document), document.index(b"[")
@@ -67,8 +67,13 @@ def _has_surrogates(document: bytes) -> bool:
 
 
 def members(document: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, each value the exact slice of the text (of duplicate names
-    the last). Raises Refused."""
+    """Return the members of a JSON object, each value as its exact slice.
+
+    The last of duplicate names counts.
+
+    Raises:
+        Refused: The text is not a JSON object.
+    """
     try:
         return {name: bytes(value) for name, value in _MEMBERS.decode(document).items()}
     except RecursionError:
@@ -82,17 +87,17 @@ def members(document: bytes) -> dict[str, bytes]:
 
 
 class _Root(Protocol):
-    """A document of which only the members that a rule asks for are kept, as f0, f1, ..."""
+    """A document with only the members that a rule names, as f0, f1, ..."""
 
     f0: msgspec.Raw
 
 
 class KeyReader:
-    """A topic's key rule compiled to one msgspec decoder that validates the whole document.
+    """A topic's key rule, compiled to a msgspec decoder that validates the whole document.
 
-    Calling it returns the key, or None when the topic has no pointers.
-    Raises Refused: `malformed`, `missing_key` or `invalid_key`, also for a key whose parts
-    have more than `max_bytes` together.
+    A call returns the key, or None if the topic has no pointers. It raises Refused with
+    `malformed`, `missing_key` or `invalid_key`, also if the parts of the key have more than
+    `max_bytes` together.
     """
 
     def __init__(self, rule: KeyRule, max_bytes: int = sys.maxsize) -> None:
@@ -125,7 +130,7 @@ class KeyReader:
         if self._is_single:
             raw = bytes(root.f0)
             if raw[:1] == b'"' and len(raw) > 2 and b"\\" not in raw:
-                return raw[1:-1]  # as `_scalar` would, for what most keys are
+                return raw[1:-1]  # the result of `_scalar` for most keys
             return _scalar(raw, self._pointers[0])
         return self._join(
             [
@@ -142,14 +147,19 @@ class KeyReader:
         return join_parts(parts) if parts else None
 
     def _walk(self, raw: bytes, number: int, start: int) -> bytes:
-        """What the pointer of this number names. raw: the value that its tokens before `start`
-        name."""
+        """Return the key part of a pointer.
+
+        Args:
+            raw: The value at the pointer's first `start` tokens.
+            number: The index of the pointer.
+            start: The number of tokens that are done.
+        """
         for step in self._steps[number][start:]:
             raw = step(raw)
         return _scalar(raw, self._pointers[number])
 
     def _read_other(self, document: bytes) -> bytes | None:
-        """The document is no object: validate it whole, then look for pointers like `/0`."""
+        """Return the key of a document that is no object, such as an array with pointer `/0`."""
         raw = document.strip()
         try:
             (_ANY_ARRAY if raw[:1] == b"[" else _TEXT_OR_NUMBER).decode(raw)
@@ -170,9 +180,9 @@ class KeyReader:
 
 
 class Step:
-    """Finds the member or element that one reference token names, b"" where there is none.
+    """Lookup of the member or element that a reference token names; b"" if there is none.
 
-    Nothing else of the text is kept: of a million elements each would cost a hundred bytes.
+    Nothing else of the text is kept, because each of a million elements would cost 100 bytes.
     """
 
     def __init__(self, token: str) -> None:
@@ -217,7 +227,7 @@ def _invalid(pointer: tuple[str, ...], what: str) -> Refused:
 
 
 def _scalar(raw: bytes, pointer: tuple[str, ...]) -> bytes:
-    """A key part from its JSON text: a string's UTF-8, an integer's source digits, a boolean."""
+    """Return a key part: a string's UTF-8, an integer's source digits, or a boolean."""
     lead = raw[:1]
     if lead == b'"':
         if len(raw) == 2:
@@ -233,7 +243,7 @@ def _scalar(raw: bytes, pointer: tuple[str, ...]) -> bytes:
 
 
 def _scalar_of(parsed: object, pointer: tuple[str, ...]) -> bytes:
-    """As `_scalar`, from a document that the standard library parsed."""
+    """Return a key part from a document that the standard library parsed (see `_scalar`)."""
     for token in pointer:
         if isinstance(parsed, dict):
             parsed = parsed.get(token)
@@ -261,13 +271,13 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 def is_json(content_type: str) -> bool:
-    """Whether the bytes are JSON text (RFC 6839 for `+json`)."""
+    """Return whether the content type is JSON (RFC 6839 for `+json`)."""
     media_type = _media_type(content_type)
     return media_type in ("application/json", "text/json") or media_type.endswith("+json")
 
 
 def is_form(content_type: str) -> bool:
-    """Whether the bytes are the fields of a form, as browsers send them."""
+    """Return whether the content type is that of a browser's form."""
     return _media_type(content_type) == _FORM
 
 

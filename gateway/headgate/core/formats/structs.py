@@ -1,7 +1,7 @@
-"""Reads a JSON object into a msgspec struct, members of type Raw as their exact slices.
+"""Reading JSON objects into msgspec structs, members of type Raw as their exact slices.
 
-msgspec refuses lone-surrogate escapes even in members that it only skips; such an object is read
-member by member, so that they are refused where a text is wanted and pass where a slice is.
+msgspec refuses lone-surrogate escapes even in members that it only skips. Such an object is read
+member by member, so that only members of type text refuse these escapes.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,18 @@ ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
 
 
 class StructReader(Generic[S]):
-    """Reads objects of one kind. Raises Refused (malformed)."""
+    """Reader for objects of one type. Raises Refused (malformed)."""
 
     __slots__ = ("_decode", "_kind", "_members", "_required", "_unknown", "_what")
 
     def __init__(self, kind: type[S], what: str, unknown: Reason = Reason.MALFORMED) -> None:
-        """what: how errors name it, as in `the event`.  unknown: why a member is refused that
-        does not belong there."""
+        """Compile the decoders.
+
+        Args:
+            kind: The struct.
+            what: The name of the object in errors, such as `the event`.
+            unknown: The reason for refusing an unknown member.
+        """
         self._kind = kind
         self._what = what
         self._unknown = unknown
@@ -38,7 +43,7 @@ class StructReader(Generic[S]):
             self._members[field.name] = msgspec.Raw if field.type is msgspec.Raw else reader
 
     def read(self, text: bytes) -> S:
-        """The struct; text must be UTF-8 as a whole."""
+        """Parse an object; all of the text must be UTF-8."""
         try:
             text.decode()
             return self._decode(text)
@@ -71,7 +76,7 @@ class StructReader(Generic[S]):
 
     def _wrong(self, detail: str) -> Refused:
         is_unknown = detail.startswith(_UNKNOWN)
-        if is_unknown and len(detail) > _LONGEST:  # it has the name of the field
+        if is_unknown and len(detail) > _LONGEST:  # it contains the name of the field
             detail = f"{detail[:_LONGEST]}..."
         reason = self._unknown if is_unknown else Reason.MALFORMED
         return Refused(Failure(reason, f"{self._what}: {detail}"))

@@ -1,7 +1,7 @@
-"""What is too large, and by which limit: the detail of every 413 is put together here.
+"""Limits of sizes, and the detail of every 413 response.
 
-Its title and advice are with those of all reasons (`core.reasons`). Header fields that are too
-large are another reason, with status 431 (`edge.server`).
+Titles and advice are those of the reasons (`core.reasons`). Header fields that are too large are
+another reason, with status 431 (`edge.server`).
 """
 
 import heapq
@@ -22,21 +22,27 @@ BEHIND: Final = Failure(
 
 
 def too_large(size: int, limit: int, name: str) -> Failure:
-    """size and limit in bytes; name: which limit (`max_bytes`, `max.message.bytes`, ...)."""
+    """Return the failure of data above a limit.
+
+    Args:
+        size: The size, in bytes.
+        limit: The limit, in bytes.
+        name: The name of the limit, such as `max_bytes` or `max.message.bytes`.
+    """
     detail = f"{size} bytes are more than the limit of {limit} bytes ({name})"
     figures = {"size_bytes": size, "limit_bytes": limit, "limit": name}
     return Failure(Reason.TOO_LARGE, detail, figures)
 
 
 def streamed_record(limit: int) -> Failure:
-    """A record of a stream of records; its size is not known, as reading ended at the limit."""
+    """Return the failure of a streamed record; reading ended at the limit, in bytes."""
     name = "http.body_max_bytes"
     detail = f"a record has more than the limit of {limit} bytes ({name})"
     return Failure(Reason.TOO_LARGE, detail, {"limit_bytes": limit, "limit": name})
 
 
 def streamed_batch() -> Failure:
-    """A batch over the limit of a body: only single events go straight to the blob store."""
+    """Return the failure of a batch above the body limit; only single events are streamed."""
     return Failure(
         Reason.TOO_LARGE,
         "a batch over http.body_max_bytes: send fewer events in one request, or "
@@ -45,7 +51,7 @@ def streamed_batch() -> Failure:
 
 
 def stored_in_vain(route: Route) -> Failure:
-    """A value that is in the blob store already, and its topic has no strategies by now."""
+    """Return the failure of a stored value whose topic has no strategies any more."""
     if route.is_behind:
         return BEHIND
     return Failure(
@@ -54,36 +60,40 @@ def stored_in_vain(route: Route) -> Failure:
 
 
 def management_body(limit: int) -> Failure:
-    """A body for the control plane; no option sets its limit."""
+    """Return the failure of a body for the control plane, whose limit is not an option."""
     return Failure(Reason.TOO_LARGE, f"the body is over {limit} bytes")
 
 
 def replay_request(why: str) -> Failure:
-    """A replay that does not fit into a record of the registry; why: its size and the limit."""
+    """Return the failure of a replay that exceeds a registry record; `why` has the sizes."""
     advice = "ask for less, with fewer values in its filter or fewer partitions"
     return Failure(Reason.TOO_LARGE, f"{why}: {advice}")
 
 
 def refused_by_kafka(size: int, limit: int) -> Failure:
-    """What fitted by the limit as it was known, until Kafka knew another."""
+    """Return the failure of a record that only the current limit in Kafka refuses."""
     detail = "Kafka refused the record: it is larger than the topic's max.message.bytes"
     return too_large(size, limit, "max.message.bytes")._replace(detail=detail)
 
 
 def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
-    """Whether an event of these sizes is within both limits of its topic.
+    """Return whether an event is within both limits of its topic.
 
-    record_bytes: as `record.size_of` bounds them. Kafka's limit is per batch after compression:
-    what fits uncompressed surely passes.
+    Kafka's limit applies to a batch after compression, so a record that fits uncompressed passes.
+
+    Args:
+        route: The route of the topic.
+        value_bytes: The size of the value.
+        record_bytes: The size of the record, as `record.size_of` bounds it.
     """
     return value_bytes <= route.max_value_bytes and record_bytes <= route.max_record_bytes
 
 
 def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
-    """Which limit of its topic an event exceeds: one of the two.
+    """Return the failure of an event that exceeds a limit of its topic.
 
-    The topic may have a strategy for it once nothing of the topic lies in the spool: until then it
-    is a refusal that passes.
+    While the spool has events of the topic, its strategies do not apply, so the refusal is
+    temporary.
     """
     if route.is_behind:
         return BEHIND
@@ -97,25 +107,26 @@ def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
     return failure._replace(detail=detail)
 
 
-# Where the bytes of a JSON document are: the JSON Pointers that weigh most.
+# ---- Largest parts of a JSON document
 
 
 DOMINANT = 0.5  # a child with half of its parent's bytes says more than the parent does
-_MAX_STEPS = 64  # each step scans one value; bounds the work on adversarial nesting
+_MAX_STEPS = 64  # each step scans one value, so this bounds the work for hostile nesting
 
 
 class Weight(NamedTuple):
-    """A JSON Pointer and the bytes of the value it names, as sent."""
+    """A JSON Pointer, and the bytes of its value as sent."""
 
     path: str
     bytes: int
 
 
 def heaviest(document: bytes, count: int = 5) -> list[Weight]:
-    """The heaviest values of a document, none inside another, heaviest first.
+    """Return the largest values of a document, the largest first, none inside another.
 
-    A value is opened as long as one child holds half of it, and the root always: of a deal with
-    600 options the answer is `/options`, not the deal and not one option. [] if it is not JSON.
+    The search descends into a value if one child has half of its bytes, and always into the root:
+    for a deal with 600 options the result is `/options`, not the deal and not one option. The
+    result is empty if the document is not JSON.
     """
     heap: list[tuple[int, str, bytes]] = []
     weights: list[Weight] = []
@@ -129,7 +140,7 @@ def heaviest(document: bytes, count: int = 5) -> list[Weight]:
             for child in children:
                 heapq.heappush(heap, child)
         else:
-            # A name may hold a lone surrogate, which no answer can carry: shown as its escape.
+            # A name may contain a lone surrogate, which a response must show as an escape.
             shown = path.encode("utf-8", "backslashreplace").decode()
             weights.append(Weight(shortened(shown), -size))
     return weights

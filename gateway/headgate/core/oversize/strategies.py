@@ -1,7 +1,8 @@
-"""The oversize strategies: which strategies a topic has, and what the records of each say.
+"""The oversize strategies of a topic, and the headers of their records.
 
-A strategy is tried in the order of the topic's `oversize`, once the event is certain to be
-published; one that does not fit gives way to the next, and behind the last one stands `reject`."""
+The strategies are tried in the order of the topic's `oversize`, once it is certain that the event
+will be published. If none succeeds, the event is rejected.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +25,25 @@ Strategy = Literal["reject", "compress", "notify", "claim-check", "split", "chun
 
 @dataclass(frozen=True, slots=True)
 class SplitRule:
-    """pointer: JSON Pointer of the array.  key: of an element's key, within the element."""
+    """Rule for splitting a document.
+
+    Args:
+        pointer: JSON Pointer of the array.
+        key: JSON Pointer of an element's key, within the element.
+    """
 
     pointer: str
     key: str
 
 
 class StoredBlob(NamedTuple):
-    """A value in the blob store. url: for `ce_dataref`.  sha256: hexadecimal."""
+    """A value in the blob store.
+
+    Args:
+        url: The URL for `ce_dataref`.
+        size: The bytes of the value.
+        sha256: The digest in hexadecimal.
+    """
 
     url: str
     size: int
@@ -39,20 +51,22 @@ class StoredBlob(NamedTuple):
 
 
 class Prepared(Protocol):
-    """A record's batch, compressed beforehand (`lone_batch.LoneBatch`). size: its bytes."""
+    """A record's batch that is already compressed (`lane.LoneBatch`); `size` is its bytes."""
 
     @property
     def size(self) -> int: ...
 
     def builder(self) -> object:
-        """What the producer takes."""
+        """Return a batch builder for the producer."""
         ...
 
 
 class Large(NamedTuple):
-    """What is known of an event that does not fit, or of a record that it became.
+    """Data about an oversized event, or about one of its records.
 
-    stored: its value is in the blob store already, and its record has none.  batch: its record's.
+    Args:
+        stored: The stored value, if it is in the blob store already; the record has no value then.
+        batch: The compressed batch of the record.
     """
 
     stored: StoredBlob | None = None
@@ -62,10 +76,15 @@ class Large(NamedTuple):
 def usable(
     strategies: Sequence[Strategy], compacts: bool, compression_type: str = "producer"
 ) -> tuple[Strategy, ...]:
-    """The strategies that a topic with these settings in Kafka can have, without `reject`.
+    """Return the strategies that work with a topic's settings in Kafka, without `reject`.
 
-    Compaction keeps the last record of a key: of a set of chunks, one chunk. A broker that
-    recompresses measures the outcome of that, which nobody knows here.
+    Compaction keeps the last record of a key, so only one chunk of a set would remain. A broker that
+    recompresses a batch measures the new size, which the gateway cannot know.
+
+    Args:
+        strategies: The strategies of the policy.
+        compacts: Whether Kafka compacts the topic.
+        compression_type: The topic's compression.type.
     """
     unfit = {"reject"}
     if compacts:
@@ -80,24 +99,28 @@ def _standing_for(size: int, sha256: str) -> list[Header]:
 
 
 def notify_headers(size: int, sha256: str) -> list[Header]:
-    """Of a record that says "changed", and not to what. sha256: hexadecimal, as everywhere here.
+    """Return the headers of a record that announces a change without the value.
 
-    Its value is empty and not null: null is a tombstone.
+    The record's value is empty and not null, because null is a tombstone.
+
+    Args:
+        size: The bytes of the value.
+        sha256: The digest of the value in hexadecimal.
     """
     return [(OVERSIZE, KEY_ONLY), *_standing_for(size, sha256)]
 
 
 def claim_headers(url: str, size: int, sha256: str) -> list[Header]:
-    """Of a record whose value lies at this URL."""
+    """Return the headers of a record whose value is at this URL."""
     return [(DATAREF, url.encode()), *_standing_for(size, sha256)]
 
 
 def split_headers(kind: Literal["element", "manifest"], set_id: str, parent: bytes) -> list[Header]:
-    """Of the records of a document that came apart. parent: the manifest's key."""
+    """Return the headers of the records of a split document; `parent` is the manifest's key."""
     headers: list[Header] = [(SPLIT, kind.encode()), (SPLIT_SET, set_id.encode())]
     return headers if kind == "manifest" else [*headers, (SPLIT_PARENT, parent)]
 
 
 def without_dataref(headers: Sequence[Header]) -> list[Header]:
-    """A CloudEvent may bring a `dataref` of its own; the value here is what it sent with it."""
+    """Drop the `dataref` that a CloudEvent brought, because its value is sent with it."""
     return [header for header in headers if header[0] != DATAREF]

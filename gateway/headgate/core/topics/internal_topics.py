@@ -1,4 +1,4 @@
-"""The internal topics that `headgate init` creates or checks, and what they must be like."""
+"""Internal topics that `headgate init` creates or checks, and their required settings."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import LONGEST_NAME, TopicState, is_glob
 
 _RETENTION_MS = 604_800_000
-_HEADERS_BYTES = 16_384  # what a held record carries beyond the one that it becomes
-_REPLICAS = 3  # where there are so many nodes
+_HEADERS_BYTES = 16_384  # additional headers of a held record
+_REPLICAS = 3  # if there are as many nodes
 
 
 class InternalTopic(NamedTuple):
-    """A topic that must exist. configs: Kafka's names."""
+    """A topic that must exist; `configs` has Kafka's names."""
 
     name: str
     cluster: str
@@ -23,7 +23,7 @@ class InternalTopic(NamedTuple):
 
 
 class Unplanned(NamedTuple):
-    """A topic for which nothing can be created. why: for the operator."""
+    """A topic whose internal topic cannot be created; `why` is for the operator."""
 
     topic: str
     why: str
@@ -32,9 +32,14 @@ class Unplanned(NamedTuple):
 def held_topics(
     policies: PolicyTable, states: Mapping[str, TopicState]
 ) -> tuple[list[InternalTopic], list[Unplanned]]:
-    """The held topic of each coalescing topic: of those named, and of those that globs match.
+    """Plan the held topics of all coalescing topics, including those that globs match.
 
-    states: the topics that exist, by name, each of its policy's cluster.
+    Args:
+        policies: The policies.
+        states: The existing topics by name, each from the cluster of its policy.
+
+    Returns:
+        The held topics, and the topics that cannot have one.
     """
     names = {
         each.pattern for each in policies.policies if each.coalesces and not is_glob(each.pattern)
@@ -76,14 +81,18 @@ def _held_topic(policy: TopicPolicy, topic: TopicState) -> InternalTopic:
 
 
 def _retention_ms(policy: TopicPolicy) -> int:
-    """Rule 14: longer than the longest standstill and burst together; half of it is refused."""
+    """Return the retention of a held topic, in milliseconds (rule 14).
+
+    It exceeds the longest standstill plus the longest burst. `faults` accepts half of it.
+    """
     return max(_RETENTION_MS, 4 * policy.coalesce_burst_max_ms)
 
 
 def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> list[str]:
-    """What is wrong with an internal topic that exists, each with its fix.
+    """Return the faults of an existing internal topic, each with its fix.
 
-    Its number of partitions may be any: it is what keeps a key's events in order, so it stays.
+    Any number of partitions is accepted and kept, because a change would break the order of a
+    key's events.
     """
     wrong, rules = [], found.rules
     if rules.compacts or not rules.deletes:
@@ -102,10 +111,10 @@ def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> 
 
 
 def replicas_on(nodes: int) -> int:
-    """The replication factor of a topic that is created on so many nodes."""
+    """Return the replication factor of a new topic in a cluster of this many nodes."""
     return min(_REPLICAS, nodes)
 
 
 def on_cluster(topics: Iterable[InternalTopic], cluster: str) -> list[InternalTopic]:
-    """Those of one cluster."""
+    """Return the topics of one cluster."""
     return [topic for topic in topics if topic.cluster == cluster]

@@ -1,4 +1,4 @@
-"""What a topic's events may look like and what is done with them, and which policy a topic has."""
+"""Policies of topics: the rules for their events, and the lookup of a topic's policy."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from headgate.core.topics.topic import LONGEST_NAME, Globs, is_glob, literal_pre
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
-_REMEMBERED_TOPICS = 4096  # names come from clients: the memory for them must be bounded
+_REMEMBERED_TOPICS = 4096  # names come from clients, so the cache must be bounded
 
 Keyless = Literal["reject", "spread"]
 Kind = Literal["event", "state"]
@@ -26,9 +26,11 @@ CloudEvents = Literal["binary", "structured"]
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The options of one `[topics."<pattern>"]` section. pattern: a topic name, or a glob.
+    """The options of a `[topics."<pattern>"]` section.
 
-    schema: `schema_file` as it was when the configuration was loaded, compiled.
+    Args:
+        pattern: A topic name or a glob.
+        schema: The compiled contents that `schema_file` had when the configuration was loaded.
     """
 
     pattern: str
@@ -244,24 +246,24 @@ class TopicPolicy:
 
     @property
     def coalesces(self) -> bool:
-        """Whether its events are held."""
+        """Return whether the policy holds events."""
         return self.coalesce_quiet_ms is not None
 
 
 def key_rule(policy: TopicPolicy) -> bytes:
-    """8 bytes over how the topic's events get their keys.
+    """Return 8 bytes, a hash of the rules for keys.
 
-    While gateways have different ones, nothing is suppressed: the same thing has two keys.
+    While gateways have different rules, nothing is suppressed, because one entity has two keys.
     """
     return blake2b(repr((policy.key, policy.keyless)).encode(), digest_size=8).digest()
 
 
 def fingerprint(policy: TopicPolicy) -> str:
-    """16 hex digits over what decides whether two events of a topic are the same.
+    """Return 16 hex digits, a hash of the rules that decide whether two events are equal.
 
-    The key of the topic's digests: contents that were compared by other rules equal none, so a
-    change of the comparison starts from nothing, and one of limits or quotas does not. The same in
-    every process and version of Python.
+    It keys the topic's digests, so contents that were compared by other rules never match. A change
+    of these rules starts suppression anew; a change of limits or quotas does not. The hash is the
+    same in every process and version of Python.
     """
     decides: tuple[object, ...] = (
         policy.key,
@@ -276,9 +278,12 @@ def fingerprint(policy: TopicPolicy) -> str:
 
 
 class PolicyTable:
-    """Finds a topic's policy: its exact name first, then the glob with the longest prefix.
+    """Lookup of policies: the exact name first, then the glob with the longest prefix.
 
-    Globs never match internal topics. Raises ValueError when two patterns tie.
+    Globs never match internal topics.
+
+    Raises:
+        ValueError: Two patterns tie.
     """
 
     __slots__ = ("_exact", "_globs", "_prefixes", "_remembered", "policies")
@@ -305,11 +310,11 @@ class PolicyTable:
         )
 
     def match(self, topic: str) -> TopicPolicy | None:
-        """The policy of this topic, or None when no pattern matches its name."""
+        """Return the policy of a topic, or None if no pattern matches its name."""
         exact = self._exact.get(topic)
         if exact is not None:
             return exact
-        if len(topic) > LONGEST_NAME:  # clients choose names freely, and these are remembered
+        if len(topic) > LONGEST_NAME:  # clients choose names freely, and the names are cached
             return None
         if topic not in self._remembered:
             if len(self._remembered) >= _REMEMBERED_TOPICS:

@@ -1,6 +1,6 @@
-"""A topic as events meet it: its policy and its state in Kafka, compiled once.
+"""Route of a topic: its policy and its state in Kafka, compiled once.
 
-A route decides everything about one event that needs neither Redis nor the lanes: key, partition,
+A route decides everything about an event that needs neither Redis nor the lanes: key, partition,
 timestamp, size. It is rebuilt when the policy or the topic's state changes.
 """
 
@@ -34,7 +34,7 @@ from headgate.native.chosen import is_too_deep
 Digest = Callable[[bytes | None, bytes | None], bytes]
 
 
-# A plain document's own headers, and its record's bytes beside key and value.
+# A plain document's own headers, and the bytes of its record without key and value.
 PLAIN_HEADERS: Final[list[Header]] = [(CONTENT_TYPE, b"application/json")]
 PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
 _NO_TIMESTAMPS: Final = (
@@ -44,11 +44,17 @@ _NO_TIMESTAMPS: Final = (
 
 
 class Common:
-    """What the events of one request share.
+    """The shared data of a request's events.
 
-    route: the topic's rules when it came.  key: of the request (one event only).  force: publish
-    even what is unchanged.  sticky: the partition of keyless events.
-    headers: record headers that every event gets.  now_ms: arrival.
+    Args:
+        route: The topic's rules at the request's arrival.
+        key: The key of the request, which has one event only.
+        timestamp_ms: The timestamp of the request, in milliseconds since 1970.
+        tombstone: Whether the event is a tombstone.
+        sticky: The partition of events without a key.
+        headers: Record headers of every event.
+        now_ms: The time of arrival, in milliseconds since 1970.
+        force: Whether to publish unchanged events, too.
     """
 
     __slots__ = (
@@ -84,26 +90,31 @@ class Common:
 
 
 class Route:
-    """One topic's rules in force.
+    """The active rules of one topic.
 
-    strategies: what is tried with an event that is too large, before it is refused.
-    key_max_bytes: of an event's key.
-    max_value_bytes, max_record_bytes: the limits of an event's value, and of its record as
-    `size_of` bounds it.
-    digest: (value, content type) -> 16 bytes; None where the topic suppresses nothing.  scope:
-    its suppression namespace, whatever its policy; None where there is no Redis.
-    orders: what must be found out of an event's content first, or None; its digest is then made
-    there where the orders have rules, unless the scanner has made it.  schema_headers: of records
-    that fit the topic's schema, and schema_bytes of them.
-    refuses: publish nothing that Redis was not asked about.
-    held: the state of the topic that holds its events, where it coalesces; lane: the state of the
-    topic that they are written to.  facts: see `Ticket`.
-    scanner: reads plain documents at once (`core.scanning`); None where there is none, or where
-    they must fit a schema.
-    is_behind: events of the topic lie in the spool, which takes single records. So the strategies
-    of the topic's policy are not here (`pipeline.routes.Routes.behind`).
-    turn: its requests so far. Counted for each topic alone, or traffic that goes round the topics
-    would put all keyless events of one on the same partition.
+    Attributes:
+        strategies: The oversize strategies to try before an event is refused.
+        key_max_bytes: The maximum size of a key.
+        max_value_bytes: The maximum size of a value.
+        max_record_bytes: The maximum size of a record, as `size_of` bounds it.
+        digest: Function from value and content type to 16 bytes; None if the topic does not
+            suppress.
+        scope: The suppression namespace, whatever the policy; None without Redis.
+        orders: The examination that events need first, or None. If it has a comparison, it also
+            makes the digest, unless the scanner has made it.
+        schema_headers: Headers of records that fit the topic's schema.
+        schema_bytes: The bytes of these headers.
+        refuses: Whether to publish nothing without a reservation in Redis.
+        held: The state of the held topic, if the topic coalesces.
+        lane: The state of the topic that events are written to.
+        facts: See `Ticket`.
+        scanner: The fast path for plain documents (`core.scanning`); None if there is none, or if
+            documents must fit a schema.
+        is_behind: Whether the spool has events of the topic. It takes single records only, so the
+            route has no strategies then (`pipeline.routes.Routes.behind`).
+        turn: The number of requests of the topic so far. With one counter for all topics,
+            requests that alternate between topics would put all keyless events of a topic on one
+            partition.
     """
 
     __slots__ = (
@@ -159,7 +170,9 @@ class Route:
         self._takes_timestamps = policy.timestamp == "event"
         rules = state.rules
         self._before_ms = sys.maxsize if rules.before_ms is None else rules.before_ms
-        if rules.kept_ms is not None and not rules.is_stamped:  # it counts from the record's time
+        if (
+            rules.kept_ms is not None and not rules.is_stamped
+        ):  # retention counts from the record's time
             self._before_ms = min(self._before_ms, rules.kept_ms)
         self._after_ms = sys.maxsize if rules.after_ms is None else rules.after_ms
         self.max_value_bytes = sys.maxsize if policy.max_bytes is None else policy.max_bytes
@@ -180,13 +193,16 @@ class Route:
         self._partition = Partitioner(self.lane.partitions)
 
     def partition(self, key: bytes) -> int:
-        """Where records of this key go."""
+        """Return the partition of a key."""
         return self._partition(key)
 
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
-        """The record of an event, so far with the headers that are its own alone.
+        """Return the record of an event, with only the event's own headers.
 
-        `pipeline.produce` adds the others. Raises Refused with the reason why it cannot be one.
+        `pipeline.produce` adds the other headers.
+
+        Raises:
+            Refused: The event cannot be published.
         """
         if type(event) is bytes:
             document: bytes | None = event
@@ -212,15 +228,15 @@ class Route:
         if common.tombstone:
             value = None
         if timestamp != common.now_ms and self.held is not None:
-            # Retention counts from the arrival; the coalescer gives the record its own time.
+            # Retention counts from the arrival; the coalescer restores the event's own time.
             headers = [*headers, (WANTED_TIMESTAMP, b"%d" % timestamp)]
             timestamp = common.now_ms
         return Record(self.topic, partition, key, value, headers, timestamp)
 
     def _placed(self, event: RawEvent, partition: int, common: Common) -> Record:
-        """The record of an event whose client may choose the partition, and need have no key.
+        """Return the record of an event whose client may choose the partition and omit the key.
 
-        Such clients choose the timestamp, too, whatever the topic says of other events.
+        Such clients also choose the timestamp, whatever the topic's option `timestamp` is.
         """
         if not SPREAD <= partition < self.state.partitions:
             detail = f"topic {brief(self.topic)} has no partition {partition}"
@@ -255,7 +271,7 @@ class Route:
                 refused.failure.reason is Reason.MISSING_KEY
                 and (may_lack or self.policy.keyless == "spread")
             ):
-                raise  # a pointer that finds nothing is fine only where order was waived
+                raise  # a pointer without a match is accepted only if order does not matter
             return given
         return key if given is None else given
 
@@ -275,9 +291,9 @@ class Route:
         return common.now_ms if given is None else self._within(given, common.now_ms)
 
     def _within(self, given: int, now_ms: int) -> int:
-        """A timestamp that the topic keeps. Raises Refused for any other."""
+        """Return the timestamp if the topic keeps it. Raises Refused if not."""
         oldest = max(0, now_ms - self._before_ms)
-        # Differences are compared, not sums: those of a topic without limits leave an int64.
+        # Differences are compared, because sums exceed an int64 if the topic has no limits.
         if given < oldest or given - now_ms > self._after_ms:
             newest = min(now_ms + self._after_ms, sys.maxsize)
             figures = {"oldest_ms": oldest, "newest_ms": newest}

@@ -1,4 +1,4 @@
-"""What Kafka says of a topic: its settings, and the rules that they make together."""
+"""State of a topic in Kafka: its settings, and the rules that follow from them."""
 
 import math
 import re
@@ -8,8 +8,8 @@ from itertools import chain, combinations, product
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-# aiokafka's own limits aside, the broker measures a whole batch; the slack covers what our
-# estimate of a batch may miss (varints, the batch header, a codec that inflates).
+# The broker measures a whole batch. The slack covers parts of a batch that our estimate may miss
+# (varints, the batch header, a codec that inflates).
 SLACK_RATIO = 0.01
 SLACK_BYTES = 1024
 LONGEST_NAME = 249  # org.apache.kafka.common.internals.Topic
@@ -17,16 +17,18 @@ _UNLIMITED: Final = 2**63 - 1
 
 
 class TopicRules(NamedTuple):
-    """What a topic's settings mean together. Most of them count only where another one allows it.
+    """The effective rules of a topic. Most settings apply only if another setting allows it.
 
-    deletes, compacts: what Kafka does with old records.
-    kept_ms: the age at which retention removes records; None = at none (only what `deletes` has
-    retention by time).
-    compacted_after_ms: the age from which on compaction may remove all but the newest record of a
-    key; None = at none.
-    is_stamped: Kafka gives records the time at which it appends them, whatever time they bring.
-    before_ms, after_ms: how far a record's own time may lie behind or ahead of the broker's clock;
-    None = any distance, as for every time that Kafka overwrites.
+    Args:
+        deletes: Whether Kafka deletes old records.
+        compacts: Whether Kafka compacts the topic.
+        kept_ms: The age at which retention deletes records; None for no limit.
+        compacted_after_ms: The age from which compaction may remove all but the newest record of a
+            key; None for never.
+        is_stamped: Whether Kafka overwrites timestamps with the time of the append.
+        before_ms: How far a record's own time may be behind the broker's clock; None for any
+            distance, as for every time that Kafka overwrites.
+        after_ms: The same for times ahead of the broker's clock.
     """
 
     deletes: bool
@@ -39,11 +41,13 @@ class TopicRules(NamedTuple):
 
 
 class TopicState(NamedTuple):
-    """One topic as last read from its cluster.
+    """A topic as last read from its cluster.
 
-    topic_id: Kafka's 16-byte id; a topic that was deleted and created again has another one.
-    max_message_bytes: the topic's real limit in bytes, per batch, after compression.
-    The fields are Kafka's settings as they are; `rules` has what they mean together.
+    The fields are Kafka's raw settings; `rules` has the effective rules.
+
+    Args:
+        topic_id: Kafka's 16-byte id; a topic that was deleted and created again has another one.
+        max_message_bytes: The topic's limit of a batch after compression, in bytes.
     """
 
     name: str
@@ -64,7 +68,7 @@ class TopicState(NamedTuple):
 
     @property
     def rules(self) -> TopicRules:
-        """The rules that Kafka makes of these settings."""
+        """Return the effective rules of these settings."""
         policies = self.cleanup_policy.split(",")
         deletes, compacts = "delete" in policies, "compact" in policies
         is_stamped = self.timestamp_type == "LogAppendTime"
@@ -80,11 +84,11 @@ class TopicState(NamedTuple):
 
     @property
     def batch_limit_bytes(self) -> int:
-        """The most bytes of records that a lane may put into one batch of this topic."""
+        """Return the maximum bytes of records in a lane's batch for this topic."""
         return max(1, int(self.max_message_bytes * (1 - SLACK_RATIO)) - SLACK_BYTES)
 
 
-# Kafka's name of each setting, the field that has it, and how its text is read.
+# Kafka's name of each setting, its field in TopicState, and the parser of its text.
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxyType(
     {
         "max.message.bytes": ("max_message_bytes", int),
@@ -99,8 +103,8 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], object]]]] = MappingProxy
         "min.compaction.lag.ms": ("min_compaction_lag_ms", int),
     }
 )
-# The common limit of Kafka before 4.0. A limit of its own for each direction came in 3.6, and
-# counts where it is not the default, which is none (storage.internals.log.LogConfig).
+# The common limit of Kafka before 4.0. Kafka 3.6 added a limit for each direction, which applies
+# if it is not the default of no limit (storage.internals.log.LogConfig).
 _DIFFERENCE: Final = "message.timestamp.difference.max.ms"
 _DIRECTIONS: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 SETTINGS: Final = (*_FIELDS, _DIFFERENCE)  # to ask Kafka for
@@ -110,7 +114,8 @@ def with_settings(state: TopicState, settings: Mapping[str, str | None]) -> Topi
     """Return the state with a topic's settings.
 
     Args:
-        settings: Kafka's names and values; what is missing or None stays as it is.
+        state: The state to update.
+        settings: Kafka's names and values; missing settings and None leave a field unchanged.
     """
     given = {name: value for name, value in settings.items() if value is not None}
     common = given.get(_DIFFERENCE)
@@ -129,8 +134,14 @@ def _limit(distance_ms: int) -> int | None:
 
 
 class PartitionState(NamedTuple):
-    """One partition as its cluster describes it. leader, replicas, in_sync: node ids, leader -1 =
-    none."""
+    """A partition as its cluster describes it.
+
+    Args:
+        partition: The number of the partition.
+        leader: The node id of the leader; -1 if there is none.
+        replicas: The node ids of the replicas.
+        in_sync: The node ids of the replicas that are in sync.
+    """
 
     partition: int
     leader: int
@@ -138,29 +149,29 @@ class PartitionState(NamedTuple):
     in_sync: tuple[int, ...]
 
 
-# Globs of topic names: what they match, and which of two goes first.
+# ---- Globs of topic names, and their precedence
 
 
 _WILDCARDS = "*?"
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether the pattern has a wildcard: `*` = any characters, `?` = one."""
+    """Return whether the pattern has a wildcard: `*` for any characters, `?` for one."""
     return any(sign in pattern for sign in _WILDCARDS)
 
 
 def literal_prefix(pattern: str) -> str:
-    """The pattern up to its first wildcard."""
+    """Return the pattern up to its first wildcard."""
     return re.split(r"[*?]", pattern, maxsplit=1)[0]
 
 
 def literal_suffix(pattern: str) -> str:
-    """The pattern from behind its last wildcard."""
+    """Return the pattern after its last wildcard."""
     return re.split(r"[*?]", pattern)[-1]
 
 
 def overlap(one: str, other: str) -> bool:
-    """Whether some name matches both globs (a walk over the pairs of places in the two)."""
+    """Return whether a name can match both globs (a search over pairs of positions)."""
     seen, todo = set(), [(0, 0)]
     while todo:
         at = todo.pop()
@@ -173,11 +184,11 @@ def overlap(one: str, other: str) -> bool:
 
 
 def ties(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of globs between which no rule decides: equally long literal prefix, a name for both.
+    """Yield the pairs of globs with equal precedence: equally long prefixes and a common name.
 
-    Two prefixes of one name that are equally long are the same text, so only globs with the very
-    same prefix can tie; and of two suffixes of one name the shorter one ends the other. So only
-    globs that are alike at both ends are compared, not each with each.
+    Two equally long prefixes of one name are the same text, so only globs with the same prefix can
+    tie. The shorter of two suffixes of one name is a suffix of the longer one. Therefore only globs
+    with such prefixes and suffixes are compared.
     """
     alike: dict[tuple[str, str], list[str]] = {}
     for glob in sorted({pattern for pattern in patterns if is_glob(pattern)}):
@@ -196,10 +207,10 @@ def ties(patterns: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 class Globs:
-    """Several globs; a name matches when one of them does.
+    """A set of globs; a name matches if any of them matches.
 
-    Compiled at the first match, and then for good: a configuration may have thousands, most of
-    which are not needed soon, and re's own cache forgets all but the last 512.
+    The first match compiles the globs once. A configuration may have thousands of sets that are not
+    used soon, and the cache of `re` keeps only the last 512 patterns.
     """
 
     __slots__ = ("_expression", "patterns")
@@ -209,7 +220,7 @@ class Globs:
         self._expression: re.Pattern[str] | None = None
 
     def match(self, name: str) -> bool:
-        """Whether one of them matches this topic name; without any, none does."""
+        """Return whether any of the globs matches this topic name."""
         if self._expression is None:
             joined = "|".join(map(_expression, self.patterns)) if self.patterns else r"(?!)"
             self._expression = re.compile(joined, re.DOTALL)
@@ -217,8 +228,11 @@ class Globs:
 
 
 def _expression(pattern: str) -> str:
-    """Each literal is taken where it first fits, for good (`(?>`): going back finds no match that
-    this does not find, and with several `*` would take the power of their number."""
+    """Return the regular expression of a glob.
+
+    Each literal matches at its first occurrence, without backtracking (`(?>`). Backtracking would
+    find no further matches, and would take exponential time with several `*`.
+    """
     first, *parts = [re.escape(part).replace(r"\?", ".") for part in pattern.split("*")]
     if not parts:
         return first
@@ -238,23 +252,21 @@ def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:
     return places
 
 
-# The topic that a client may have meant by a name that is not served.
+# ---- Suggestions for unknown topic names
 
 
 _REFRESH_S: Final = 5.0
-_PER_REFRESH: Final = (
-    20  # new names that are compared, each in some ms if there are very many topics
-)
+_PER_REFRESH: Final = 20  # new names to compare, each within a few ms if there are very many topics
 _COMPARED: Final = 200  # topics, for each name
-_LENGTHS: Final = 2  # how much longer or shorter a topic may be
-_KEPT: Final = 5  # topics for each name: a caller may not write to all of them
+_LENGTHS: Final = 2  # maximum difference of the lengths
+_KEPT: Final = 5  # topics for each name, because a caller may not write to all of them
 
 
 class SimilarTopics:
-    """Finds similar names among the topics that are served, with a bound on the work.
+    """Search for similar names among the served topics, with bounded work.
 
-    Clients choose names freely, so the work must not grow with the number of their requests. Names
-    that were compared are remembered, and only some new ones are compared in a period.
+    Clients choose names freely, so the work must not grow with the number of their requests.
+    Results are cached, and each period compares only a few new names.
 
     Args:
         served: Returns the names of the topics that are served now.
@@ -298,23 +310,27 @@ class SimilarTopics:
         return [alike[lower] for lower in get_close_matches(wanted, alike, _KEPT, 0.75)]
 
 
-# A producer's quota: a token bucket that is told the time.
+# ---- A producer's quota: a token bucket
 
 
 def quota_policy(name: str, per_second: int) -> str:
-    """One item of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, section 3).
+    """Return an item of RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers-10, section 3).
 
-    The draft has a unit for bytes; it knows none for events.
+    The draft has a unit for bytes, and none for events.
     """
     unit = ';qu="content-bytes"' if name == "bytes" else ""
     return f'"{name}";q={max(1, per_second)};w=1{unit}'
 
 
 class TokenBucket:
-    """Tokens that come back at a steady rate.
+    """A token bucket, refilled at a steady rate.
 
-    per_second: tokens regained a second; the bucket holds one second's worth (at least one), so a
-    producer may send its second's quota at once.
+    The bucket holds the tokens of one second, at least one token. A producer may therefore send its
+    quota of a second at once.
+
+    Args:
+        per_second: Tokens that return each second.
+        now: The current time, in seconds.
     """
 
     __slots__ = ("_at", "_level", "capacity", "per_second")
@@ -331,21 +347,21 @@ class TokenBucket:
         self._at = now
 
     def wait(self, tokens: float, now: float) -> float:
-        """Seconds until so many tokens are there; 0 when they are there now.
+        """Return the seconds until this many tokens are available; 0 if they are available now.
 
-        More than the bucket holds are lent: such a batch waits for a full bucket and leaves a
-        debt, instead of never getting through.
+        A batch that needs more tokens than the bucket holds waits for a full bucket and leaves a
+        debt; otherwise it would wait for ever.
         """
         self._refill(now)
         needed = min(tokens, self.capacity)
         return max(0.0, (needed - self._level) / self.per_second)
 
     def take(self, tokens: float) -> None:
-        """Spend tokens; call it after `wait` answered 0."""
+        """Spend tokens; call it after `wait` returned 0."""
         self._level -= tokens
 
     def seconds_to_full(self) -> int:
-        """Until the whole of it may be sent at once, rounded up."""
+        """Return the seconds until the bucket is full, rounded up."""
         return math.ceil((self.capacity - self._level) / self.per_second)
 
     def remaining(self) -> int:
