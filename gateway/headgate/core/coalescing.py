@@ -244,8 +244,8 @@ class Metadata(NamedTuple):
 # The held topic decides, not the option: as long as it exists in Kafka, all events of its topic go
 # through it. All gateways see the same Kafka. Therefore no gateway overtakes events that another
 # one holds, whatever their files say and in whatever order they reload. The option decides when
-# held events are published: without it at once. A topic with the option but without a held topic takes
-# no events yet.
+# held events are published: without it at once. A topic with the option but without a held topic
+# takes no events yet.
 _RETRY_AFTER_S = 30
 _END = (
     "or end it: let its producers wait until its held lag is 0, then delete {held} "

@@ -1,9 +1,9 @@
 """Fair scheduling of requests while several producers share one event loop.
 
-Each request delays the requests of other producers. If a producer is alone, nothing is counted. If
-there are several, each may start a share of work in a turn, and its other requests wait in its own
-queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair Queuing
-Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows that the
+Each request delays the requests of other producers. If a producer is alone, nothing is counted.
+If there are several, each may start a share of work in a turn, and its other requests wait in its own
+queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
+Queuing Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows that the
 loop is full and reduces the share; a turn in time increases it (additive increase, multiplicative
 decrease, as in TCP). A flood therefore gets the remaining capacity, and its other requests wait in
 front of the loop, not in it.

@@ -201,7 +201,8 @@ def before_and_after(
 
     `stored` has the newest commit of each partition at that moment. If this commit is among the
     records, the partition's records up to it came before, else all of them came after. The first
-    of several equal commits counts, which does not change the order. Records of members count as after.
+    of several equal commits counts, which does not change the order. Records of
+    members count as after.
 
     Returns:
         The records before that moment, and the records after it.

@@ -21,6 +21,6 @@ class Outage:
         return True
 
     def ends(self) -> float | None:
-        """Record the end of an outage; return its duration in seconds, or None without an outage."""
+        """Record the end of an outage; return its duration in seconds, or None."""
         since, self._since = self._since, None
         return None if since is None else round(self._clock() - since, 3)

@@ -13,8 +13,8 @@ class Name(StrEnum):
     """Name of an outcome.
 
     `rejected` = certainly not written; `unknown` = perhaps written; `held` = durable in the held
-    topic, to be coalesced; `superseded` = a later event of its key was published instead; `spooled` =
-    on the gateway's disk, to be published when Kafka accepts it.
+    topic, to be coalesced; `superseded` = a later event of its key was published instead; `spooled`
+    = on the gateway's disk, to be published when Kafka accepts it.
     """
 
     PUBLISHED = "published"

@@ -1,4 +1,4 @@
-"""How a cluster is reached, and what aiokafka's clients are told of it."""
+"""Access to clusters: addresses, credentials, and the arguments of aiokafka's clients."""
 
 import asyncio
 import base64
@@ -27,18 +27,18 @@ from headgate.errors_in_words import (
     no_password,
 )
 
-# Tokens for Kafka's SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4).
+# ---- Tokens for SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4)
 
 
 _TIMEOUT_S = 10.0
 _MAX_BYTES = 65_536
-_LASTS_S = 300.0  # a token of which its issuer does not say how long
-_USED_FOR = 0.8  # of its life, as Java's sasl.login.refresh.window.factor
+_LASTS_S = 300.0  # lifetime of a token if its issuer does not return one
+_USED_FOR = 0.8  # part of its lifetime, as Java's sasl.login.refresh.window.factor
 
 
 @dataclass(frozen=True, slots=True)
 class OAuthClient:
-    """Who asks where for a token. ca_file: PEM; None = the system's authorities."""
+    """Credentials for the token endpoint; `ca_file` is PEM, None for the system's authorities."""
 
     token_url: str
     client_id: str
@@ -48,7 +48,7 @@ class OAuthClient:
 
 
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
-    """One client's token, which is used until most of its life is over."""
+    """Cache of a client's token, which is used for most of its lifetime."""
 
     def __init__(self, client: OAuthClient, clock: Callable[[], float] = time.monotonic) -> None:
         self._client = client
@@ -58,7 +58,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         self._asking = asyncio.Lock()
 
     async def token(self) -> str:
-        """Raises KafkaConnectionError, on which aiokafka tries again later."""
+        """Return a token. Raises KafkaConnectionError, after which aiokafka retries later."""
         async with self._asking:
             if self._clock() >= self._used_until:
                 asked_at = self._clock()
@@ -68,14 +68,14 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """A secret goes nowhere but where it was meant for."""
+    """Handler that follows no redirects, so that a secret goes only to its endpoint."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def _ask(client: OAuthClient) -> tuple[str, float]:
-    """The token, and its seconds to live."""
+    """Request a token; return it and its lifetime in seconds."""
     pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret)}"
     form = {"grant_type": "client_credentials"}
     if client.scope is not None:
@@ -118,9 +118,16 @@ def _read(answer: Mapping[str, Any]) -> tuple[str, float]:
 class ClusterAccess:
     """The way to one Kafka cluster.
 
-    bootstrap_servers: `host:port[,host:port...]`.  sasl_mechanism: aiokafka wants one even where
-    the protocol has no SASL.  ssl_cafile, ssl_certfile, ssl_keyfile: PEM, read where a client is
-    made.  oauth: for the mechanism OAUTHBEARER.
+    Args:
+        bootstrap_servers: `host:port[,host:port...]`.
+        security_protocol: Kafka's security.protocol.
+        sasl_mechanism: The mechanism; aiokafka needs one even for a protocol without SASL.
+        sasl_username: The user.
+        sasl_password: The password.
+        ssl_cafile: PEM file, read when a client is created.
+        ssl_certfile: PEM file, read when a client is created.
+        ssl_keyfile: PEM file, read when a client is created.
+        oauth: The credentials for the mechanism OAUTHBEARER.
     """
 
     bootstrap_servers: str
@@ -172,7 +179,7 @@ def _trouble(access: ClusterAccess) -> FileTrouble | None:
 
 
 async def create_topics(admin: AIOKafkaAdminClient, topics: Iterable[InternalTopic]) -> None:
-    """Create them; one that somebody else has just created is fine. Raises KafkaError."""
+    """Create topics; ignore those that exist already. Raises KafkaError."""
     wanted = [
         NewTopic(
             topic.name,

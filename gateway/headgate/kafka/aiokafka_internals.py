@@ -1,7 +1,7 @@
-"""aiokafka's own metadata requests, made again: no topic is created, no connection is left open.
+"""Replacements for internals of aiokafka: metadata requests, shutdown, names of headers.
 
-aiokafka's ask the broker to create unknown topics, so a client that still remembers a deleted topic
-would bring it back, empty.
+aiokafka's metadata requests ask the broker to create unknown topics. A client that still remembers
+a deleted topic would therefore create it again, empty.
 """
 
 import asyncio
@@ -26,24 +26,23 @@ from aiokafka.record.memory_records import MemoryRecords
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess, client_arguments
 
-# In aiokafka's place, so a command that silences its client silences this, too.
+# The logger of aiokafka's client, so that a command that silences it silences this module, too.
 log = logging.getLogger("aiokafka.client")
 
-# aiokafka asks again at once while a partition has no leader: some 500 requests a second for as
-# long as an election takes. Java's retry.backoff.ms is 100.
+# aiokafka repeats requests without a pause while a partition has no leader: about 500 requests a
+# second during an election. Java's retry.backoff.ms is 100.
 _PAUSE_S = 0.1
 _BEGIN_PAUSE_S = 1.0
 _NO_KAFKA = "it accepts connections and does not answer; check security_protocol and the port"
-_BEGIN_TIMEOUT_S = 10.0  # meanwhile brokers that are known may be back
+_BEGIN_TIMEOUT_S = 10.0  # known brokers may be back by then
 
 
 class _Metadata:
-    """Replaces `bootstrap` and `_metadata_update` of aiokafka 0.14's `AIOKafkaClient`: same result,
-    other request.
+    """Replacement for `bootstrap` and `_metadata_update` of aiokafka 0.14's `AIOKafkaClient`.
 
-    When no broker that it knows answers, it starts again with the bootstrap servers, as Java's
-    clients do (KIP-899): a broker that the controller has fenced, for it stood still, may have
-    named no broker at all, and brokers may come back under other addresses.
+    If no known broker answers, it starts again with the bootstrap servers, as Java's clients do
+    (KIP-899). A broker that the controller has fenced may have returned an empty list of brokers, and
+    brokers may come back at other addresses.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -51,10 +50,10 @@ class _Metadata:
         self._requested_at = self._began_at = 0.0
 
     async def bootstrap(self) -> None:
-        """Raises KafkaConnectionError when no bootstrap server answers.
+        """Read the brokers from a bootstrap server. Raises KafkaConnectionError if none answers.
 
-        aiokafka's leaves its connection open when it is broken off, by a timeout or the end of its
-        task, and keeps it when no broker is named.
+        aiokafka's method leaves its connection open after a timeout or a cancellation, and if the
+        answer names no broker.
         """
         client = self._client
         reasons: list[str] = []
@@ -69,7 +68,10 @@ class _Metadata:
             client._sync_task = asyncio.create_task(client._md_synchronizer())
 
     async def update(self, cluster: ClusterMetadata, topics: set[str] | None) -> bool:
-        """topics: None = all. An empty set asks for none, where aiokafka's asks for all."""
+        """Read metadata of these topics, or of all topics (None); return whether it succeeded.
+
+        An empty set requests no topic, while aiokafka's method requests all topics.
+        """
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._requested_at + _PAUSE_S - loop.time()))
         self._requested_at = loop.time()
@@ -128,7 +130,7 @@ class _Metadata:
 
 
 async def _connect(client: AIOKafkaClient, host: str, port: int) -> AIOKafkaConnection:
-    """As the client does itself. Raises OSError, KafkaError, TimeoutError."""
+    """Connect as the client itself does. Raises OSError, KafkaError or TimeoutError."""
     return await create_conn(
         host,
         port,
@@ -147,22 +149,24 @@ async def _connect(client: AIOKafkaClient, host: str, port: int) -> AIOKafkaConn
 
 
 def use_own_metadata(client: AIOKafkaClient) -> None:
-    """Have an aiokafka client that has not been started ask for metadata in our way: creating
-    nothing, with a pause, and leaving no connection open."""
+    """Replace the metadata requests of an aiokafka client that has not been started.
+
+    The new requests create no topics, pause between attempts, and leave no connection open.
+    """
     own = _Metadata(client)
     client.bootstrap, client._metadata_update = own.bootstrap, own.update
 
 
-# Ending aiokafka clients for good, also while Kafka does not answer.
+# ---- Shutdown of aiokafka clients, also while Kafka does not answer
 #
-# `stop()` and `close()` of aiokafka flush first, and hang as long as a broker is away
+# `stop()` and `close()` of aiokafka flush first, and hang while a broker is unavailable
 # (aio-libs/aiokafka #1101).
 
 
-# l_onoff = 1, l_linger = 0: close with RST and forget what the kernel has not sent yet.
+# l_onoff = 1, l_linger = 0: close with RST and discard data that the kernel has not sent yet.
 _NO_LINGER = struct.pack("ii", 1, 0)
 _END_S = 2.0
-# With a group, and without one.
+# Tasks of a coordinator, with a group and without one.
 _OF_COORDINATORS = (
     "_coordination_task",
     "_heartbeat_task",
@@ -172,9 +176,9 @@ _OF_COORDINATORS = (
 
 
 async def drop_consumer(consumer: AIOKafkaConsumer) -> None:
-    """End a consumer at once: `stop` may wait for ever for a fetch that was never sent.
+    """Shut down a consumer at once; `stop` may wait for ever for a fetch that was never sent.
 
-    A task that is left over is an ERROR in the log once the garbage collector finds it.
+    A remaining task would cause an ERROR in the log when the garbage collector finds it.
     """
     consumer._closed = True  # what stop() sets; __del__ warns otherwise
     fetcher, coordinator = consumer._fetcher, consumer._coordinator
@@ -182,20 +186,22 @@ async def drop_consumer(consumer: AIOKafkaConsumer) -> None:
     for task in (*tasks, getattr(fetcher, "_fetch_task", None)):
         if task is not None:
             await end_task(task)
-    # The pending ones the task above has made.
+    # The fetch task above created the pending tasks.
     await drop_client(consumer._client, *getattr(fetcher, "_pending_tasks", ()))
 
 
 async def drop_producer(producer: AIOKafkaProducer) -> None:
-    """End a producer at once. What it had begun is undone by whoever starts with its id."""
+    """Shut down a producer at once; the next producer with its id aborts its transaction."""
     producer._closed = True
     await drop_client(producer.client, producer._sender.sender_task)
 
 
 async def drop_client(client: AIOKafkaClient, *tasks: asyncio.Task[None] | None) -> None:
-    """Close all sockets at once. Not one byte that is still on this machine is sent.
+    """Close all sockets of a client at once, without sending buffered data.
 
-    tasks: of its owner, which end with it.
+    Args:
+        client: The client.
+        tasks: Tasks of its owner, which end with it.
     """
     connections = list(client._conns.values())
     for connection in connections:
@@ -206,7 +212,7 @@ async def drop_client(client: AIOKafkaClient, *tasks: asyncio.Task[None] | None)
         if task is not None:
             await end_task(task)
     client._sync_task = None
-    for connection in list(client._conns.values()):  # one that was being opened meanwhile
+    for connection in list(client._conns.values()):  # connections that were opened meanwhile
         connection.close()
     client._conns.clear()
 
@@ -221,21 +227,20 @@ def abort(transport: asyncio.WriteTransport) -> None:
 
 
 async def end_task(task: asyncio.Task[None]) -> None:
-    """Cancel a task until it ends, for a bounded time: aiokafka's tasks finish work first."""
+    """Cancel a task repeatedly, for a bounded time, because aiokafka's tasks finish work first."""
     end = asyncio.get_running_loop().time() + _END_S
     while not task.done() and asyncio.get_running_loop().time() < end:
         task.cancel()
         await asyncio.wait([task], timeout=0.05)
     if task.done() and not task.cancelled():
-        task.exception()  # seen: its end was asked for
+        task.exception()  # retrieved, because the task was cancelled on purpose
 
 
-# Names of record headers as they are in Kafka: bytes, which need not be UTF-8.
+# ---- Names of record headers that are not UTF-8
 #
-# Java writes nothing else, but librdkafka lets any bytes through, and aiokafka fails on them in
-# both directions. Read here they are text in which each strange byte is a lone surrogate (PEP 383),
-# so that written again they are the same bytes. The classes stand where aiokafka's own stand; they
-# are given those to build on.
+# Java writes only UTF-8, but librdkafka accepts any bytes, and aiokafka fails to read and to write
+# them. Here each invalid byte becomes a lone surrogate (PEP 383), so that writing restores the same
+# bytes. The classes replace aiokafka's own classes and wrap them.
 
 
 _STRANGE = "surrogateescape"
@@ -243,25 +248,27 @@ _LENGTH_AT, _AFTER_LENGTH = 8, 12  # of a record batch
 
 
 class RawName(str):
-    """A name that encodes to the bytes it was read from."""
+    """A name that encodes to its original bytes."""
 
     __slots__ = ()
 
     def encode(self, encoding: str = "utf-8", errors: str = _STRANGE) -> bytes:
-        """What is written."""
+        """Return the original bytes."""
         return str(self).encode("utf-8", _STRANGE)
 
 
 def legible(name: str) -> str:
-    """A name that any client can write: strange bytes become `\\xNN`."""
+    """Return a name that any client can write; invalid bytes become `\\xNN`."""
     return name.encode("utf-8", _STRANGE).decode("utf-8", "backslashreplace")
 
 
 class LenientRecords:
-    """The record batches of a fetch: aiokafka's, but a strange name stops nothing.
+    """The record batches of a fetch, with support for names that are not UTF-8.
 
-    whole: aiokafka's `MemoryRecords`, which decodes quickly. slow: its batch written in Python,
-    which takes over where the quick one fails.
+    Args:
+        data: The bytes of the batches.
+        whole: aiokafka's `MemoryRecords`, which decodes quickly.
+        slow: aiokafka's batch in Python, for batches with names that are not UTF-8.
     """
 
     def __init__(self, data: bytes, whole: Callable[[bytes], Any], slow: type[Any]) -> None:
@@ -271,7 +278,7 @@ class LenientRecords:
         self.size_in_bytes = self._inner.size_in_bytes
 
     def next_batch(self) -> Any:
-        """The next batch, or None."""
+        """Return the next batch, or None."""
         batch = self._inner.next_batch()
         if batch is None:
             return None
@@ -281,9 +288,10 @@ class LenientRecords:
 
 
 class _Batch:
-    """Decodes from the start again where a name is strange: aiokafka leaves out what it has had.
+    """A batch that is decoded again if a name is not UTF-8; aiokafka skips the records so far.
 
-    data: copied only then; a copy of each batch would cost more than the rest of this class.
+    `data` is copied only in this case, because a copy of each batch would cost more than the rest of
+    this class.
     """
 
     def __init__(self, batch: Any, data: memoryview, slow: type[Any]) -> None:
@@ -309,7 +317,7 @@ class _Batch:
 
 
 class _Bytes(bytearray):
-    """Its slices decode whatever they hold."""
+    """Bytes whose slices decode any content."""
 
     def __getitem__(self, at: Any) -> Any:
         part = super().__getitem__(at)
@@ -319,15 +327,15 @@ class _Bytes(bytearray):
         return super().decode("utf-8", _STRANGE)
 
 
-# The one place where aiokafka's consumers are made, with what each of them has to tolerate.
+# ---- Consumers that tolerate any header name
 #
-# aiokafka fails on a header name that is not UTF-8, and its consumer never gets past that record.
+# aiokafka's own consumer fails on a header name that is not UTF-8, and never gets past that record.
 
 
 def open_consumer(access: ClusterAccess, **options: Any) -> AIOKafkaConsumer:
     """Return a consumer that is not started yet and commits nothing by itself.
 
-    It reads any header name, creates no topic and asks for metadata as `client_metadata` says.
+    It reads any header name, creates no topic, and uses the metadata requests of this module.
 
     Args:
         access: The cluster.
@@ -340,5 +348,5 @@ def open_consumer(access: ClusterAccess, **options: Any) -> AIOKafkaConsumer:
 
 
 def keep_header_names() -> None:
-    """Teach the consumers of this process to read any name. A private part of aiokafka 0.14."""
+    """Make the consumers of this process read any name, by a private part of aiokafka 0.14."""
     fetcher.MemoryRecords = lambda data: LenientRecords(data, MemoryRecords, _DefaultRecordBatchPy)

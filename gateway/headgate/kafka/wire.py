@@ -1,4 +1,4 @@
-"""Reads Kafka's flexible encoding (KIP-482)."""
+"""Kafka's flexible encoding (KIP-482), and requests that use it."""
 
 import asyncio
 import base64
@@ -15,7 +15,7 @@ _INT32 = struct.Struct(">i")
 
 
 class Reader:
-    """A cursor over one answer. Raises struct.error or IndexError when it is cut short."""
+    """Cursor over a response. Raises struct.error or IndexError if the response is truncated."""
 
     __slots__ = ("_data", "_position")
 
@@ -78,20 +78,20 @@ class Reader:
             self.skip(self.varint())
 
 
-# Requests in Kafka's flexible encoding (KIP-482) that aiokafka has no class for, or an older one.
+# ---- Requests for which aiokafka has no class, or only an older version
 #
-# Decoding by hand is several times faster than aiokafka's schemas, and all groups of a cluster are
-# some ten thousand partitions.
+# Decoding by hand is several times faster than aiokafka's schemas, and all groups of a cluster may
+# have about ten thousand partitions.
 
 
 NO_TAGS = b"\0"
-NULL = b"\0"  # of a compact text or array
+NULL = b"\0"  # a null compact text or array
 
 _Answer = TypeVar("_Answer")
 
 
 def varint(number: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)
@@ -101,13 +101,13 @@ def varint(number: int) -> bytes:
 
 
 def text(value: str) -> bytes:
-    """A compact string."""
+    """Encode a compact string."""
     raw = value.encode()
     return varint(len(raw) + 1) + raw
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """A compact array of what is encoded already."""
+    """Encode a compact array of encoded items."""
     every = list(items)
     return varint(len(every) + 1) + b"".join(every)
 
@@ -124,7 +124,7 @@ class _Encoded(NamedTuple):
 
 
 class _Answers(NamedTuple):
-    """What aiokafka asks to decode an answer."""
+    """Decoder of a response, for aiokafka."""
 
     read: Callable[[Reader], Any]
 
@@ -133,9 +133,13 @@ class _Answers(NamedTuple):
 
 
 class FlexibleRequest(Generic[_Answer]):
-    """One request, by what AIOKafkaConnection calls on it.
+    """A request with the interface that AIOKafkaConnection uses.
 
-    versions: of the API, lowest and highest; `body` and `read` get the one that is chosen.
+    Args:
+        api_key: The number of the API.
+        versions: The lowest and the highest version of the API.
+        body: Encodes the body for the chosen version.
+        read: Decodes the response for the chosen version.
     """
 
     def __init__(
@@ -166,36 +170,36 @@ class FlexibleRequest(Generic[_Answer]):
         return _Answers(lambda reader: self._read(reader, version))
 
     def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
-        """RequestHeader.json version 2."""
+        """Encode RequestHeader.json, version 2."""
         name = client_id.encode()
         numbers = (self.API_KEY, self.API_VERSION, correlation_id, len(name))
         return _Encoded(struct.pack(">hhih", *numbers) + name + NO_TAGS)
 
     def encode(self) -> bytes:
-        """The body."""
+        """Encode the body."""
         return self._body(self.API_VERSION) + NO_TAGS
 
     def parse_response_header(self, data: BytesIO) -> _Header:
-        """ResponseHeader.json version 1; it has no tags in any known version."""
+        """Decode ResponseHeader.json, version 1, which has no tags in any known version."""
         (correlation_id,) = struct.unpack(">i", data.read(4))
         data.read(1)
         return _Header(correlation_id)
 
 
-# Topics with their ids and partitions: aiokafka's own metadata requests know no ids.
+# ---- Metadata of topics with their ids, which aiokafka's own metadata requests lack
 #
-# Decoding by hand is several times faster than aiokafka's schemas, and the gateway does it every
-# few seconds for all partitions of a cluster.
+# Decoding by hand is several times faster than aiokafka's schemas, and the gateway decodes all
+# partitions of a cluster every few seconds.
 
 
 _METADATA, _VERSION = 3, 12  # Kafka 3.1 and newer
-_AT_ONCE = 500  # topics and partitions that are decoded in one turn of the event loop: 1 to 2 ms
+_AT_ONCE = 500  # topics and partitions decoded in one turn of the event loop, 1 to 2 ms
 _PARTITION = struct.Struct(">hiii")
 _CREATE_NOTHING, _NO_OPERATIONS = b"\0", b"\0"
 
 
 class PartitionMetadata(NamedTuple):
-    """leader: a node, -1 = none.  replicas, in_sync: how many."""
+    """A partition: its leader (-1 if there is none), and its numbers of replicas."""
 
     leader: int
     replicas: int
@@ -203,7 +207,13 @@ class PartitionMetadata(NamedTuple):
 
 
 class TopicMetadata(NamedTuple):
-    """What a node says of a topic. error: Kafka's error code, 0 = none.  partitions: by number."""
+    """A node's metadata of a topic.
+
+    Args:
+        error: Kafka's error code; 0 for none.
+        topic_id: Kafka's id.
+        partitions: The partitions by number.
+    """
 
     error: int
     topic_id: bytes
@@ -211,29 +221,29 @@ class TopicMetadata(NamedTuple):
 
     @property
     def uuid(self) -> str:
-        """The id as Kafka's tools show it."""
+        """Return the id in the form of Kafka's tools."""
         return base64.urlsafe_b64encode(self.topic_id).decode().rstrip("=")
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """The node of each partition, by number."""
+        """Return the leader of each partition, by number."""
         return tuple(partition.leader for partition in self.partitions)
 
     @property
     def replication_factor(self) -> int:
-        """Of the partition that has the fewest replicas."""
+        """Return the number of replicas of the partition that has the fewest."""
         return min((partition.replicas for partition in self.partitions), default=0)
 
 
 class Metadata(NamedTuple):
-    """What a node says of its cluster. nodes: those that live."""
+    """A node's metadata of its cluster; `nodes` are the live nodes."""
 
     nodes: tuple[int, ...]
     cluster_id: str | None
     topics: Mapping[str, TopicMetadata]
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that serves a partition; -1 where none does."""
+        """Return the leader of a partition; -1 if there is none."""
         leaders = self.topics[topic].leaders if topic in self.topics else ()
         return leaders[partition] if partition < len(leaders) else -1
 
@@ -249,14 +259,17 @@ def any_node(client: AIOKafkaClient) -> int:
 async def read_metadata(
     client: AIOKafkaClient, node: int, topics: Iterable[str] | None = None
 ) -> Metadata:
-    """Ask one node for topics, or for all. Creates none. Raises KafkaError.
+    """Read metadata of these topics, or of all topics, from one node, without creating any.
 
-    A topic of that name which is not there comes with an error and no id.
+    A topic that does not exist has an error and no id.
+
+    Raises:
+        KafkaError: The node does not answer.
     """
     named = NULL if topics is None else array(bytes(16) + text(topic) + NO_TAGS for topic in topics)
     body = named + _CREATE_NOTHING + _NO_OPERATIONS
-    # The answer comes undecoded: all topics of a large cluster take longer than anybody else on
-    # the event loop should wait.
+    # The response is decoded later in several turns, because decoding all topics of a large cluster
+    # would block the event loop for too long.
     request = FlexibleRequest(
         _METADATA, (_VERSION, _VERSION), lambda _: body, lambda reader, _: reader
     )

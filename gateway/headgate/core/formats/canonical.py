@@ -14,8 +14,8 @@ import orjson
 
 Pointer = tuple[str, ...]  # reference tokens, unescaped
 
-# An integer of 18 digits fits 64 bits. A decimal of 15 significant digits survives the conversion to
-# a double and back (DBL_DIG), if the double is a normal one.
+# An integer of 18 digits fits 64 bits. A decimal of 15 significant digits survives the conversion
+# to a double and back (DBL_DIG), if the double is a normal one.
 _INTEGER_DIGITS = 18
 _CERTAIN_DIGITS = 15
 _MAX_EXPONENT = 200
@@ -96,7 +96,7 @@ def _is_kept(number: bytes) -> bool:
         return False
     if digits <= _CERTAIN_DIGITS:
         return not exponent or abs(int(exponent)) <= _MAX_EXPONENT
-    # A double has one shortest decimal with 16 digits, in one notation.
+    # Of decimals with 16 digits, only the shortest one of the double is kept, as orjson writes it.
     return digits == _CERTAIN_DIGITS + 1 and orjson.dumps(float(number)) == number
 
 

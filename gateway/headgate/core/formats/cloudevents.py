@@ -1,8 +1,8 @@
 """Conversion of CloudEvents 1.0 over HTTP to Kafka records.
 
 Sources: CloudEvents 1.0.2 JSON format, HTTP protocol binding (percent-encoded `ce-` headers) and
-Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). Unlike in the
-binding, an event without data becomes a zero-length value: a tombstone needs an explicit request.
+Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). In addition to
+the binding, an event without data becomes a zero-length value: a tombstone needs an explicit request.
 """
 
 import base64

@@ -1,8 +1,7 @@
-"""Chunks of an oversized value as records: how it is cut, and what their headers say.
+"""Oversized values in pieces: chunks, streamed bodies, split documents, and names of blobs.
 
-The first chunk of a set lies before its others in the log: whoever writes them keeps to that. So a
-reader that meets a later one first has begun in the middle of the set. `chunk_sets.py` puts
-them together again.
+Writers put the first chunk of a set before its other chunks in the log. A reader that finds a later
+chunk first has therefore begun in the middle of the set. `ChunkSets` reassembles the chunks.
 """
 
 import re
@@ -38,17 +37,22 @@ from headgate.core.request import is_array_one_event, is_tombstone, read_options
 from headgate.core.topics.policy import fingerprint
 from headgate.core.topics.route import Route
 
-MAX_BYTES = 16 * 1024 * 1024  # of one value: what a consumer may have to hold in memory
-MIN_CHUNK_BYTES = 1024  # a topic whose limit leaves less than this is no place for chunks
+MAX_BYTES = 16 * 1024 * 1024  # of one value, which a consumer may have to hold in memory
+MIN_CHUNK_BYTES = 1024  # a topic with a lower limit cannot have chunks
 MAX_CHUNKS = MAX_BYTES // MIN_CHUNK_BYTES
-HEADERS_BYTES = 512  # upper bound of what a chunk's own headers add to its record
+HEADERS_BYTES = 512  # upper bound of the bytes of a chunk's own headers
 _ID_BYTES = 64
 
 
 class Head(NamedTuple):
-    """What a chunk's headers say.
+    """The data in a chunk's headers.
 
-    number: its place among the `total` chunks, from 0.  size, sha256: of the whole value.
+    Args:
+        set_id: The id of the set.
+        number: The index of the chunk, from 0.
+        total: The number of chunks.
+        size: The bytes of the whole value.
+        sha256: The digest of the whole value.
     """
 
     set_id: bytes
@@ -59,16 +63,16 @@ class Head(NamedTuple):
 
 
 class BadChunkError(ValueError):
-    """Chunk headers that contradict themselves, or are not all there."""
+    """Chunk headers that are inconsistent or incomplete."""
 
 
 def cut(value: bytes, limit: int) -> list[bytes]:
-    """The value in pieces of at most `limit` bytes."""
+    """Cut a value into pieces of at most `limit` bytes."""
     return [value[start : start + limit] for start in range(0, len(value), limit)]
 
 
 def headers_of(head: Head) -> list[Header]:
-    """The headers of one chunk."""
+    """Return the headers of a chunk."""
     return [
         (CHUNK_SET, head.set_id),
         (CHUNK_INDEX, b"%d" % head.number),
@@ -79,7 +83,7 @@ def headers_of(head: Head) -> list[Header]:
 
 
 def read_head(headers: Sequence[Header]) -> Head | None:
-    """The chunk that a record is, or None for any other record. Raises BadChunkError."""
+    """Return the data in a chunk's headers, or None for any other record. Raises BadChunkError."""
     own = [(name, value or b"") for name, value in headers if name.startswith("hg-chunk-")]
     values = dict(own)
     if CHUNK_SET not in values:
@@ -98,14 +102,14 @@ def read_head(headers: Sequence[Header]) -> Head | None:
     return head
 
 
-# Puts chunks together again, whatever arrives: repeated, interleaved, out of order, never all.
+# ---- Reassembly of chunks that are repeated, interleaved, out of order or incomplete
 #
-# Only the first chunk of a set begins it (`chunks.py`). A set whose first chunk lies before where
-# reading began had ended for whoever committed that offset: it was done, or given up. Otherwise it
-# would have held the offset back. Without this rule its remainder would hold back the next reader.
+# Only its first chunk begins a set. If the first chunk is before the begin of reading, the set had
+# ended for the consumer that committed this offset: it was done or given up. Otherwise it would have
+# held the offset back. Without this rule the rest of the set would hold back the next reader.
 #
-# The gateway writes the chunks of a value without a Kafka transaction: what stands between a
-# consumer and half an event is `ChunkSets` alone. It is told the time.
+# The gateway writes the chunks of a value without a Kafka transaction: only `ChunkSets` protects a
+# consumer from half an event. Callers pass the time.
 #
 # Prior art: linkedin/li-apache-kafka-clients (safe offset, expiry by offset gap, a buffer bounded
 # in bytes), Apache Pulsar #21070 (a set that is sent again needs an id of its own).
@@ -113,23 +117,28 @@ def read_head(headers: Sequence[Header]) -> Head | None:
 
 Place = tuple[str, int]  # topic and partition
 
-_ENDED_REMEMBERED = 1000  # sets of a partition whose late chunks are known to be late
+_ENDED_REMEMBERED = 1000  # ended sets of a partition whose late chunks are recognised
 
 
 class Dropped(StrEnum):
-    """Why a set was given up. Its chunks are skipped, and counted: never silently."""
+    """Reason for giving up a set. Its chunks are skipped and counted, never silently."""
 
-    HEADLESS = "headless"  # its first chunk lies before where reading began, or was never written
+    HEADLESS = "headless"  # its first chunk is before the begin of reading, or was never written
     EXPIRED = "expired"  # still incomplete after max_age_s
     GAP = "gap"  # still incomplete max_gap records after its first chunk
-    EVICTED = "evicted"  # the memory was needed
+    EVICTED = "evicted"  # its memory was needed
     CONFLICT = "conflict"  # two chunks of one set that disagree about it
-    CORRUPT = "corrupt"  # complete, and not of the size or digest that its chunks promised
+    CORRUPT = "corrupt"  # complete, but with another size or digest than its headers have
 
 
 class Bounds(NamedTuple):
-    """max_bytes, max_sets: of all incomplete sets together.  max_age_s: seconds since a set's
-    first chunk was read.  max_gap: offsets since its first chunk.
+    """Limits of incomplete sets.
+
+    Args:
+        max_bytes: Bytes of all incomplete sets together.
+        max_sets: The number of incomplete sets.
+        max_age_s: Seconds since a set's first chunk was read.
+        max_gap: Offsets since a set's first chunk.
     """
 
     max_bytes: int = 64 * 1024 * 1024
@@ -142,7 +151,7 @@ DEFAULT_BOUNDS = Bounds()
 
 
 class Chunk(NamedTuple):
-    """One chunk as it was read. owner: whose memory it is, the producer's name."""
+    """A chunk as it was read; `owner` is the producer whose memory limit counts it."""
 
     place: Place
     offset: int
@@ -177,13 +186,19 @@ class _Set:
         return expected == chunk.head and self.key == chunk.key
 
     def value(self) -> bytes | None:
-        """The whole value, or None when it is not what its chunks promised."""
+        """Return the whole value, or None if its digest is wrong."""
         joined = b"".join(self.chunks[index] for index in range(self.head.total))
         return joined if sha256(joined).digest() == self.head.sha256 else None
 
 
 class _Partition:
-    """sets: incomplete ones, by id, in the order of their first offsets.  ended: ids of others."""
+    """State of one partition.
+
+    Attributes:
+        next_offset: The next offset to read.
+        sets: The incomplete sets by id, in the order of their first offsets.
+        ended: The ids of ended sets.
+    """
 
     __slots__ = ("ended", "next_offset", "sets")
 
@@ -199,9 +214,11 @@ class _Partition:
 
 
 class ChunkSets:
-    """Incomplete sets of all partitions, bounded. Not safe for use from several threads.
+    """Incomplete sets of all partitions, with limits. Not thread-safe.
 
-    dropped: how many sets were given up, by `Dropped`.  bytes: held by incomplete sets.
+    Attributes:
+        bytes: The bytes of incomplete sets.
+        dropped: The number of sets that were given up, by reason.
     """
 
     def __init__(self, bounds: Bounds) -> None:
@@ -213,7 +230,7 @@ class ChunkSets:
         self._dropped: Counter[Dropped] = Counter()
 
     def __len__(self) -> int:
-        """How many sets are incomplete."""
+        """Return the number of incomplete sets."""
         return len(self._ages)
 
     @property
@@ -221,10 +238,10 @@ class ChunkSets:
         return self._dropped
 
     def passed(self, place: Place, offset: int, now_s: float) -> None:
-        """Every record read goes through here first, chunk or not, in the order of offsets.
+        """Record that a record was read; call it for every record in the order of offsets.
 
-        A lower offset than expected means that the partition is read again from there: what was
-        held of it is forgotten, for all of it will come again.
+        A lower offset than expected means that the partition is read again from there. Its sets are
+        forgotten then, because all their chunks will come again.
         """
         partition = self._partitions.get(place)
         if partition is None:
@@ -241,10 +258,10 @@ class ChunkSets:
         self.expire(now_s)
 
     def add(self, chunk: Chunk, now_s: float) -> CompleteValue | None:
-        """Take a chunk (after `passed`); the value when it was the last one that lacked.
+        """Add a chunk (after `passed`), and return the value if the chunk completes it.
 
-        Behind the first chunk of a set, the others may come in any order, more than once, and
-        between those of other sets.
+        After the first chunk of a set, the others may come in any order, more than once, and between
+        chunks of other sets.
         """
         partition = self._partitions[chunk.place]
         set_id = chunk.head.set_id
@@ -266,7 +283,7 @@ class ChunkSets:
         return self._finish(partition, chunk_set)
 
     def low_water(self, place: Place) -> int | None:
-        """The offset up to which all is done: it may be committed. None: nothing was read yet."""
+        """Return the offset that may be committed; None if nothing was read yet."""
         partition = self._partitions.get(place)
         if partition is None:
             return None
@@ -274,13 +291,13 @@ class ChunkSets:
         return partition.next_offset if held is None else held
 
     def first_open(self, place: Place) -> int | None:
-        """The first offset of the first incomplete set of a partition; None: it has none."""
+        """Return the first offset of a partition's first incomplete set; None if there is none."""
         partition = self._partitions.get(place)
         sets = () if partition is None else partition.sets.values()
         return next((chunk_set.first.offset for chunk_set in sets), None)
 
     def expire(self, now_s: float) -> None:
-        """Give up sets that are too old; also where nothing arrives any more."""
+        """Give up sets that are too old, also in partitions without new records."""
         while self._ages:
             (partition, set_id), oldest = next(iter(self._ages.items()))
             if now_s - oldest.born_s <= self._bounds.max_age_s:
@@ -288,7 +305,7 @@ class ChunkSets:
             self._drop(partition, set_id, Dropped.EXPIRED)
 
     def forget(self, place: Place) -> None:
-        """The partition belongs to another consumer now, or is read again."""
+        """Forget a partition that another consumer owns now, or that is read again."""
         partition = self._partitions.pop(place, None)
         if partition is not None:
             for set_id in list(partition.sets):
@@ -311,7 +328,7 @@ class ChunkSets:
             self._evict(one)
 
     def _evict(self, spare: _Set) -> None:
-        """Drop the oldest set of whoever holds most: one producer must not push out the others."""
+        """Drop the oldest set of the producer that holds most bytes, to protect the others."""
         greedy = max(self._owners, key=self._owners.__getitem__, default=spare.owner)
         candidates = [each for each in self._ages.items() if each[1] is not spare]
         own_sets = (at for at, each in candidates if each.owner == greedy)
@@ -346,18 +363,22 @@ class ChunkSets:
         partition.end(set_id)
 
 
-# Events too large for memory: their bodies go to the blob store as they arrive.
+# ---- Events that are too large for memory: their bodies are streamed to the blob store
 #
-# What is known of such an event beforehand is in its request's headers; what its bytes say is found
-# out piece by piece.
+# The headers of the request describe such an event; its body is inspected piece by piece.
 
 
 _BOM = b"\xef\xbb\xbf"
 
 
 class Announced(NamedTuple):
-    """An event before its body. event: all but its value.  is_json: its body must be JSON.
-    may_be_batch: it is one event only if the body is no array."""
+    """An event whose body has not been read yet.
+
+    Args:
+        event: The event without its value.
+        is_json: Whether the body must be JSON.
+        may_be_batch: Whether the body would be a batch if it were an array.
+    """
 
     event: RawEvent
     is_json: bool = False
@@ -365,9 +386,12 @@ class Announced(NamedTuple):
 
 
 class Streamed(NamedTuple):
-    """An event whose value is in the blob store alone.
+    """An event whose value is only in the blob store.
 
-    event: all but its value.  digest: of the value, where the topic suppresses.
+    Args:
+        event: The event without its value.
+        stored: The value in the blob store.
+        digest: The digest of the value, if the topic suppresses.
     """
 
     event: RawEvent
@@ -376,9 +400,9 @@ class Streamed(NamedTuple):
 
 
 def takes_streams(route: Route) -> bool:
-    """Whether an event of any size ends in the topic's blob store.
+    """Return whether the topic stores events of any size in the blob store.
 
-    A schema needs the document; `notify` before `claim-check` wants no blob.
+    A schema needs the document in memory. With `notify` before `claim-check`, no blob is needed.
     """
     strategies = route.strategies
     if "claim-check" not in strategies or route.policy.schema is not None:
@@ -387,9 +411,10 @@ def takes_streams(route: Route) -> bool:
 
 
 def announced(headers: Headers, route: Route) -> Announced | None:
-    """The event that a request announces; None where the body must be read to tell.
+    """Return the event that the headers describe; None if the body must be read first.
 
-    Raises Refused: malformed headers; missing_key, invalid_key.
+    Raises:
+        Refused: The headers are malformed, or the key is missing or too long.
     """
     if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
         return None
@@ -411,7 +436,7 @@ def _announced(headers: Headers, route: Route) -> Announced | None:
     if b"ce-specversion" in headers:
         if route.policy.cloudevents == "structured":
             return None
-        # as with the body there: without one it has no document
+        # a sample body, because an event without a body has no document
         sample = cloudevents.from_headers(b"0", headers, False)
         is_json = sample.document is not None
         return Announced(sample._replace(value=b"", document=None), is_json)
@@ -440,7 +465,7 @@ def _refuse_keyless(route: Route, found: Announced) -> None:
 
 
 class BodyInspector:
-    """What the gateway must know of a body, from its pieces in their order."""
+    """Validation and digest of a body that arrives in pieces."""
 
     def __init__(self, found: Announced, route: Route, json_max_depth: int) -> None:
         self._found = found
@@ -452,7 +477,7 @@ class BodyInspector:
             self._digest = Digester(rules).begin(found.event.content_type)
 
     def take(self, piece: bytes) -> None:
-        """Raises Refused (malformed)."""
+        """Inspect the next piece. Raises Refused (malformed)."""
         if self._is_first:
             self._is_first = False
             self._begin(piece)
@@ -462,7 +487,7 @@ class BodyInspector:
             self._digest.update(piece)
 
     def end(self) -> bytes | None:
-        """The digest, where the topic suppresses. Raises Refused (malformed)."""
+        """Return the digest, if the topic suppresses. Raises Refused (malformed)."""
         if self._text is not None:
             self._text.end()
         return None if self._digest is None else self._digest.digest()
@@ -479,19 +504,19 @@ class BodyInspector:
             raise Refused(malformed("the body begins with too much white space"))
 
 
-# A document cut along one of its arrays: an element is a record, the rest is the manifest.
+# ---- Documents split at one of their arrays: elements become records, the rest is the manifest
 #
-# Slices of the text, never reserialised: `rebuild` gives back the document byte for byte. The
-# manifest is a JSON object:
+# The parts are slices of the text, so `rebuild` returns the document byte for byte. The manifest is
+# a JSON object:
 #
 # {"manifest": 1, "pointer": "/options", "element_key": "/id", "count": 600, "bytes": 812345,
 # "sha256": "...", "keys": ["17", ...], "document": {... "options": [] ...}, "at": 123,
 # "gaps": ["[", ",", "]"], "around": ["", ""]}
 #
-# keys: of the elements, in their order.  document: all but the elements, as sent.  at: the offset
-# in bytes of the array in it.  gaps: the text before, between and after the elements; of more than
-# two elements only three are written when those between are alike.  around: blanks before and after
-# the document.  bytes, sha256: of the document.
+# keys: the keys of the elements, in their order.  document: the document without the elements.
+# at: the byte offset of the array in it.  gaps: the text before, between and after the elements; if
+# all gaps between elements are equal, only one of them is written.  around: blanks before and after
+# the document.  bytes, sha256: size and digest of the document.
 
 
 MAX_ELEMENTS = 10_000
@@ -507,25 +532,25 @@ class _Manifest(TypedDict):
 
 
 class Element(NamedTuple):
-    """key: of its record.  value: the exact slice of the document."""
+    """An element of a split document: the key of its record, and its exact slice."""
 
     key: bytes
     value: bytes
 
 
 class Split(NamedTuple):
-    """A document in pieces."""
+    """A split document: its elements and its manifest."""
 
     elements: list[Element]
     manifest: bytes
 
 
 class NotSplit(Exception):
-    """Why a document does not come apart by this rule."""
+    """A document that cannot be split by the rule; the message has the reason."""
 
 
 def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
-    """Raises NotSplit. The document is known to be JSON of bounded depth."""
+    """Split a document, which must be valid JSON of bounded depth. Raises NotSplit."""
     array = _array(document, rule.pointer)
     at = document.find(array)
     if document.find(array, at + 1) >= 0:
@@ -553,10 +578,16 @@ def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
 
 
 def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
-    """The document, byte for byte. values: of the elements, by key; more than needed do no harm.
+    """Return the document, byte for byte.
 
-    Raises KeyError (an element is missing) or ValueError (the elements are of another version of
-    the document, or this is no manifest).
+    Args:
+        manifest: The value of the manifest.
+        values: The values of the elements by key; additional ones are ignored.
+
+    Raises:
+        KeyError: An element is missing.
+        ValueError: The elements belong to another version of the document, or the manifest is
+            malformed.
     """
     try:
         about: _Manifest = orjson.loads(manifest)
@@ -600,7 +631,11 @@ def _keys(values: Sequence[bytes], rule: SplitRule, parent_key: bytes) -> list[b
 
 
 def _gaps(array: bytes, values: Sequence[bytes]) -> list[bytes]:
-    """Blanks and commas only, so an element's first occurrence behind the last is itself."""
+    """Return the gaps between elements.
+
+    They are only blanks and commas, so the first occurrence of an element's text after the previous
+    element is the element itself.
+    """
     gaps, at = [], 0
     for value in values:
         start = array.index(value, at + (1 if at == 0 else 0))
@@ -611,7 +646,7 @@ def _gaps(array: bytes, values: Sequence[bytes]) -> list[bytes]:
     return [gaps[0], gaps[1], gaps[-1]] if is_uniform else gaps
 
 
-# Names of blobs: content-addressed below their topic, and what may be a blob's URL at all.
+# ---- Names of blobs, content-addressed below their topic, and checks of blob URLs
 #
 # file:///var/lib/headgate/blobs/documents/3f/3f79bb7b435b0521...   root/topic/two digits/sha256
 
@@ -619,30 +654,32 @@ def _gaps(array: bytes, values: Sequence[bytes]) -> list[bytes]:
 SCHEMES = ("file", "s3")
 _TOPIC = re.compile(r"[A-Za-z0-9._\-]{1,249}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PLAIN = re.compile(r"[\w./\-+=@,~ ]*")  # no %, ?, #, : or control signs: nothing to decode twice
+_PLAIN = re.compile(
+    r"[\w./\-+=@,~ ]*"
+)  # no %, ?, #, : or control characters, so nothing can be decoded twice
 
 
 class BlobName(NamedTuple):
-    """topic: of the event.  digest: SHA-256 in hexadecimal."""
+    """Name of a blob: the topic of its event, and its SHA-256 in hexadecimal."""
 
     topic: str
     digest: str
 
     @property
     def path(self) -> str:
-        """Below the root."""
+        """Return the path below the root."""
         return f"{self.topic}/{self.digest[:2]}/{self.digest}"
 
 
 def blob_name(topic: str, digest: str) -> BlobName:
-    """Raises ValueError for a topic or digest that could name anything else."""
+    """Return the name of a blob. Raises ValueError for an unsafe topic or digest."""
     if not _TOPIC.fullmatch(topic) or topic in (".", "..") or not _DIGEST.fullmatch(digest):
         raise ValueError(f"no blob has the name {topic!r} / {digest!r}")
     return BlobName(topic, digest)
 
 
 def parse_path(path: str) -> BlobName | None:
-    """The name of a blob from its path below the root; None for anything that is not one."""
+    """Return the name of a blob from its path below the root; None for any other path."""
     parts = path.split("/")
     if len(parts) != 3 or not _DIGEST.fullmatch(parts[2]) or parts[1] != parts[2][:2]:
         return None
@@ -653,7 +690,7 @@ def parse_path(path: str) -> BlobName | None:
 
 
 def root_problem(url: str) -> str | None:
-    """What is wrong with the root of a blob store, or None."""
+    """Return the problem with the root of a blob store, or None."""
     split = urlsplit(url)
     if split.scheme not in SCHEMES or not url.startswith(f"{split.scheme}://"):
         return "must begin with file:/// or s3://"
@@ -669,6 +706,6 @@ def root_problem(url: str) -> str | None:
 
 
 def is_below(url: str, root: str) -> bool:
-    """Whether a URL names a blob below this root, and nothing else by any reading of it."""
+    """Return whether a URL unambiguously names a blob below this root."""
     base = root.rstrip("/") + "/"
     return url.startswith(base) and parse_path(url[len(base) :]) is not None

@@ -78,8 +78,8 @@ def usable(
 ) -> tuple[Strategy, ...]:
     """Return the strategies that work with a topic's settings in Kafka, without `reject`.
 
-    Compaction keeps the last record of a key, so only one chunk of a set would remain. A broker that
-    recompresses a batch measures the new size, which the gateway cannot know.
+    Compaction keeps the last record of a key, so only one chunk of a set would remain. A broker
+    that recompresses a batch measures the new size, which the gateway cannot know.
 
     Args:
         strategies: The strategies of the policy.
@@ -122,5 +122,5 @@ def split_headers(kind: Literal["element", "manifest"], set_id: str, parent: byt
 
 
 def without_dataref(headers: Sequence[Header]) -> list[Header]:
-    """Drop the `dataref` that a CloudEvent brought, because its value is sent with it."""
+    """Drop a CloudEvent's own `dataref`; its value is the data that came with it."""
     return [header for header in headers if header[0] != DATAREF]
