@@ -1,12 +1,12 @@
 """Fair scheduling of requests while several producers share one event loop.
 
 Each request delays the requests of other producers. If a producer is alone, nothing is counted.
-If there are several, each may start a share of work in a turn, and its other requests wait in its own
-queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
-Queuing Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows that the
-loop is full and reduces the share; a turn in time increases it (additive increase, multiplicative
-decrease, as in TCP). A flood therefore gets the remaining capacity, and its other requests wait in
-front of the loop, not in it.
+If there are several, each may start a share of work in a turn, and its other requests wait in its
+own queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
+Queuing Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows
+that the loop is full and reduces the share; a turn in time increases it (additive increase,
+multiplicative decrease, as in TCP). A flood therefore gets the remaining capacity, and its other
+requests wait in front of the loop, not in it.
 """
 
 from collections import deque
@@ -15,8 +15,8 @@ from typing import Final, Generic, TypeVar
 Waiting = TypeVar("Waiting")
 
 TURN_S: Final = 0.001  # event loops count milliseconds
-# A request costs its bytes plus this: a single event of 650 bytes takes about 30 us of the loop, one
-# of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
+# A request costs its bytes plus this: a single event of 650 bytes takes about 30 us of the loop,
+# one of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
 REQUEST_BYTES: Final = 1500
 MAX_SHARE: Final = 65_536  # about a turn's time
 MIN_SHARE: Final = 4096  # two single events a turn, however full the loop is

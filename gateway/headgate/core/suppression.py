@@ -20,9 +20,9 @@ class Counter:
 class Scope:
     """The suppression namespace of one topic, independent of its policy.
 
-    Each process has one object for each topic, compared by identity, so that it is a cheap dict key.
-    The name does not contain the policy's fingerprint, which keys the digests: contents that were
-    compared by other rules never match. Nor does it contain the partition count, which grows.
+    Each process has one object for each topic, compared by identity, so that it is a cheap dict
+    key. The name does not contain the policy's fingerprint, which keys the digests: contents that
+    were compared by other rules never match. Nor does it contain the partition count, which grows.
 
     Attributes:
         topic_id: Kafka's id; a topic that was recreated has another id.

@@ -41,8 +41,8 @@ class _Metadata:
     """Replacement for `bootstrap` and `_metadata_update` of aiokafka 0.14's `AIOKafkaClient`.
 
     If no known broker answers, it starts again with the bootstrap servers, as Java's clients do
-    (KIP-899). A broker that the controller has fenced may have returned an empty list of brokers, and
-    brokers may come back at other addresses.
+    (KIP-899). A broker that the controller has fenced may have returned an empty list of brokers,
+    and brokers may come back at other addresses.
     """
 
     def __init__(self, client: AIOKafkaClient) -> None:
@@ -290,8 +290,8 @@ class LenientRecords:
 class _Batch:
     """A batch that is decoded again if a name is not UTF-8; aiokafka skips the records so far.
 
-    `data` is copied only in this case, because a copy of each batch would cost more than the rest of
-    this class.
+    `data` is copied only in this case, because a copy of each batch would cost more than the rest
+    of this class.
     """
 
     def __init__(self, batch: Any, data: memoryview, slow: type[Any]) -> None:

@@ -2,7 +2,8 @@
 
 Sources: CloudEvents 1.0.2 JSON format, HTTP protocol binding (percent-encoded `ce-` headers) and
 Kafka protocol binding (`ce_` headers, `content-type`, the data as the value). In addition to
-the binding, an event without data becomes a zero-length value: a tombstone needs an explicit request.
+the binding, an event without data becomes a zero-length value: a tombstone needs an explicit
+request.
 """
 
 import base64

@@ -105,8 +105,8 @@ def read_head(headers: Sequence[Header]) -> Head | None:
 # ---- Reassembly of chunks that are repeated, interleaved, out of order or incomplete
 #
 # Only its first chunk begins a set. If the first chunk is before the begin of reading, the set had
-# ended for the consumer that committed this offset: it was done or given up. Otherwise it would have
-# held the offset back. Without this rule the rest of the set would hold back the next reader.
+# ended for the consumer that committed this offset: it was done or given up. Otherwise it would
+# have held the offset back. Without this rule the rest of the set would hold back the next reader.
 #
 # The gateway writes the chunks of a value without a Kafka transaction: only `ChunkSets` protects a
 # consumer from half an event. Callers pass the time.
@@ -260,8 +260,8 @@ class ChunkSets:
     def add(self, chunk: Chunk, now_s: float) -> CompleteValue | None:
         """Add a chunk (after `passed`), and return the value if the chunk completes it.
 
-        After the first chunk of a set, the others may come in any order, more than once, and between
-        chunks of other sets.
+        After the first chunk of a set, the others may come in any order, more than once, and
+        between chunks of other sets.
         """
         partition = self._partitions[chunk.place]
         set_id = chunk.head.set_id
