@@ -1,8 +1,8 @@
-"""What the rest of the gateway may ask of Kafka and of the suppression state.
+"""Interfaces of Kafka and of the suppression state for the rest of the gateway.
 
-`pipeline` talks to these protocols only; those in memory and the real ones pass one contract
-suite (tests/contract). Calls never await: results come back through the listeners below, once a
-batch and lane, or once a Redis call, instead of once an event.
+`pipeline` uses only these protocols. The implementations in memory and the real ones pass the same
+contract suite (tests/contract). Calls never await. The listeners below receive the results once for
+each batch of a lane or each Redis call, instead of once for each event.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,77 +16,83 @@ from headgate.core.topics.topic import TopicState
 
 
 class Topics(Protocol):
-    """The topics that exist, kept fresh in the background."""
+    """The existing topics, refreshed in the background."""
 
     def get(self, topic: str) -> TopicState | None:
-        """The topic's newest known state, or None when its cluster does not have it."""
+        """Return the topic's newest known state, or None if its cluster does not have it."""
         ...
 
     def missing_reason(self, topic: str) -> Failure:
-        """Why `get` has nothing: `unknown_topic`, or the cluster has not answered yet."""
+        """Return why `get` returns None: the topic is unknown, or no cluster answered yet."""
         ...
 
 
 class Deliveries(Protocol):
-    """Who hears from the lanes. Lists are one lane's batch, in the order of its records."""
+    """Listener for results of lanes. Each list is a lane's batch, in the order of records."""
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
-        """The batch is with the producer from now on: its end is Kafka's."""
+        """Handle the hand-over of a batch to the producer; Kafka decides its outcome now."""
         ...
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """All of the batch is in Kafka; offsets count up from base_offset (-1: Kafka gave none)."""
+        """Handle an acknowledged batch.
+
+        Args:
+            batch: The events, all in Kafka.
+            base_offset: The offset of the first one; the others follow. -1 if Kafka returned none.
+        """
         ...
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
-        """The batch ended otherwise: `unknown`, or a reason that means certainly not written."""
+        """Handle a failed batch: `unknown`, or a reason that means certainly not written."""
         ...
 
 
 class Lanes(Protocol):
-    """The way into Kafka: one ordered queue for each topic-partition."""
+    """Queues into Kafka: one ordered queue for each topic-partition."""
 
     def refusal(self, state: TopicState, partition: int) -> Failure | None:
-        """Why this lane takes nothing now (no acknowledgement for a while, full), else None."""
+        """Return why a lane takes nothing now (stalled or full), or None if it does."""
         ...
 
     def put(self, publish: Publish) -> None:
-        """Take a record in arrival order. Its end comes through `Deliveries`, always."""
+        """Queue a record in arrival order. `Deliveries` always receives its outcome."""
         ...
 
     def head(self, topic: str, partition: int) -> Publish | None:
-        """The oldest that has not ended in this lane and is not dropped."""
+        """Return the oldest event of a lane that has neither ended nor been dropped."""
         ...
 
     def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
-        """Take out of this lane what was not handed over: its end is the caller's from now on.
+        """Remove the events that were not handed over; the caller decides their outcome.
 
-        Returns what the producer has, which stays there, and what was taken out, both in order.
+        Returns:
+            The events that the producer has and keeps, and the removed events, both in order.
         """
         ...
 
 
 class Verdicts(Protocol):
-    """Who hears the answers to reservations, in the order in which the keys' events arrived.
+    """Listener for the results of reservations, in the order of each key's events.
 
-    Nothing is said of an event that was dropped meanwhile (`Publish.dropped`).
+    There is no call for an event that was dropped meanwhile (`Publish.dropped`).
     """
 
     def publish(self, publish: Publish) -> None:
-        """Reserved, or it goes unreserved: hand it to its lane."""
+        """Put an event into its lane; it is reserved or goes unreserved."""
         ...
 
     def unchanged(self, publish: Publish, offset: int) -> None:
-        """The key's newest acknowledged record, at offset, has this content already."""
+        """Handle an event that equals its key's newest acknowledged record, at `offset`."""
         ...
 
     def refused(self, publish: Publish, failure: Failure) -> None:
-        """Not reserved and not to be published (redis_loss = "refuse" while Redis is away)."""
+        """Handle an event that is refused (redis_loss = "refuse" while Redis is unavailable)."""
         ...
 
 
 class Identities(Protocol):
-    """Which requests and events were done before (`idempotency.rules`)."""
+    """Claims of ids of requests and events (`idempotency.rules`)."""
 
     def claim(
         self,
@@ -95,15 +101,20 @@ class Identities(Protocol):
         started: list[Publish],
         go_on: Callable[[list[Publish]], None],
     ) -> None:
-        """Claim the ids of these events; `go_on` gets those to be published, in order.
+        """Claim the ids of events.
 
-        The others of them have their outcome by then; `ticket` was started with all. Each
-        topic's requests go on in the order of the calls.
+        Each topic's requests continue in the order of the calls.
+
+        Args:
+            ticket: The request, which was started with all events.
+            route: The route of the topic.
+            started: The events.
+            go_on: Receives the events to publish, in order; the others have their outcome then.
         """
         ...
 
     def ended(self, ticket: Ticket) -> None:
-        """Everything of a ticket with an attempt has ended for good: remember what ended well."""
+        """Remember the successful outcomes of a ticket that has ended completely."""
         ...
 
 
@@ -111,30 +122,41 @@ class Suppression(Protocol):
     """Reserve before, settle after (docs/design/suppression-protocol.md)."""
 
     def reserve(self, publish: Publish) -> None:
-        """Ask whether the event must be published; the answer comes through `Verdicts`."""
+        """Ask whether the event must be published; `Verdicts` receives the answer."""
         ...
 
     def passes(self, scope: Scope, count: int) -> bool:
-        """Whether so many events of a topic that suppresses nothing may go to their lanes at once.
+        """Return whether events of a topic without suppression may go to their lanes at once.
 
-        If so their scope is set, and their ends are reported like those of others. Else they are
-        reserved like others (forced, with an empty digest).
+        If so, the caller sets their scope and reports their ends as for other events. Otherwise the
+        caller reserves them as other events, forced and with an empty digest.
+
+        Args:
+            scope: The namespace of the topic.
+            count: The number of events.
         """
         ...
 
     def hold(self, scope: Scope) -> None:
-        """Announce, until `release`, that events of this topic pass: some lie where nobody sees
-        them, and are newer than what Redis knows."""
+        """Announce, until `release`, that events of this topic pass without a reservation.
+
+        Some of its events are on disk, out of sight, and newer than the data in Redis.
+        """
         ...
 
     def release(self, scope: Scope) -> None:
-        """The last of them has ended."""
+        """End the announcement of `hold`, because the last of these events has ended."""
         ...
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """Settle a lane's batch: the offsets are final (-1 = unknown to us)."""
+        """Settle a lane's batch, whose offsets are final; -1 if they are not known."""
         ...
 
     def ended(self, publish: Publish, certain: bool) -> None:
-        """It ended without acknowledgement. certain: not one byte of it can be in the log."""
+        """Settle an event without acknowledgement.
+
+        Args:
+            publish: The event.
+            certain: Whether it is certainly not in the log.
+        """
         ...

@@ -1,11 +1,11 @@
-"""Gives memory back that was freed: glibc keeps it, for each thread apart."""
+"""Return of freed memory to the system, which glibc keeps for each thread."""
 
 import ctypes
 from collections.abc import Callable
 
 
 def _trim_function() -> Callable[[int], int]:
-    """glibc's malloc_trim(3); nothing where the C library has none."""
+    """Return glibc's malloc_trim(3), or a no-op if the C library has none."""
     try:
         trim: Callable[[int], int] = ctypes.CDLL(None).malloc_trim
     except (AttributeError, OSError):
@@ -17,5 +17,8 @@ _TRIM = _trim_function()
 
 
 def give_back() -> None:
-    """Some milliseconds at most, without the interpreter's lock; for after megabytes were freed."""
+    """Return freed memory to the system, after megabytes were freed.
+
+    It takes a few milliseconds at most, without the interpreter's lock.
+    """
     _TRIM(0)

@@ -1,4 +1,4 @@
-"""Tasks with an owner: whoever spawns them ends them."""
+"""Tasks with an owner, which ends the tasks that it spawned."""
 
 import asyncio
 import logging
@@ -13,22 +13,22 @@ _RESTART_S = 1.0
 class OwnedTasks:
     """The tasks of one backend object, from its `start()` to its `close()`.
 
-    A TaskGroup would do, were it not bound to the task that entered it: backends are started and
-    closed by whatever task runs the composition root's cleanup.
+    A TaskGroup is bound to the task that entered it, but different tasks of the composition root
+    may start and close a backend.
     """
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run `work` until it ends or the owner does. Its failure is logged, never silent."""
+        """Run `work` until it ends or the owner does; log its failure."""
         task = asyncio.get_running_loop().create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]], name: str) -> asyncio.Task[None]:
-        """Run `work()` to its end; an error is logged and costs a second, then it begins again."""
+        """Run `work()` to its end; after an error, log it and restart in a second."""
         return self.spawn(_kept(work, name), name)
 
     def _ended(self, task: asyncio.Task[None]) -> None:

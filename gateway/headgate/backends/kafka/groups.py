@@ -1,4 +1,4 @@
-"""Reads one cluster's groups, their offsets, and the logs that they read: one request per node."""
+"""Readers of a cluster's groups, their offsets and their logs, with one request per node."""
 
 import asyncio
 import logging
@@ -47,7 +47,7 @@ from headgate.kafka.wire import (
     text,
 )
 
-# Kafka's requests about consumer groups: many groups at once, of both protocols.
+# ---- Requests about many consumer groups at once, of both protocols
 #
 # Sources: ListGroups, FindCoordinator, OffsetFetch, DescribeGroups, ConsumerGroupDescribe and
 # ListOffsets *Request.json / *Response.json of org.apache.kafka.
@@ -62,8 +62,14 @@ _LISTED = struct.Struct(">ihqqi")
 
 
 class ListedGroup(NamedTuple):
-    """A group as ListGroups has it. kind: consumer for KIP-848, classic, share, streams; empty
-    where the broker is older than Kafka 3.8.  protocol: consumer, connect, ... of classic ones."""
+    """A group in the response to ListGroups.
+
+    Args:
+        group: The name.
+        protocol: consumer, connect or another protocol of a classic group.
+        status: The coordinator's name of the state.
+        kind: consumer for KIP-848, classic, share or streams; empty before Kafka 3.8.
+    """
 
     group: str
     protocol: str
@@ -72,7 +78,7 @@ class ListedGroup(NamedTuple):
 
 
 def list_groups() -> FlexibleRequest[tuple[int, list[ListedGroup]]]:
-    """All groups that a broker coordinates. Answers (error code, groups)."""
+    """Return a request for all groups of a coordinator; its result is (error code, groups)."""
 
     def body(version: int) -> bytes:
         return array(()) * max(0, version - 3)  # states, types: all of them
@@ -94,7 +100,7 @@ def _listed(reader: Reader, version: int) -> ListedGroup:
 
 
 def find_coordinators(groups: Iterable[str]) -> FlexibleRequest[dict[str, int]]:
-    """The node that coordinates each group; those with an error are left out."""
+    """Return a request for each group's coordinator; groups with an error are omitted."""
     keys = array(map(text, groups))
     return FlexibleRequest(
         _FIND_COORDINATOR, (4, 4), lambda _: _GROUP + keys, lambda reader, _: _coordinators(reader)
@@ -116,9 +122,9 @@ def _coordinators(reader: Reader) -> dict[str, int]:
 
 
 def fetch_offsets(groups: Iterable[str]) -> FlexibleRequest[dict[str, Offsets]]:
-    """All committed offsets of each group; groups with an error are left out.
+    """Return a request for all committed offsets; groups with an error are omitted.
 
-    Offsets of transactions that are not committed yet do not count (require_stable = false).
+    Offsets of open transactions are not included (require_stable = false).
     """
     body = array(text(group) + NULL + NO_TAGS for group in groups)
     return FlexibleRequest(
@@ -152,7 +158,10 @@ def _fetched_topic(reader: Reader, into: Offsets) -> None:
 
 
 def describe_classic(groups: Iterable[str]) -> FlexibleRequest[dict[str, Described]]:
-    """Members of classic groups and what they own; groups with an error are left out."""
+    """Return a request for the members of classic groups and their partitions.
+
+    Groups with an error are omitted.
+    """
     body = array(map(text, groups)) + b"\0"
     return FlexibleRequest(
         _DESCRIBE_GROUPS, (5, 5), lambda _: body, lambda reader, _: _classic_groups(reader)
@@ -197,12 +206,12 @@ def _subscribed(subscription: bytes) -> frozenset[str] | None:
 def _assigned(assignment: bytes) -> frozenset[Partition]:
     try:
         return read_assignment(assignment)
-    except ValueError:  # the broker passes on what a client's own assignor wrote, unread
+    except ValueError:  # the broker does not validate the data of a client's own assignor
         return frozenset()
 
 
 def describe_consumer(groups: Iterable[str]) -> FlexibleRequest[dict[str, Described]]:
-    """The same of KIP-848 groups, of which DescribeGroups says that they are dead."""
+    """Return a request for the members of KIP-848 groups, which DescribeGroups calls dead."""
     body = array(map(text, groups)) + b"\0"
     return FlexibleRequest(_CONSUMER_GROUP_DESCRIBE, (0, 1), lambda _: body, _consumer_groups)
 
@@ -233,11 +242,11 @@ def _consumer_member(reader: Reader, version: int) -> GroupMember:
     topics = frozenset(reader.text() or "" for _ in range(reader.count()))
     pattern = reader.text()
     places = _consumer_places(reader)
-    _consumer_places(reader)  # what it is to own in the end
+    _consumer_places(reader)  # the target assignment
     if version >= 1:
         reader.skip(1)  # the kind of member
     reader.tags()
-    # Which topics a pattern matches is the broker's to say, by what it assigns.
+    # Only the broker knows the topics that a pattern matches; the assignment shows them.
     return GroupMember(member_id, client_id, host, places, None if pattern else topics)
 
 
@@ -253,9 +262,11 @@ def _consumer_places(reader: Reader) -> frozenset[Partition]:
 
 
 class Found(NamedTuple):
-    """A place in a log. at_ms: of the record there, -1 for LATEST and EARLIEST.
+    """A position in a log.
 
-    offset: -1 where no record is as young as was asked for.
+    Args:
+        at_ms: The timestamp of the record there; -1 for LATEST and EARLIEST.
+        offset: The offset; -1 if no record is as young as requested.
     """
 
     at_ms: int
@@ -265,15 +276,18 @@ class Found(NamedTuple):
 def list_offsets(
     partitions: Mapping[str, Sequence[int]], timestamp: int
 ) -> FlexibleRequest[dict[Partition, Found]]:
-    """The first record of a time in ms since 1970, or LATEST or EARLIEST, of partitions that one
-    node leads. Partitions with an error are left out.
+    """Return a request for the offsets of a time; partitions with an error are omitted.
+
+    Args:
+        partitions: Partitions of one leader, by topic.
+        timestamp: Milliseconds since 1970, LATEST or EARLIEST.
     """
     tail = struct.pack(">iq", -1, timestamp) + NO_TAGS
     topics = array(
         text(topic) + array(struct.pack(">i", number) + tail for number in numbers) + NO_TAGS
         for topic, numbers in partitions.items()
     )
-    body = struct.pack(">ib", -1, 0) + topics  # no replica; also what is not committed
+    body = struct.pack(">ib", -1, 0) + topics  # no replica; include open transactions
     return FlexibleRequest(
         _LIST_OFFSETS, (6, 7), lambda _: body, lambda reader, _: _offsets(reader)
     )
@@ -307,9 +321,15 @@ _T = TypeVar("_T")
 
 
 class GroupPoll(NamedTuple):
-    """What one poll found. groups: None for one that its coordinator does not describe now.
-    logs: first offset and end of the partitions that the groups read.  is_whole: every node has
-    told its groups; else some may be missing here that are there."""
+    """The result of a poll.
+
+    Args:
+        topics: The topics.
+        groups: The groups; None if the coordinator does not describe a group now.
+        stored: The committed offsets by group.
+        logs: The first offset and the end of each partition that the groups read.
+        is_whole: Whether every node has listed its groups; otherwise some may be missing.
+    """
 
     topics: dict[str, TopicSeen]
     groups: dict[str, Described | None]
@@ -330,9 +350,9 @@ class GroupReader:
         self._leaders: dict[Partition, int] = {}
 
     async def poll(self) -> GroupPoll:
-        """Read everything once. Raises KafkaError, OSError, TimeoutError."""
+        """Read everything once. Raises KafkaError, OSError or TimeoutError."""
         client = await self._connected()
-        await client.force_metadata_update()  # nodes come and go; it asks for no topic
+        await client.force_metadata_update()  # nodes come and go; this requests no topic
         nodes = _nodes(client)
         node, facts = await self._facts(client, nodes)
         listed, is_whole = await self._listed(client, nodes)
@@ -363,7 +383,7 @@ class GroupReader:
         return GroupPoll(self._topics(facts), groups, stored, logs, is_whole)
 
     async def offsets(self, places: Iterable[Partition], timestamp: int) -> dict[Partition, Found]:
-        """Where logs are at a time, from the leaders of the last poll; see `list_offsets`."""
+        """Return the offsets of a time from the leaders of the last poll (see `list_offsets`)."""
         client = await self._connected()
         by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for partition in places:
@@ -399,7 +419,7 @@ class GroupReader:
     async def _facts(
         self, client: AIOKafkaClient, nodes: Sequence[int]
     ) -> tuple[int, Mapping[str, TopicMetadata]]:
-        """All topics as one node sees them, and which one: another each time, or that after it."""
+        """Return a node and its metadata of all topics; each poll begins with another node."""
         first = self._polls % len(nodes)
         error: Exception | None = None
         for node in (*nodes[first:], *nodes[:first]):
@@ -413,7 +433,10 @@ class GroupReader:
     async def _listed(
         self, client: AIOKafkaClient, nodes: Sequence[int]
     ) -> tuple[list[ListedGroup], bool]:
-        """All groups, and whether those are all: a node may be away, or still read its share."""
+        """Return the listed groups, and whether the list is complete.
+
+        A node may be unavailable, or may still load its groups.
+        """
         watched: list[ListedGroup] = []
         answers = await self._ask_each(client, [(node, list_groups()) for node in nodes])
         is_whole = len(answers) == len(nodes)
@@ -482,14 +505,14 @@ class GroupReader:
         for answer in await self._ask_each(client, requests):
             by_group |= answer
         for group in {entry.group for entry in listed} - by_group.keys():
-            self._coordinators.pop(group, None)  # it has moved, or is not there any more
+            self._coordinators.pop(group, None)  # the group has moved or was deleted
         return by_group
 
     @staticmethod
     async def _ask_each(
         client: AIOKafkaClient, requests: Iterable[tuple[int, FlexibleRequest[_T]]]
     ) -> list[_T]:
-        """Ask all nodes at once; one that does not answer costs only what it would have said."""
+        """Send requests to all nodes at once; the results of silent nodes are missing."""
         answers = await asyncio.gather(
             *(client.send(node, request) for node, request in requests), return_exceptions=True
         )
@@ -514,7 +537,7 @@ class GroupReader:
             answer: Any = await client.send(node, DescribeConfigsRequest(requests))
             for error, _text, _kind, name, entries in answer.resources:
                 settings = {option: value for option, value, *_ in entries}
-                by_topic[name] = settings if error == 0 else {}  # not ours to see
+                by_topic[name] = settings if error == 0 else {}  # no permission, for example
         return by_topic
 
     def _topics(self, facts: Mapping[str, TopicMetadata]) -> dict[str, TopicSeen]:
@@ -538,15 +561,15 @@ def _nodes(client: AIOKafkaClient) -> list[int]:
 
 
 def _batches(names: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
-    """itertools.batched of Python 3.12."""
+    """Yield batches of names, as itertools.batched of Python 3.12."""
     rest = iter(names)
     while some := tuple(islice(rest, size)):
         yield some
 
 
-# Reads `__consumer_offsets` from where it ends: every commit of a cluster, in its order.
+# ---- New records of `__consumer_offsets`: every commit of a cluster, in order
 #
-# Only records that count: what was committed in a transaction is there once that is committed.
+# Offsets in a transaction appear when the transaction is committed.
 
 
 TOPIC = "__consumer_offsets"
@@ -555,7 +578,7 @@ _MAX_RECORDS = 500  # at a time: a few milliseconds of decoding
 
 
 class CommitStream:
-    """One reader of one cluster. `begin`, `so_far`, then `follow`; `close` in any case."""
+    """Reader of one cluster's commits: `begin`, `so_far`, then `follow`; always `close`."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._consumer = open_consumer(
@@ -567,10 +590,14 @@ class CommitStream:
         self._first: dict[TopicPartition, list[Any]] = {}
 
     async def begin(self) -> bool:
-        """Stand at the end of every partition, and read once: only that shows whether it may be
-        read. False: no group has committed yet.
+        """Seek to the end of every partition, and read once to check the permission.
 
-        Raises KafkaError (TopicAuthorizationFailedError where it may not be read), OSError.
+        Returns:
+            False if no group has committed yet.
+
+        Raises:
+            KafkaError: TopicAuthorizationFailedError if the permission is missing, for example.
+            OSError: There is no connection.
         """
         await self._consumer.start()
         places = [TopicPartition(TOPIC, number) for number in range(await self._partitions())]
@@ -583,8 +610,7 @@ class CommitStream:
         return True
 
     async def _partitions(self) -> int:
-        """How many partitions the topic has; 0: it is not there. Its client may not have heard of
-        it yet, so a node is asked."""
+        """Return the number of partitions, from a node; 0 if the topic does not exist."""
         client = self._consumer._client
         metadata = (await read_metadata(client, any_node(client), [TOPIC])).topics[TOPIC]
         if metadata.error == UnknownTopicOrPartitionError.errno:
@@ -594,7 +620,7 @@ class CommitStream:
         return len(metadata.partitions)
 
     async def so_far(self) -> list[OffsetsRecord]:
-        """All records from where it began to where the log ends now. Raises as `begin`."""
+        """Return all records from the begin to the current end. Raises as `begin`."""
         consumer = self._consumer
         ends = await consumer.end_offsets(sorted(consumer.assignment()))
         batches, self._first = self._first, {}
@@ -604,9 +630,9 @@ class CommitStream:
         return records
 
     async def follow(self, take: Callable[[OffsetsRecord], None]) -> None:
-        """Hand every record from there on to `take`, in the order of each group.
+        """Pass every later record to `take`, in the order of each group.
 
-        Ends by an error only.
+        It ends only with an error.
         """
         batches, self._first = self._first, {}
         while True:
@@ -616,7 +642,7 @@ class CommitStream:
             batches = await self._consumer.getmany(timeout_ms=_WAIT_MS, max_records=_MAX_RECORDS)
 
     async def close(self) -> None:
-        """Drop it; bounded also when Kafka does not answer."""
+        """Shut down the consumer, in bounded time also if Kafka does not answer."""
         await drop_consumer(self._consumer)
 
 

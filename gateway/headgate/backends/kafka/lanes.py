@@ -1,4 +1,4 @@
-"""The way into Kafka: `base.Lanes` over real clusters."""
+"""Lanes into Kafka: `base.Lanes` over real clusters."""
 
 import asyncio
 import logging
@@ -21,38 +21,46 @@ from headgate.core.publish import Publish, Stage
 from headgate.core.refusal import brief
 from headgate.core.topics.topic import TopicState
 
-# One Kafka cluster's producer: built, watched and replaced; and the lanes that share it.
+# ---- A cluster's producer: created, watched and replaced; and the lanes that share it
 
 
 log = logging.getLogger("headgate.backends.kafka.lanes")
 
 _TICK_S = 0.2
-_QUIESCE_S = 2.0  # other lanes' batches may end before the producer is replaced
+_QUIESCE_S = 2.0  # time for other lanes' batches before the producer is replaced
 _QUIESCE_STEP_S = 0.01
 _FULL_STEP_S = 0.005
-_PROBE_S = 1.0  # a lane without progress for so long asks whether the cluster still answers
+_PROBE_S = 1.0  # after this time without progress, a lane checks whether the cluster answers
 _RETRY_S = 0.5  # between attempts to connect; it doubles
 _MAX_RETRY_S = 2.0
-_LIVED_S = 30.0  # a producer that lived longer is replaced without a pause
+_LIVED_S = 30.0  # after a longer life, a producer is replaced without a pause
 _MAX_PAUSE_S = 10.0
 
 
 class LaneMeter(Protocol):
-    """Who counts what the lanes do."""
+    """Metrics of the lanes."""
 
     def acknowledged(
         self, topic: str, partition: int, seconds: float, records: int, size: int
     ) -> None:
-        """A batch was acknowledged so many seconds after its hand-over. size: bytes."""
+        """Count an acknowledged batch.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            seconds: The time since the hand-over.
+            records: The number of records.
+            size: The bytes of the batch.
+        """
         ...
 
     def rebuilt(self, cluster: str, reason: str) -> None:
-        """A producer was replaced."""
+        """Count a replaced producer."""
         ...
 
 
 class ProducingCluster:
-    """The line on which lanes hand over. `producer` is None while they are held."""
+    """A cluster's producer and its lanes; `producer` is None while hand-overs are on hold."""
 
     def __init__(
         self,
@@ -88,7 +96,7 @@ class ProducingCluster:
         """Wait until a batch may be handed over."""
         while True:
             if self.producer is not None and self.producer.broken.done():
-                self._hold()  # `keep` hears of it later in this turn of the event loop
+                self._hold()  # `keep` notices it later in this turn of the event loop
             if self.producer is None:
                 await self._gate.wait()
             elif self.handed_bytes >= self.limits.max_handed_bytes:
@@ -103,8 +111,10 @@ class ProducingCluster:
             self._hold()
 
     def end_lane(self, lane: Lane, failure: Failure) -> None:
-        """Close the lane of a partition that is gone. A batch that is with its broker still gets
-        its answer, and the producer goes on for the other topics."""
+        """Close the lane of a partition that no longer exists.
+
+        A batch in flight still gets its response, and the producer continues for other topics.
+        """
         lane.close(failure)
         self._let_go(lane)
 
@@ -117,7 +127,7 @@ class ProducingCluster:
         self._meter.acknowledged(topic, partition, seconds, records, size)
 
     def health(self) -> tuple[bool, str]:
-        """Tell whether records can be written, and why not."""
+        """Return whether records can be written, and a text with the reason if not."""
         if self.producer is None:
             return False, self._detail
         if self.refusing is not None:
@@ -125,7 +135,7 @@ class ProducingCluster:
         return True, "connected"
 
     def _let_go(self, lane: Lane) -> None:
-        """Forget a closed lane once nothing of it is with the producer."""
+        """Forget a closed lane when it has no batch in flight."""
         if lane.is_in_flight and not lane.take_back():
             if lane.is_lost and self.producer is not None:
                 self.fail(self.producer, "topic_gone")
@@ -136,9 +146,9 @@ class ProducingCluster:
             self.producer.forget(lane.topic)
 
     async def keep(self) -> None:
-        """Have a working producer, always: one at a time, and not too often."""
+        """Replace the producer whenever it fails, one at a time and not too often."""
         before, pause_s = self._current, 0.0
-        await self.close()  # what an earlier run of this method may have left
+        await self.close()  # remains of an earlier run of this method
         while True:
             producer = await self._connect(before)
             built_at = time.monotonic()
@@ -156,7 +166,7 @@ class ProducingCluster:
             before = producer
 
     async def watch(self) -> None:
-        """Notice what has not moved: overdue batches, stalled lanes, a silent cluster."""
+        """Detect overdue batches, stalled lanes and a silent cluster."""
         while True:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
@@ -167,7 +177,7 @@ class ProducingCluster:
                 self.fail(self.producer, "delivery_timeout")
 
     async def close(self) -> None:
-        """Drop the producer; the lanes learn what that means for their batches."""
+        """Drop the producer; the lanes end or requeue their batches."""
         self._hold()
         await self._drop()
 
@@ -210,7 +220,7 @@ class ProducingCluster:
         self._detail = "the producer is being replaced"
 
     async def _quiesce(self) -> None:
-        # Polled: this is rare, and lanes should not pay for it at every batch.
+        # Polled, because this is rare and should not cost lanes time at every batch.
         end = time.monotonic() + _QUIESCE_S
         while time.monotonic() < end:
             if not any(self._may_still_end(lane) for lane in self.lanes):
@@ -224,7 +234,7 @@ class ProducingCluster:
         for lane in list(self.lanes):
             is_overdue = self._is_overdue(lane)
             lane.abandon()
-            if is_overdue:  # if it came back: there was no leader for it all the time
+            if is_overdue:  # a requeued batch: its partition had no leader all the time
                 self._end_unsent(lane, self._delivery_s)
             if lane.is_closed:
                 self.lanes.discard(lane)
@@ -257,8 +267,8 @@ class ProducingCluster:
             self._let_go(lane)
             return
         lane.prune()
-        # Whatever it waits for, producer, metadata or its turn: not for ever. When that was another
-        # lane's batch, which was given up in its time, the next producer has its chance first.
+        # Events do not wait for ever for the producer, metadata or their turn. If an overdue batch of
+        # another lane blocked them, the next producer gets time to send them first.
         self._end_unsent(lane, self._delivery_s + START_TIMEOUT_S)
         age_s = now - lane.moved_at if lane.events else 0.0
         if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:
@@ -294,7 +304,7 @@ _SHUT_DOWN = Failure(Reason.DRAINING, "this instance has shut down", retry_after
 
 
 class KafkaLanes:
-    """One lane for each topic-partition, made when its first record comes."""
+    """One lane for each topic-partition, created for its first record."""
 
     def __init__(
         self,
@@ -305,9 +315,18 @@ class KafkaLanes:
         meter: LaneMeter,
         is_pressed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """clusters, limits: by the cluster's name.  is_pressed: see `Rounds`.
+        """Check the compressions and create the clusters, without connecting.
 
-        Raises ValueError when a cluster's compression needs a package that is not there.
+        Args:
+            clusters: The options by cluster name.
+            topics: The topics.
+            deliveries: The listener for results.
+            limits: The limits by cluster name.
+            meter: The metrics.
+            is_pressed: See `Rounds`.
+
+        Raises:
+            ValueError: A cluster's compression needs a package that is missing.
         """
         for name, options in clusters.items():
             check_codec(name, options.compression)
@@ -318,7 +337,7 @@ class KafkaLanes:
         self._topics = topics
         self._deliveries = deliveries
         self._lanes: dict[tuple[str, int], Lane] = {}
-        self._former: dict[tuple[str, int], Lane] = {}  # closed, with a batch in flight
+        self._former: dict[tuple[str, int], Lane] = {}  # closed lanes with a batch in flight
         self._tasks = OwnedTasks()
         self._is_closed = False
         topics.on_change(self._topic_changed)
@@ -349,7 +368,7 @@ class KafkaLanes:
         return lane.refusing or cluster.refusing
 
     def put(self, publish: Publish) -> None:
-        """Take a record; how it ends is told to `Deliveries`."""
+        """Queue a record; `Deliveries` receives its outcome."""
         record = publish.record
         lane = self._lanes.get((record.topic, record.partition))
         if lane is None:
@@ -360,12 +379,12 @@ class KafkaLanes:
             asyncio.get_running_loop().call_soon(self._refuse, publish)
 
     def head(self, topic: str, partition: int) -> Publish | None:
-        """See `base.Lanes`."""
+        """Return the oldest open event of a lane (see `base.Lanes`)."""
         lane = self._lanes.get((topic, partition))
         return None if lane is None else lane.head()
 
     def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
-        """See `base.Lanes`."""
+        """Remove the events that were not handed over (see `base.Lanes`)."""
         lane = self._lanes.get((topic, partition))
         return ([], []) if lane is None else lane.withdraw()
 
@@ -375,11 +394,11 @@ class KafkaLanes:
             yield lane.topic, lane.partition, lane.events, lane.bytes
 
     def health(self, cluster: str) -> tuple[bool, str]:
-        """Tell whether the cluster takes records, and why not."""
+        """Return whether the cluster takes records, and a text with the reason if not."""
         return self._clusters[cluster].health()
 
     async def drain(self, deadline_s: float) -> None:
-        """Wait until all lanes are empty; what is left after `deadline_s` seconds ends."""
+        """Wait until all lanes are empty; end the remaining events after `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         while any(lane.events for lane in self._lanes.values()):
             if time.monotonic() >= end:
@@ -390,7 +409,7 @@ class KafkaLanes:
                 lane.prune()
 
     async def close(self) -> None:
-        """End all at once, in bounded time, whatever Kafka does."""
+        """Shut down at once, in bounded time, also if Kafka does not answer."""
         self._is_closed = True
         lanes, self._lanes = self._lanes, {}
         for lane in lanes.values():

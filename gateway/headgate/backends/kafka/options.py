@@ -1,4 +1,4 @@
-"""What the Kafka backend is told: how its lanes send to a cluster, and how much they may hold."""
+"""Options of the Kafka backend: how lanes send to a cluster, and how much they hold."""
 
 from dataclasses import dataclass
 
@@ -9,22 +9,25 @@ from headgate.kafka.access import ClusterAccess, OAuthClient
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
-# Java's default request.timeout.ms. A broker that hangs without closing its sockets is given up
-# after this time and the batch goes to the partition's new leader, well before the lane gives up.
+# Java's default request.timeout.ms. After this time the producer gives up a broker that hangs with
+# open sockets, and the batch goes to the partition's new leader, well before the lane gives up.
 REQUEST_TIMEOUT_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions(ClusterAccess):
-    """One Kafka cluster: the way to it, and how its lanes send.
+    """Options of one Kafka cluster: access, and sending.
 
-    delivery_timeout_ms: a batch that has not ended after this time ends as `unknown`, or as
-    `kafka_unavailable` when no connection has got it. What waits in a lane of which Kafka has taken
-    nothing for so long, and for the next producer's start, ends as `kafka_unavailable`, too.
-    linger_ms: how long the lanes of a broker's partitions gather records for its next request (see
-    `Rounds`). Longer means fewer and fuller requests, which is less CPU here and at the broker.
-    compression: one of CODECS. zstd costs 2 us of CPU a record more than none and saves 60-80 %
-    of the bytes on the wire and on the brokers' disks; gzip and lz4 cost 2-5 times as much.
+    Args:
+        delivery_timeout_ms: The time limit of a batch. After it the batch ends as `unknown`, or as
+            `kafka_unavailable` if no connection received it. Queued events of a lane end as
+            `kafka_unavailable` if Kafka has taken nothing for this time plus the next producer's
+            start.
+        linger_ms: The time for which the lanes of a broker's partitions gather records for its next
+            request (see `Rounds`). A longer time means fewer and fuller requests, and less CPU here
+            and on the broker.
+        compression: One of CODECS. zstd costs 2 us of CPU a record more than none and saves 60-80 %
+            of the bytes on the wire and on the brokers' disks; gzip and lz4 cost 2-5 times as much.
     """
 
     delivery_timeout_ms: int = 120_000
@@ -33,27 +36,32 @@ class ClusterOptions(ClusterAccess):
 
     @property
     def request_timeout_ms(self) -> int:
-        """Time for one request; two of them fit into the delivery timeout."""
+        """Return the timeout of a request; two requests fit into the delivery timeout."""
         return max(1_000, min(REQUEST_TIMEOUT_MS, self.delivery_timeout_ms // 2))
 
 
-BATCH_BYTES = 256 * 1024  # of a lane's batch, before compression
+BATCH_BYTES = 256 * 1024  # limit of a lane's batch before compression
 
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """How much one lane may hold, and when it refuses more.
+    """Limits of a lane.
 
-    max_bytes, max_events: of one lane; beyond them `overloaded`. 32 MiB is 15-25 s (the longest
-    ordinary stall that was measured) of 2,000 records/s of 650 bytes on one partition.
-    max_handed_bytes: of all batches in flight on a cluster. One request carries the batches of all
-    partitions that a broker leads; one over its `socket.request.max.bytes` (100 MiB by default) is
-    answered by closing the connection, and no batch in it would ever arrive.
-    stall_ms: without an acknowledgement for this long *and* with a cluster that answers nothing,
-    a lane refuses (`kafka_unavailable`).
-    election_ms: the same while the cluster still answers metadata requests. An ordinary leader
-    loss stalls all acknowledgements for 4-11 s (kill -9 of one of three brokers, measured) and
-    then goes on without a loss, so the lanes must hold through it.
+    Args:
+        max_bytes: Bytes in one lane; above it the lane refuses as `overloaded`. 32 MiB is 15-25 s
+            (the longest ordinary stall that was measured) of 2,000 records/s of 650 bytes on one
+            partition.
+        max_events: Events in one lane; above it the lane refuses as `overloaded`.
+        max_batch_bytes: Bytes of a batch before compression.
+        max_handed_bytes: Bytes of all batches in flight on a cluster. A request carries the batches
+            of all partitions that a broker leads. A broker closes the connection for a request
+            above its `socket.request.max.bytes` (100 MiB by default), so none of its batches
+            would ever arrive.
+        stall_ms: A lane refuses as `kafka_unavailable` after this time without an acknowledgement
+            if the cluster does not answer at all.
+        election_ms: The same if the cluster still answers metadata requests. An ordinary loss of a
+            leader stalls all acknowledgements for 4-11 s (kill -9 of one of three brokers,
+            measured) without losing records, so the lanes must hold events for longer.
     """
 
     max_bytes: int = 32 * 1024 * 1024
@@ -65,9 +73,9 @@ class LaneLimits:
 
 
 def check_codec(cluster: str, compression: str) -> None:
-    """Raise ValueError when batches could not be compressed so.
+    """Raise ValueError if the compression is unknown or its package is missing.
 
-    aiokafka alone would notice at the first batch only.
+    aiokafka itself would fail only at the first batch.
     """
     if compression not in CODECS:
         raise ValueError(f"clusters.{cluster}.compression must be one of {', '.join(CODECS)}")
@@ -77,14 +85,14 @@ def check_codec(cluster: str, compression: str) -> None:
         )
 
 
-# From a cluster's section of the configuration to what the Kafka backend is told.
+# ---- Conversion of a cluster's configuration to options
 
 
-_UNUSED_MECHANISM = "PLAIN"  # aiokafka wants one even where the protocol has no SASL
+_UNUSED_MECHANISM = "PLAIN"  # aiokafka needs a mechanism even for a protocol without SASL
 
 
 def cluster_options(cluster: ClusterSettings) -> ClusterOptions:
-    """The options of the Kafka backend for this cluster."""
+    """Return the options of the Kafka backend for a cluster."""
     return ClusterOptions(
         bootstrap_servers=",".join(cluster.bootstrap_servers),
         delivery_timeout_ms=cluster.delivery_timeout_ms,
@@ -115,7 +123,7 @@ def _oauth(cluster: ClusterSettings) -> OAuthClient | None:
 
 
 def lane_limits(cluster: ClusterSettings) -> LaneLimits:
-    """The bounds of this cluster's lanes."""
+    """Return the limits of a cluster's lanes."""
     return LaneLimits(
         max_bytes=cluster.lane_max_bytes,
         election_ms=cluster.lane_stall_ms,

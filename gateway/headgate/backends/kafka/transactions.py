@@ -1,13 +1,13 @@
 """A transactional aiokafka producer for one owner of a held partition, dropped with it.
 
-aiokafka's own ends are not for this: `stop()` flushes and may hang, `abort` reuses an epoch whose
-last request may still be on its way (counterexample 12 of docs/design/coalescing-protocol.md).
-Whatever goes wrong here, the producer is dropped, and the next one's InitProducerId ends what it
-left.
+aiokafka's own methods are not used to end it: `stop()` flushes and may hang, and `abort` reuses an
+epoch whose last request may still be on its way (counterexample 12 of
+docs/design/coalescing-protocol.md). After any error the producer is dropped, and the next one's
+InitProducerId aborts its open transaction.
 Private parts of aiokafka 0.14, and why:
 - `_sender._send_produce_req`, `_sender._maybe_do_transactional_request`: the sender keeps the
-  tasks of its requests in a local variable; whoever cancels it must end them, too.
-- `_closed`: what `stop()` would set.
+  tasks of its requests in a local variable, so cancelling the sender does not end them.
+- `_closed`: set by `stop()`.
 """
 
 import asyncio
@@ -26,16 +26,18 @@ from headgate.core.record import Record
 from headgate.kafka.access import client_arguments
 from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
 
-TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
+TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the above
-_MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
+_MAX_BATCH_BYTES = 1_048_576  # limit of a batch with several records
 
 
 class TransactionError(Exception):
-    """A step of a transaction failed. label: of bounded variety.
+    """A failed step of a transaction.
 
-    is_fenced: another producer has the id, or the broker ended the transaction.
-    is_refusal: the broker certainly did not do it; else it may have.
+    Attributes:
+        label: The type of the error, from a small set.
+        is_fenced: Whether another producer has the id, or the broker ended the transaction.
+        is_refusal: Whether the broker certainly did not execute the step; otherwise it may have.
     """
 
     def __init__(self, error: BaseException) -> None:
@@ -46,10 +48,14 @@ class TransactionError(Exception):
 
 
 class TransactionalProducer:
-    """One producer id and epoch: `start`, then transactions, then `drop`, and never again.
+    """A producer with one id and epoch: `start`, then transactions, then `drop`, only once.
 
-    Every call but `drop` raises TransactionError.  max_batch_bytes: a batch with one record may
-    be as large as its topic takes.
+    Every method except `drop` may raise TransactionError.
+
+    Args:
+        options: The cluster.
+        transactional_id: The id.
+        max_batch_bytes: The limit of a batch with one record, from its topic.
     """
 
     def __init__(self, options: ClusterOptions, transactional_id: str, max_batch_bytes: int):
@@ -70,7 +76,13 @@ class TransactionalProducer:
         self._own_requests()
 
     async def start(self, within_s: float) -> None:
-        """InitProducerId: fences whoever had the id, and waits until its markers are written."""
+        """Connect and send InitProducerId, which fences the previous producer with this id.
+
+        It waits until the markers of the previous producer's transaction are written.
+
+        Args:
+            within_s: The time limit, in seconds.
+        """
         async with _translated(within_s):
             await self._inner.start()
 
@@ -81,7 +93,11 @@ class TransactionalProducer:
                 await self._inner.begin_transaction()
 
     async def append(self, records: Sequence[Record]) -> list[int]:
-        """Write, in order within each partition; return the offsets (-1: Kafka gave none)."""
+        """Write records, in order within each partition.
+
+        Returns:
+            The offsets; -1 if Kafka returned none.
+        """
         by_partition: dict[TopicPartition, list[int]] = {}
         for index, record in enumerate(records):
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(
@@ -99,18 +115,18 @@ class TransactionalProducer:
         return offsets
 
     async def send_offset(self, group: str, tp: TopicPartition, offset: int, text: str) -> None:
-        """Commit a group's offset in the transaction: without member and generation."""
+        """Commit a group's offset in the transaction, without member and generation."""
         offsets = {tp: OffsetAndMetadata(offset, text)}
         async with _translated(STEP_TIMEOUT_S):
             await self._inner.send_offsets_to_transaction(offsets, group)
 
     async def commit(self) -> None:
-        """EndTxn. After an error nobody knows whether it is committed."""
+        """Commit the transaction (EndTxn). After an error it may or may not be committed."""
         async with _translated(STEP_TIMEOUT_S):
             await self._inner.commit_transaction()
 
     async def drop(self) -> None:
-        """End it for good, at once, and in bounded time."""
+        """Shut down the producer at once, in bounded time."""
         self._inner._closed = True
         sender = self._inner._sender.sender_task
         for task in [sender, *self._requests]:
@@ -120,8 +136,11 @@ class TransactionalProducer:
         self._forget_failures()
 
     def _forget_failures(self) -> None:
-        """The sender has told all batches why it ended. Those that wait for a batch to be sent hear
-        of it twice, and here nobody waits: asyncio would log each."""
+        """Retrieve the errors of all batches, which asyncio would log otherwise.
+
+        The ended sender sets its error on each batch and on the future for its drain. Here no task
+        waits for these futures.
+        """
         accumulator = self._inner._message_accumulator
         for batch in chain(*accumulator._batches.values(), accumulator._pending_batches):
             waiter = batch._drain_waiter
@@ -153,7 +172,7 @@ class TransactionalProducer:
             value=record.value,
             headers=record.headers,
         )
-        if added is None and not taken:  # an empty builder takes its first record whatever size
+        if added is None and not taken:  # an empty builder takes a first record of any size
             raise KafkaError("a record does not fit into any batch")
         return added is not None
 
@@ -161,7 +180,7 @@ class TransactionalProducer:
         future: asyncio.Future[Any] = await self._inner.send_batch(
             builder, tp.topic, partition=tp.partition
         )
-        # A later step may fail first; then nobody asks this one.
+        # A later step may fail first; then no task awaits this future.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
 
@@ -191,10 +210,10 @@ class TransactionalProducer:
 
 @asynccontextmanager
 async def _translated(within_s: float) -> AsyncIterator[None]:
-    """Bound a step, and raise TransactionError for whatever ends it."""
+    """Limit the time of a step, and convert its errors to TransactionError."""
     try:
         async with asyncio.timeout(within_s):
             yield
     except (KafkaError, OSError, TimeoutError, AssertionError) as error:
-        # aiokafka asserts its own states: a sender that died meanwhile shows so
+        # aiokafka asserts its own states, for example after the sender died
         raise TransactionError(error) from error
