@@ -1,4 +1,4 @@
-"""One topic-partition's way into Kafka: ordered, bounded, one batch outstanding."""
+"""Lane of one topic-partition into Kafka: ordered, bounded, with one outstanding batch."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from headgate.core.publish import Publish, Stage, advance_all
 from headgate.core.record import BATCH_OVERHEAD, Record
 from headgate.native.chosen import Records, seal, with_body
 
-# What a lane hands over at once, and how its records end when no broker has said it.
+# ---- A lane's batch, and outcomes without a broker's response
 
 
 UNKNOWN = Failure(Reason.UNKNOWN, "sent to Kafka without an acknowledgement")
@@ -28,7 +28,7 @@ BAD_RECORD = Failure(Reason.INTERNAL, "the record could not be encoded")
 
 
 class LaneBatch(NamedTuple):
-    """Publishes that were put into one builder; size: the sum of their sizes in bytes."""
+    """Publishes in one builder; `size` is the sum of their sizes in bytes."""
 
     publishes: list[Publish]
     builder: Any
@@ -36,16 +36,18 @@ class LaneBatch(NamedTuple):
 
     @classmethod
     def alone(cls, publish: Publish, prepared: Prepared) -> "LaneBatch":
-        """A record whose batch was compressed beforehand. Its size keeps it from being taken behind
-        others, which would compress it again."""
+        """Return the batch of a record that is already compressed.
+
+        The size of the record keeps it out of a batch with others, which would compress it again.
+        """
         return cls([publish], prepared.builder(), publish.size)
 
 
-# A batch of one large record, compressed in a thread instead of on the event loop.
+# ---- A batch of one large record, compressed in a thread instead of on the event loop
 #
-# aiokafka compresses when it builds a batch, on the loop: 16 MB take 50 ms. Here everything but the
-# header is made beforehand, so that its size is known exactly before anything is handed over, and
-# the producer's state (id, epoch, sequence) is all that is written later. The format is Kafka's
+# aiokafka compresses a batch on the loop: 16 MB take 50 ms. Here everything except the header is
+# made in advance, so the exact size is known before the hand-over. Only the producer's state (id,
+# epoch, sequence) is written later. The format is Kafka's
 # record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
 
 
@@ -54,14 +56,14 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_LEVEL = 3  # what Kafka's own producer takes when none is given
+_LEVEL = 3  # the default of Kafka's own producer
 _ZSTD = 4
 
 
 class LoneBatch:
-    """One record as a batch. size: bytes of the whole batch as the broker measures it.
+    """A batch with one record; `size` is the bytes of the whole batch, as the broker measures it.
 
-    Making it compresses (and releases the interpreter's lock meanwhile): not on the event loop.
+    The constructor compresses, without the interpreter's lock; do not call it on the event loop.
     """
 
     __slots__ = ("_batch", "size")
@@ -73,12 +75,12 @@ class LoneBatch:
         self.size = len(self._batch)
 
     def builder(self) -> "LoneBuilder":
-        """What the producer takes; a new one for each hand-over."""
+        """Return a new batch builder for the producer; each hand-over needs its own."""
         return LoneBuilder(self._batch)
 
 
 class LoneBuilder:
-    """Does what aiokafka asks of its `BatchBuilder` between `send_batch` and the wire."""
+    """Replacement of aiokafka's `BatchBuilder`, with the methods that the sender uses."""
 
     def __init__(self, batch: bytearray) -> None:
         self._batch = batch
@@ -86,7 +88,7 @@ class LoneBuilder:
         self._buffer: bytearray | None = None
 
     def close(self) -> None:
-        """Takes no more from the start."""
+        """No-op: the builder is closed from the start."""
 
     def closed(self) -> bool:
         return True
@@ -108,24 +110,24 @@ class LoneBuilder:
 
 
 def _plain(record: Record) -> bytearray:
-    """The batch, uncompressed."""
-    records = Records(0)  # the first one always fits
+    """Return the uncompressed batch of a record."""
+    records = Records(0)  # a first record of any size fits
     records.append(record.timestamp_ms, record.key, record.value, record.headers)
     return records.take()
 
 
-# Finds the guilty records of a refused batch.
+# ---- Search for the invalid records of a refused batch
 
 
 _NO_CAP = sys.maxsize
 
 
 class Halving:
-    """How many records may share a batch, after a batch was refused.
+    """Maximum number of records in a batch, after a batch was refused.
 
-    A broker refuses a whole batch for one record. The records go back to the front of their lane
-    and are sent again in halves, so that k guilty ones among n cost about k * log2(n) batches, the
-    innocent ones are published, and all keep their order.
+    A broker refuses a whole batch because of one record. The records go back to the front of their
+    lane and are sent again in halves. k invalid records among n cost about k * log2(n) batches, the
+    valid ones are published, and all keep their order.
     """
 
     __slots__ = ("_suspects", "cap")
@@ -135,7 +137,7 @@ class Halving:
         self._suspects = 0
 
     def refused(self, count: int) -> bool:
-        """A batch of `count` records was refused; tell whether its one record is the guilty one."""
+        """Record the refusal of a batch, and return whether its only record is the invalid one."""
         if count == 1:
             self._suspects = max(0, self._suspects - 1)
             return True
@@ -144,23 +146,23 @@ class Halving:
         return False
 
     def accepted(self, count: int) -> None:
-        """A batch of `count` records was published."""
+        """Record the acknowledgement of a batch of `count` records."""
         if self._suspects:
             self._suspects = max(0, self._suspects - count)
             self.cap = self.cap * 2 if self._suspects else _NO_CAP
 
 
-# Who waits for something to do, and is woken.
+# ---- Wake-up of a waiting task
 
 
 class Bell:
-    """For one task that waits. What is rung while nobody waits is not remembered."""
+    """Wake-up for one waiting task; a ring without a waiting task has no effect."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Future[None] | None = None
 
     async def wait(self) -> None:
-        """Until it rings."""
+        """Wait for the next ring."""
         self._waiting = asyncio.get_running_loop().create_future()
         try:
             await self._waiting
@@ -168,19 +170,20 @@ class Bell:
             self._waiting = None
 
     def ring(self) -> None:
-        """Wake who waits."""
+        """Wake the waiting task."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
 
-# What a lane needs of the cluster that it leads to.
+# ---- Interface of a lane's cluster
 
 
 class SharedProducer(Protocol):
-    """The producer that all lanes of a cluster share, and what they tell about it.
+    """The producer that all lanes of a cluster share, with feedback from the lanes.
 
-    handed_bytes: of all batches in flight.
-    acked_at: monotonic seconds of the last acknowledgement.
+    Attributes:
+        handed_bytes: Bytes of all batches in flight.
+        acked_at: Time of the last acknowledgement, in monotonic seconds.
     """
 
     handed_bytes: int
@@ -195,19 +198,19 @@ class SharedProducer(Protocol):
         ...
 
     def topics_are_old(self) -> None:
-        """Read the topics again: a broker's answer shows that the known state is old."""
+        """Read the topics again, because a broker's response shows that the state is old."""
         ...
 
     def measured(self, topic: str, partition: int, seconds: float, records: int, size: int) -> None:
-        """A batch was acknowledged."""
+        """Count an acknowledged batch."""
         ...
 
 
 log = logging.getLogger("headgate.backends.kafka.lane")
 
-# A sequence that is still broken with the third producer is not repaired by a fourth.
+# If the sequence is still broken with a third producer, a fourth does not repair it.
 _MAX_RESENDS = 3
-_PUT_OFF_S = 0.1  # before a batch that its topic did not take is sent again; it doubles
+_PUT_OFF_S = 0.1  # pause before a batch that its topic did not accept is sent again; it doubles
 _MAX_PUT_OFF_S = 1.0
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _LANE: Final = Stage.LANE
@@ -218,14 +221,16 @@ _ENDED: Final = Stage.ENDED
 class Lane:
     """A queue and at most one batch in flight. Its task is `run`; the owner calls the rest.
 
-    bytes: of everything queued or in flight.  moved_at: monotonic seconds of the last sign of
-    progress while it was not empty.  handed_at: the same of the last hand-over.
-    unsent_since: from when on no connection has got anything of what it holds.
-    refusing: why it takes nothing now (kept by the cluster).
-    is_stamped: Kafka overwrites the timestamps of this topic's records.
-    topic_id: Kafka's id of the topic: what it holds is for no other topic of this name.
-    former: the closed lane of a deleted topic's partition with the same name, as long as that may
-    have a batch in flight: sequence numbers are for one batch at a time.
+    Attributes:
+        bytes: Bytes of everything queued or in flight.
+        moved_at: Time of the last progress while it was not empty, in monotonic seconds.
+        handed_at: Time of the last hand-over, in monotonic seconds.
+        unsent_since: Since this time no connection has received any of its present events.
+        refusing: Why it takes nothing now; the cluster sets it.
+        is_stamped: Whether Kafka overwrites the timestamps of this topic's records.
+        topic_id: Kafka's id of the topic; its events are for no other topic of this name.
+        former: The closed lane of a deleted topic with the same name, while it may have a batch in
+            flight, because sequence numbers allow one batch at a time.
     """
 
     def __init__(
@@ -254,17 +259,17 @@ class Lane:
 
     @property
     def events(self) -> int:
-        """How many events are queued or in flight."""
+        """Return the number of events that are queued or in flight."""
         return len(self._queue) + (len(self._batch.publishes) if self._batch else 0)
 
     @property
     def is_in_flight(self) -> bool:
-        """Tell whether a batch is with the producer."""
+        """Return whether a batch is with the producer."""
         return self._batch is not None
 
     @property
     def is_lost(self) -> bool:
-        """Tell whether a batch was sent, got no answer, and waits to be sent again."""
+        """Return whether a batch was sent, got no response, and waits to be sent again."""
         handed, producer = self._handed, self._producer
         if handed is None or producer is None:
             return False
@@ -272,11 +277,11 @@ class Lane:
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether it takes no more."""
+        """Return whether the lane takes no more events."""
         return self._closing is not None
 
     def put(self, publish: Publish) -> None:
-        """Queue it."""
+        """Queue an event."""
         if not self._queue and self._batch is None:
             self.moved_at = self.unsent_since = time.monotonic()
             self._bell.ring()
@@ -286,7 +291,7 @@ class Lane:
 
     async def run(self) -> None:
         """Hand over batch after batch, until it is closed."""
-        if self._batch is not None:  # this task failed right after a hand-over
+        if self._batch is not None:  # an earlier run of this task failed right after a hand-over
             await self._bell.wait()
         while self._closing is None:
             is_first = not self._queue
@@ -300,26 +305,30 @@ class Lane:
                 await self._bell.wait()
 
     def head(self) -> Publish | None:
-        """The oldest that has not ended."""
+        """Return the oldest event that has not ended."""
         self.prune()
         first = self._queue if self._batch is None else self._batch.publishes
         return first[0] if first else None
 
     def withdraw(self) -> tuple[list[Publish], list[Publish]]:
-        """Take out what was not handed over; returns what is in flight, and that."""
+        """Remove the queued events.
+
+        Returns:
+            The events in flight, and the removed events.
+        """
         queued = self._take_queue()
         self.bytes -= sum([publish.size for publish in queued])
         in_flight = list(self._batch.publishes) if self._batch is not None else []
         return in_flight, [publish for publish in queued if not publish.dropped]
 
     def prune(self) -> None:
-        """Let go of records at the front that ended for their clients while they waited."""
+        """Remove dropped events from the front of the queue."""
         queue = self._queue
         while queue and queue[0].dropped:
             self.bytes -= queue.popleft().size
 
     def take_back(self) -> bool:
-        """Take a batch that was never sent back from the producer; False: there is none."""
+        """Take a batch that was never sent back from the producer; return False if there is none."""
         handed, producer = self._handed, self._producer
         if handed is None or producer is None:
             return False
@@ -330,11 +339,14 @@ class Lane:
         return True
 
     def abandon(self) -> None:
-        """The producer was dropped: what it has not ended will never be known."""
+        """End or requeue the batch of a dropped producer.
+
+        A batch that was never sent is requeued. The outcome of a sent batch is unknown for ever.
+        """
         handed, self._handed = self._handed, None
         if handed is None:
             return
-        if handed.attempts == 0:  # not one byte has left, and now none ever will
+        if handed.attempts == 0:  # nothing was sent, and nothing will be
             self._put_back()
         else:
             self.unsent_since = time.monotonic()
@@ -342,13 +354,13 @@ class Lane:
         self._bell.ring()
 
     def close(self, failure: Failure) -> None:
-        """Take no more and end what is queued with `failure`; a batch in flight may still end."""
+        """Take no more events, and end the queued ones; a batch in flight may still succeed."""
         self._closing = failure
         self.empty(failure)
         self._bell.ring()
 
     def empty(self, failure: Failure) -> None:
-        """End what is queued: certainly not written."""
+        """End the queued events, which are certainly not written."""
         self._end(self._take_queue(), failure)
 
     def _take_queue(self) -> list[Publish]:
@@ -357,7 +369,7 @@ class Lane:
         return queued
 
     async def _turn(self, is_first: bool) -> Producer | None:
-        # Until the producer would send a batch at once. None: closed meanwhile.
+        # Wait until the producer would send a batch at once. None: the lane was closed meanwhile.
         if self._put_off_s:
             await asyncio.sleep(self._put_off_s)
             await (await self._shared.ready()).learn(self.topic)
@@ -400,7 +412,7 @@ class Lane:
                 if publishes and size + publish.size > limit:
                     break
                 if not builder.append(publish.record):
-                    break  # the builder is full; an empty one takes its first record whatever size
+                    break  # the builder is full; an empty one takes a first record of any size
                 publishes.append(queue.popleft())
                 size += publish.size
         except (TypeError, ValueError, AttributeError, OverflowError):
@@ -408,7 +420,7 @@ class Lane:
             self._end([queue.popleft()], BAD_RECORD)
             self._requeue(publishes)
             return None
-        except BaseException:  # no record's fault, such as a lack of memory
+        except BaseException:  # not caused by a record, for example a lack of memory
             self._requeue(publishes)
             raise
         advance_all(publishes, _HANDED)
@@ -452,7 +464,7 @@ class Lane:
         self.bytes -= batch.size
         self._resends, self._put_off_s = 0, 0.0
         self._halving.accepted(len(batch.publishes))
-        # To a batch that it has already, a broker answers with a time that may be a producer's.
+        # For a batch that it has already, a broker may return a timestamp from a producer.
         if self.is_stamped or (written.timestamp >= 0 and attempts == 1):
             for publish in batch.publishes:
                 publish.record.timestamp_ms = written.timestamp
@@ -466,7 +478,7 @@ class Lane:
         log.log(verdict.log_level, "%s-%s: %r, %s", self.topic, self.partition, error, verdict)
         if self._producer is None or self._batch is None:
             return
-        if verdict.fate is Fate.LATER:  # no progress
+        if verdict.fate is Fate.LATER:  # this is no progress
             if not self._put_off_s:
                 log.warning(
                     "%s-%s accepts no records at the moment: %r", self.topic, self.partition, error

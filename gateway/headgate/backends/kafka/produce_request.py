@@ -16,7 +16,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import refused_by_kafka
 from headgate.kafka.wire import NO_TAGS, NULL, FlexibleRequest, Reader, varint
 
-# What a batch that failed means: certainly not written, or not known.
+# ---- Meaning of a failed batch: certainly not written, or not known
 
 
 INVALID_RECORD = 87
@@ -31,7 +31,7 @@ _UNNAMED = {
 
 
 class UnknownTopicIdError(errors.BrokerResponseError):  # type: ignore[misc]
-    """The broker has no topic of this id: it was deleted, or is new to this broker."""
+    """Kafka's error for an unknown topic id: the topic was deleted or is new to this broker."""
 
     errno = 100
     message = "UNKNOWN_TOPIC_ID"
@@ -40,7 +40,7 @@ class UnknownTopicIdError(errors.BrokerResponseError):  # type: ignore[misc]
 
 
 class InconsistentTopicIdError(errors.BrokerResponseError):  # type: ignore[misc]
-    """The partition of this name is another topic's by now."""
+    """Kafka's error for a partition that now belongs to another topic of this name."""
 
     errno = 103
     message = "INCONSISTENT_TOPIC_ID"
@@ -49,7 +49,7 @@ class InconsistentTopicIdError(errors.BrokerResponseError):  # type: ignore[misc
 
 
 def learn_error_codes() -> None:
-    """Teach aiokafka the codes that it would report as the ambiguous UNKNOWN_SERVER_ERROR."""
+    """Register error codes that aiokafka would report as the ambiguous UNKNOWN_SERVER_ERROR."""
     for topic_error in (UnknownTopicIdError, InconsistentTopicIdError):
         errors.kafka_errors[topic_error.errno] = topic_error
     for code, (name, message) in _UNNAMED.items():
@@ -59,19 +59,23 @@ def learn_error_codes() -> None:
 
 
 class Fate(IntEnum):
-    """What becomes of the records of a batch that ended by an error."""
+    """Consequence of a failed batch for its records."""
 
-    REFUSED = 1  # the broker checked and refused it: certainly not written, somebody is to blame
-    RESEND = 2  # certainly not written, and nobody's fault: the producer's sequence is broken
+    REFUSED = 1  # certainly not written: the broker validated and refused it
+    RESEND = 2  # certainly not written, because the producer's sequence is broken
     UNDECIDED = 3
-    LATER = 4  # certainly not written: the topic takes nothing now, and others go on
+    LATER = 4  # certainly not written: the topic accepts nothing now, other topics do
 
 
 class Refusal(NamedTuple):
-    """A fate, the reason for the client, and the metric label of a producer rebuild.
+    """The judgement of a failed batch.
 
-    one_is_guilty: the batch was refused for some of its records; the others may be innocent.
-    name: Kafka's own name of the error, for clients.
+    Args:
+        fate: The consequence.
+        reason: The reason for the client.
+        label: The metric label of a producer rebuild.
+        one_is_guilty: Whether only some records caused the refusal, and others may be valid.
+        name: Kafka's name of the error, for clients.
     """
 
     fate: Fate
@@ -82,8 +86,11 @@ class Refusal(NamedTuple):
 
     @property
     def log_level(self) -> int:
-        """Of the line for each batch. Refused times come with every batch, and are logged by those
-        who know whose times they are. A topic that takes nothing is logged by its lane, once."""
+        """Return the level of the log line for each batch.
+
+        Refused timestamps may affect every batch, and callers that know the producer log them. The
+        lane logs once that a topic accepts nothing.
+        """
         if self.reason is Reason.TIMESTAMP_OUT_OF_RANGE or self.fate is Fate.LATER:
             return logging.DEBUG
         return logging.WARNING
@@ -107,8 +114,8 @@ _REFUSALS: dict[int, Reason] = {
     UNSUPPORTED_COMPRESSION_TYPE: Reason.BROKER_REFUSED,
     INVALID_RECORD: Reason.BROKER_REFUSED,
 }
-# Of one topic alone, and checked before anything is appended: it may be new to this broker, or
-# deleted, or lack replicas. Its lane tries again, where the broker's other topics do not wait.
+# Errors of one topic, checked before the append: the topic may be new to this broker, deleted, or
+# without enough replicas. Its lane retries, so that the broker's other topics do not wait.
 NOT_NOW = (
     errors.UnknownTopicOrPartitionError,
     errors.NotEnoughReplicasError,
@@ -127,8 +134,10 @@ _BROKEN_SEQUENCE = (
 def classify(error: BaseException, attempts: int) -> Refusal:
     """Judge a failed batch.
 
-    attempts: how often it was given to a connection. After a second attempt an error says nothing
-    about the first one, whose answer was lost.
+    Args:
+        error: The error of the last attempt.
+        attempts: The number of times the batch was sent. After a second attempt, the error says
+            nothing about the first one, whose response was lost.
     """
     label = type(error).__name__
     if attempts == 0:
@@ -154,22 +163,22 @@ _DETAILS = {
 
 
 def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
-    """Return what the client of a refused record is told."""
+    """Return the failure for the client of a refused record."""
     if verdict.reason is Reason.TOO_LARGE:
         return refused_by_kafka(size_bytes, limit_bytes)
     detail = _DETAILS.get(verdict.reason, f"Kafka refused the record: {verdict.name}")
     return Failure(verdict.reason, detail)
 
 
-# Produce requests that name topics by id, from Kafka 4.1 on, and by name before.
+# ---- Produce requests that address topics by id, from Kafka 4.1 on
 #
-# A topic that was deleted and created again has the name of the former one, and another id. A batch
-# is made for one id. Addressed by name, it would land in the new topic, in a partition that its
-# keys may not have there. Addressed by id, the broker refuses it before it appends anything: such a
-# batch goes back to its lane, which ends with the former topic.
+# A topic that was deleted and created again has the same name and another id. Each batch is made for
+# one id. Addressed by name, it would go into the new topic, perhaps into a wrong partition for its
+# keys. Addressed by id, the broker refuses it before the append. The batch then goes back to its
+# lane, which ends with the former topic.
 #
-# aiokafka's requests end with version 7. This is version 13 of ProduceRequest.json and
-# ProduceResponse.json. Not compiled: a subclass of a foreign class cannot be.
+# aiokafka's highest version is 7. This is version 13 of ProduceRequest.json and
+# ProduceResponse.json. This module is not compiled, because a subclass of a foreign class cannot be.
 
 
 _PRODUCE: Final = 0
@@ -179,16 +188,19 @@ _PARTITION = struct.Struct(">ihqqq")  # number, error, base offset, append time,
 
 
 class Produced(NamedTuple):
-    """An answer in the shape of aiokafka's version 8, which its handler reads."""
+    """A response in the form of aiokafka's version 8, which its handler reads."""
 
     topics: list[tuple[str, list[tuple[Any, ...]]]]
     API_VERSION: int = 8
 
 
 class ProduceById:
-    """One request, by the calls of AIOKafkaConnection and of aiokafka's handler.
+    """A request with the interface that AIOKafkaConnection and aiokafka's handler use.
 
-    by_name: aiokafka's request with the same batches, for brokers before Kafka 4.1.
+    Args:
+        by_name: aiokafka's request with the same batches, for brokers before Kafka 4.1.
+        topics: The batches by topic id and partition.
+        names: The topic names by id.
     """
 
     required_acks = _ALL_REPLICAS
@@ -204,7 +216,7 @@ class ProduceById:
         self._names = names
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
-        """Choose the version that the connection's broker takes."""
+        """Choose the version that the connection's broker supports."""
         if versions.get(_PRODUCE, (0, -1))[1] < _VERSION:
             return self._by_name.prepare(versions)
         bounds = (_VERSION, _VERSION)
@@ -230,8 +242,10 @@ class ProduceById:
 
 
 class BatchSender(SendProduceReqHandler):  # type: ignore[misc]
-    """aiokafka's handler of one request, with two changes: batches that know their topic's id are
-    addressed by it, and batches that their lanes send again (`Fate.LATER`) are not sent again here.
+    """aiokafka's handler of one request, with two changes.
+
+    It addresses batches by topic id if all of them have one, and it does not retry batches that their
+    lanes will send again (`Fate.LATER`).
     """
 
     def create_request(self) -> Any:
@@ -253,18 +267,18 @@ class BatchSender(SendProduceReqHandler):  # type: ignore[misc]
 
 
 def address(batch: MessageBatch, topic_id: bytes) -> None:
-    """Note the id of the topic that a batch is for. 16 zeros, or nothing: it is not known."""
+    """Set the topic id of a batch; 16 zeros or empty if it is not known."""
     batch.topic_id = topic_id
 
 
 def topic_id_of(batch: MessageBatch) -> bytes:
-    """Return the id that `address` noted."""
+    """Return the topic id that `address` set."""
     return getattr(batch, "topic_id", b"")
 
 
 def _partition(reader: Reader) -> tuple[Any, ...]:
     numbers = reader.unpack(_PARTITION)
-    for _ in range(reader.count()):  # records that are to blame
+    for _ in range(reader.count()):  # the invalid records
         reader.skip(4)
         reader.text()
         reader.tags()

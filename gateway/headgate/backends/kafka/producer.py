@@ -1,18 +1,19 @@
-"""An idempotent aiokafka producer as lanes need it; the only file that touches its inside.
+"""An idempotent aiokafka producer for lanes; the only module that uses its private parts.
 
-Public: `start`. Private, and why (aiokafka is pinned to 0.14):
-- `_txn_manager._sequence_numbers`: a refused batch consumes its sequence numbers and nothing ever
-  gives them back (aio-libs/aiokafka #1017); `rewind` does.
+Public part: `start`. Private parts, and the reasons (aiokafka is pinned to 0.14):
+- `_txn_manager._sequence_numbers`: a refused batch consumes its sequence numbers, and aiokafka
+  never returns them (aio-libs/aiokafka #1017); `rewind` does.
 - `_txn_manager._pid_and_epoch`: the successor keeps the producer id and raises the epoch, as
-  Java's producer does (KIP-360). Brokers then refuse what may still be on its way from before.
-- `_sender`, `client._sync_task`: a dead one leaves a producer that accepts and never sends (#1039).
-- `_message_accumulator`: how often a batch was attempted, and that it never expires by itself.
-  `_append_batch` is what `send_batch` ends in; before it come checks that the lane has made, and
-  after it a shield around a future that nobody here ever cancels. Without that shield a lane also
-  hears of its batch before the sender looks for the next request's batches, not after.
+  Java's producer does (KIP-360). Brokers then refuse late batches of the predecessor.
+- `_sender`, `client._sync_task`: if one has died, the producer accepts batches and never sends
+  them (#1039).
+- `_message_accumulator`: the number of a batch's attempts, and batches that never expire by
+  themselves. `send_batch` calls `_append_batch`. Before that it repeats checks of the lane, and
+  after it adds a shield around a future that is never cancelled here. Without the shield, a lane
+  gets the result of its batch before the sender collects the next request's batches, not after.
 - `_sender._in_flight`: the brokers that have a request under way.
-- `SendProduceReqHandler`: it tries again what a broker refused for one topic, and the other topics
-  of the broker wait meanwhile; and it names topics by name alone. See `produce_request`.
+- `SendProduceReqHandler`: it retries a batch that a broker refused for one topic, while the other
+  topics of the broker wait, and it addresses topics only by name. See `produce_request`.
 """
 
 import asyncio
@@ -40,14 +41,19 @@ from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
 from headgate.native.chosen import Records, seal
 from headgate.native.records import compressed
 
-# A lane's batch under construction: what aiokafka's sender asks of its own `BatchBuilder`.
+# ---- Replacement of aiokafka's `BatchBuilder` for a lane's batch
 #
-# aiokafka's takes a record through three Python calls by keyword and encodes it piece by piece;
-# this one is told a whole record at once, and leaves a batch as it was when a record does not fit.
+# aiokafka's builder takes a record through three Python calls by keyword and encodes it piece by
+# piece. This one takes a record in one call, and leaves a batch unchanged if a record does not fit.
 
 
 class Builder:
-    """compression: a codec's number in the protocol.  max_bytes: of the batch, uncompressed."""
+    """Builder of a batch.
+
+    Args:
+        compression: The codec's number in the protocol.
+        max_bytes: The limit of the uncompressed batch.
+    """
 
     __slots__ = ("_buffer", "_compression", "_is_closed", "_producer", "_records")
 
@@ -59,14 +65,15 @@ class Builder:
         self._buffer: bytearray | None = None
 
     def append(self, record: Record) -> bool:
-        """Add a record; False: it is full. The first one fits, whatever its size.
+        """Add a record; return False if the builder is full. A first record of any size fits.
 
-        Raises TypeError, ValueError or AttributeError where a record cannot be encoded.
+        Raises:
+            TypeError, ValueError, AttributeError: The record cannot be encoded.
         """
         return self._records.append(record.timestamp_ms, record.key, record.value, record.headers)
 
     def close(self) -> None:
-        """Takes no more."""
+        """Take no more records."""
         self._is_closed = True
 
     def closed(self) -> bool:
@@ -89,11 +96,12 @@ class Builder:
         return self._buffer
 
 
-# One zstd compressor for all batches of a process.
+# ---- One zstd compressor for all batches of a process
 #
-# aiokafka makes a new one for each batch (through cramjam), and its setting up costs 17 us: as much
-# as compressing five events of 648 bytes. Kept, five such records cost 12 us instead of 30, a batch
-# of 130 costs 170 instead of 200 (loadtest/README.md). The frames are the same, at the same level.
+# aiokafka creates a new one for each batch (through cramjam). This costs 17 us, as much as
+# compressing five events of 648 bytes. With a shared compressor, five such records cost 12 us instead
+# of 30, and a batch of 130 costs 170 instead of 200 (loadtest/README.md). The frames and the level
+# are the same.
 
 
 if sys.version_info >= (3, 14):
@@ -101,13 +109,13 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_LEVEL = 3  # what cramjam and Kafka's own producer take when none is given
+_LEVEL = 3  # the default of cramjam and of Kafka's own producer
 
 
 def keep_zstd() -> None:
-    """Teach aiokafka's record builder to compress with the compressor that is kept.
+    """Make aiokafka's record builder use a shared compressor.
 
-    The compiled builder looks the function up in its own module at each batch.
+    The compiled builder looks up the function in its own module for each batch.
     """
     compressor = zstd.ZstdCompressor(level=_LEVEL)
 
@@ -118,48 +126,48 @@ def keep_zstd() -> None:
     module.zstd_encode = encode  # type: ignore[attr-defined]
 
 
-# When lanes hand over: many at a time, because every request to a broker costs the same.
+# ---- Times of hand-overs: many lanes at once, because every request to a broker costs the same
 #
 # aiokafka sends one request at a time to each broker. A batch that is handed over meanwhile only
-# waits inside, and takes no more records; a lane that waits here fills its batch at the last
+# waits in aiokafka and takes no more records. A lane that waits here fills its batch at the last
 # moment, and the next request carries the batches of all lanes. Brokers are independent of each
 # other.
 
 
-# Behind a request that carried so many records, what arrives has to wait for its turn anyway.
-# Gathering longer makes fewer and larger batches: a tenth off the processor time of an event.
+# After a request with this many records, new records have to wait for their turn anyway. A longer
+# gathering makes fewer and larger batches and saves a tenth of the CPU time of an event.
 MANY_RECORDS: Final = 100
 LONGER: Final = 4
-# So few records, and so few lanes behind them, are one client's: gathering only makes it wait.
+# With at most this many records and lanes there is one client, which gathering would only delay.
 FEW: Final = 1
 
 
 class Round:
-    """What one broker's next request will carry: it gathers from the end of the last request on.
+    """The lanes for a broker's next request, gathered from the end of the last request on.
 
-    Whoever joins has a future of its own: ending one lane must leave the others alone.
+    Each lane has its own future, so that the end of one lane does not affect the others.
     """
 
     __slots__ = ("_sleepers", "_timer", "hurry", "is_quiet")
 
     def __init__(self) -> None:
-        self.is_quiet = True  # there is little traffic: who comes first goes at once
-        self.hurry = False  # somebody in it has a full batch: it gathers no longer than it must
+        self.is_quiet = True  # there is little traffic: the first lane goes at once
+        self.hurry = False  # a lane has a full batch: gather no longer than necessary
         self._sleepers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def is_gathering(self) -> bool:
-        """Tell whether a time is set at which it goes."""
+        """Return whether the time of its end is set."""
         return self._timer is not None
 
     @property
     def waiting(self) -> int:
-        """How many have joined."""
+        """Return the number of lanes that have joined."""
         return len(self._sleepers)
 
     def gather(self, seconds: float) -> None:
-        """Go after so many seconds."""
+        """Set its end to this many seconds from now."""
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._gathered)
 
@@ -168,19 +176,19 @@ class Round:
         self.go()
 
     def stop(self) -> None:
-        """Forget when to go."""
+        """Cancel the time of its end."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def join(self) -> asyncio.Future[None]:
-        """Return what ends when it goes."""
+        """Join, and return a future for the end of the round."""
         sleeper = asyncio.get_running_loop().create_future()
         self._sleepers.append(sleeper)
         return sleeper
 
     def go(self) -> None:
-        """Wake all that have joined; they run before whatever is scheduled later."""
+        """Wake all lanes that have joined; they run before callbacks that are scheduled later."""
         self.stop()
         self.hurry = False
         sleepers, self._sleepers = self._sleepers, []
@@ -192,13 +200,15 @@ class Round:
 class Rounds:
     """The rounds of all brokers of one producer.
 
-    linger_s: for how long a round gathers, from the end of the request before it. 0: not at all.
-    LONGER times as long where that request carried MANY_RECORDS; not at all while there is little
-    traffic: then the first goes at once, and what comes during its request goes together (Nagle's
-    rule, RFC 896).
-    busy: ids of the brokers with a request under way; aiokafka's sender keeps it.
-    is_pressed: whether one producer floods while others are there, who must not wait longer for
-    what its many records save.
+    A round gathers for `linger_s` from the end of the previous request, and LONGER times as long if
+    that request had MANY_RECORDS. With little traffic it does not gather: the first lane goes at
+    once, and those that come during its request go together (Nagle's rule, RFC 896).
+
+    Args:
+        linger_s: The time of gathering, in seconds; 0 for none.
+        busy: Ids of the brokers with a request under way, updated by aiokafka's sender.
+        is_pressed: Returns whether one producer floods while there are others. The others must not
+            wait longer for the savings on its many records.
     """
 
     def __init__(
@@ -210,10 +220,14 @@ class Rounds:
         self._rounds: dict[int, Round] = {}
 
     def turn(self, node: int, is_first: bool, is_full: bool) -> asyncio.Future[None] | None:
-        """Return what to wait for before handing over, or None to do it now.
+        """Return a future to wait for before the hand-over, or None to hand over now.
 
-        is_first: the lane was empty.  is_full: more records would not fit into its batch anyway.
-        After the wait look again: leaders and producers change.
+        Call it again after the wait, because leaders and producers change.
+
+        Args:
+            node: The leader of the partition.
+            is_first: Whether the lane was empty.
+            is_full: Whether no more records fit into its batch.
         """
         pending = self._rounds.get(node)
         if pending is None:
@@ -223,14 +237,19 @@ class Rounds:
             return pending.join()
         if is_full:
             if pending.is_gathering:
-                pending.go()  # the others come along
+                pending.go()  # the other lanes go, too
             return None
         if is_first and self._linger_s > 0 and not (pending.is_quiet or pending.is_gathering):
             pending.gather(self._linger_s)
         return pending.join() if pending.is_gathering else None
 
     def ended(self, node: int, records: int) -> None:
-        """The request to this broker has ended. records: how many it carried."""
+        """Begin the next round after a request to this broker.
+
+        Args:
+            node: The broker.
+            records: The number of records in the request.
+        """
         pending = self._rounds.get(node)
         if pending is None:
             return
@@ -242,7 +261,7 @@ class Rounds:
             pending.go()
 
     def go(self) -> None:
-        """Leaders may have moved, or no request will ever end: all look again."""
+        """Wake all lanes, because leaders may have moved or no request will ever end."""
         for pending in self._rounds.values():
             pending.go()
 
@@ -254,7 +273,7 @@ _FENCED = ("ProducerFenced", "InvalidProducerEpoch", "UnknownProducerId")
 
 
 class Handed(NamedTuple):
-    """A batch that is with the producer. base_sequence: what `rewind` goes back to."""
+    """A batch that is with the producer; `rewind` restores `base_sequence`."""
 
     future: asyncio.Future[RecordMetadata]
     inside: MessageBatch
@@ -262,7 +281,7 @@ class Handed(NamedTuple):
 
     @property
     def attempts(self) -> int:
-        """How often the batch was given to a connection; 0 = not one byte has left."""
+        """Return the number of times the batch was sent; 0 means nothing was sent."""
         return int(self.inside.retry_count)
 
 
@@ -302,48 +321,54 @@ class Producer:
             self._follow(before)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._inner.start()
-        if not self._cluster.brokers():  # with the producer id of `before` it needs none to start
+        if (
+            not self._cluster.brokers()
+        ):  # with the producer id of `before` it starts without a broker
             raise NoBrokersAvailable("the cluster names no broker")
         self._inner._sender.sender_task.add_done_callback(self._died)
         self._inner.client._sync_task.add_done_callback(self._died)
 
     def knows(self, tp: TopicPartition) -> bool:
-        """Tell whether the partition is in this client's metadata, which `send` relies on."""
+        """Return whether the client's metadata has the partition, as `send` requires."""
         partitions = self._cluster._partitions.get(tp.topic)
         return partitions is not None and tp.partition in partitions
 
     def turn(
         self, tp: TopicPartition, is_first: bool, is_full: bool
     ) -> asyncio.Future[None] | None:
-        """Return what to wait for before `send`, or None (see `Rounds.turn`).
+        """Return a future to wait for before `send`, or None (see `Rounds.turn`).
 
-        Nobody waits for a partition without leader: aiokafka looks for it, and does so only for
-        batches that it has.
+        A lane does not wait for a partition without a leader, because aiokafka looks for the leader
+        only if it has a batch.
         """
         leader = self._cluster._partitions[tp.topic][tp.partition].leader
         return self._rounds.turn(leader, is_first, is_full) if leader >= 0 else None
 
     def create_batch(self) -> Builder:
-        """A new batch for `send`."""
+        """Return a new batch for `send`."""
         accumulator = self._accumulator
         return Builder(accumulator._compression_type, accumulator._batch_size)
 
     async def learn(self, topic: str) -> None:
-        """Ask for a topic's metadata once; give up after a while, the producer may be dropped."""
+        """Request a topic's metadata once; give up soon, because the producer may be dropped."""
         client = self._inner.client
         client.add_topic(topic)
         await asyncio.wait([client.force_metadata_update()], timeout=_LEARN_S)
 
     def forget(self, topic: str) -> None:
-        """Ask for a deleted topic's metadata no more."""
+        """Stop requesting a deleted topic's metadata."""
         self._inner.client._topics.discard(topic)
 
     def send(self, builder: Any, tp: TopicPartition, topic_id: bytes) -> Handed:
-        """Hand a batch over, of a partition that it `knows` and that has no other outstanding.
+        """Hand over a batch for a partition that it `knows` and that has no other batch.
 
-        topic_id: of the topic that the batch is for; no other topic of this name gets it.
+        Args:
+            builder: The batch.
+            tp: The partition.
+            topic_id: Kafka's id of the topic; no other topic of this name gets the batch.
 
-        Raises KafkaError when the sender has died.
+        Raises:
+            KafkaError: The sender has died.
         """
         accumulator = self._accumulator
         if accumulator._exception is not None:
@@ -357,31 +382,31 @@ class Producer:
         return Handed(batch.future, batch, sequence)
 
     def rewind(self, handed: Handed) -> None:
-        """Take back the sequence numbers of a batch that was refused at its only attempt.
+        """Restore the sequence numbers of a batch that was refused at its only attempt.
 
-        Exact because the lane has no other batch outstanding.
+        This is exact, because the lane has no other outstanding batch.
         """
         self._inner._txn_manager._sequence_numbers[handed.inside.tp] = handed.base_sequence
 
     def is_waiting(self, handed: Handed) -> bool:
-        """Tell whether the sender has the batch, and no request carries it now."""
+        """Return whether the sender has the batch and no request carries it now."""
         return handed.inside in self._accumulator._batches.get(handed.inside.tp, ())
 
     def take_back(self, handed: Handed) -> None:
-        """Give up a batch that is waiting and was never sent."""
+        """Remove a waiting batch that was never sent."""
         batches = self._accumulator._batches
         batches[handed.inside.tp].remove(handed.inside)
         if not batches[handed.inside.tp]:
             del batches[handed.inside.tp]
 
     def fail(self, reason: str) -> None:
-        """Ask for a successor."""
+        """Request a successor."""
         if not self.broken.done():
             self.broken.set_result(reason)
 
     async def drop(self) -> None:
-        """End it for good, at once: nothing that has not left this machine is sent any more."""
-        self._inner._closed = True  # what stop() would set; stop() itself can hang
+        """Shut down the producer at once; data that was not sent yet is never sent."""
+        self._inner._closed = True  # as stop() does, which itself can hang
         for request in self._requests:
             request.cancel()
         sender = self._inner._sender.sender_task

@@ -1,4 +1,4 @@
-"""The topics that exist and what Kafka allows in them, read from every cluster all the time."""
+"""Existing topics and their settings, refreshed from every cluster continuously."""
 
 import asyncio
 import logging
@@ -40,18 +40,18 @@ from headgate.kafka.access import client_arguments, create_topics
 from headgate.kafka.aiokafka_internals import drop_client, open_consumer, use_own_metadata
 from headgate.kafka.wire import TopicMetadata, read_metadata
 
-# Reads one cluster's topics and their settings.
+# ---- Reader of one cluster's topics and their settings
 
 
 log = logging.getLogger("headgate.backends.kafka.topics")
 
 ANSWER_TIMEOUT_MS = 3_000
-# A broker that has just started may not know the newest topics yet, so a topic counts as deleted
-# only when a second answer, a moment later and from another node where there is one, lacks it too.
+# A broker that has just started may not know the newest topics yet. Therefore a topic counts as
+# deleted only if a second response, a moment later and from another node if possible, lacks it, too.
 _SECOND_READ_PAUSE_S = 0.2
 _TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
-_AT_ONCE = 50  # topics in a request for settings, and in a turn: decoding takes 0.1 ms each
+_AT_ONCE = 50  # topics in a request for settings and in a turn: decoding takes 0.1 ms for each
 
 
 class TopicReader:
@@ -69,8 +69,12 @@ class TopicReader:
     ) -> dict[str, TopicState]:
         """Return the newest states of the wanted topics.
 
-        known: the states of the last call; a topic whose answer is an error keeps its state.
-        Raises KafkaError, OSError or TimeoutError when the cluster does not answer.
+        Args:
+            is_wanted: Returns whether a topic is wanted.
+            known: The states of the last call; after an error a topic keeps its state.
+
+        Raises:
+            KafkaError, OSError, TimeoutError: The cluster does not answer.
         """
         client = await self._connected()
         facts = await self._facts(client, known)
@@ -88,7 +92,7 @@ class TopicReader:
         """Return a topic's partitions with their replicas. Raises as `read`."""
         if self._client is None:
             raise NodeNotReadyError("not connected")
-        # aiokafka's own: the ids of the replicas are asked for nowhere else.
+        # aiokafka's own request, because no other caller needs the ids of the replicas.
         request = MetadataRequest([topic], allow_auto_topic_creation=False)
         answer = await self._client.send(_nodes(self._client)[0], request)
         return sorted(
@@ -98,7 +102,7 @@ class TopicReader:
         )
 
     def brokers(self) -> int:
-        """How many brokers the cluster had at the last answer."""
+        """Return the number of brokers at the last response."""
         return 0 if self._client is None else len(self._client.cluster.brokers())
 
     async def close(self) -> None:
@@ -176,9 +180,9 @@ def _nodes(client: AIOKafkaClient) -> list[int]:
 READ_ERRORS = (KafkaError, OSError, TimeoutError)
 
 
-# Why Kafka did not answer, in words that clients may see.
+# ---- Descriptions of Kafka's errors for clients
 #
-# The exceptions of its client name addresses and classes. Those go to the log.
+# The exceptions of aiokafka contain addresses and classes, which only the log may show.
 
 
 _WORDS = (
@@ -193,7 +197,7 @@ _WORDS = (
 
 
 def kafka_in_words(error: BaseException) -> str:
-    """An error that a broker answered has Kafka's own name."""
+    """Describe an error for clients; an error from a broker has Kafka's own name."""
     for kinds, words in _WORDS:
         if isinstance(error, kinds):
             return words
@@ -201,12 +205,12 @@ def kafka_in_words(error: BaseException) -> str:
 
 
 def kafka_name(error: BaseException) -> str | None:
-    """The name that Kafka's protocol gives to an error, such as TOPIC_AUTHORIZATION_FAILED."""
+    """Return Kafka's name of an error, such as TOPIC_AUTHORIZATION_FAILED."""
     return error.message if isinstance(error, BrokerResponseError) else None
 
 
 _RETRY_S = 1.0  # while a cluster does not answer
-_PAUSE_S = 0.5  # between two refreshes that were asked for
+_PAUSE_S = 0.5  # between two requested refreshes
 _START_S = 5.0
 _END_S = 3.0
 RETRY_AFTER_S = 2
@@ -215,7 +219,7 @@ Change = Callable[[TopicState | None, TopicState | None], None]
 
 
 class KafkaTopics:
-    """Implements `base.Topics`. Between refreshes `get` costs one dict lookup."""
+    """Implementation of `base.Topics`. Between refreshes `get` costs one dict lookup."""
 
     def __init__(self, clusters: Mapping[str, ClusterOptions], refresh_ms: int):
         self._readings = {
@@ -231,8 +235,8 @@ class KafkaTopics:
         """Begin to read, and wait for the first answers.
 
         Args:
-            wanted: Returns the cluster that a topic belongs to by policy, or None for a topic that
-                is not ours. Called again at every refresh.
+            wanted: Returns the cluster of a topic by its policy, or None for other topics. It is
+                    called again at every refresh.
             within_s: How long to wait, in seconds. Reading goes on after that.
         """
         self._wanted = wanted
@@ -251,7 +255,7 @@ class KafkaTopics:
             await reading.reader.close()
 
     def get(self, topic: str) -> TopicState | None:
-        """Return the topic's newest known state; None when its cluster does not have it."""
+        """Return the topic's newest known state; None if its cluster does not have it."""
         return self._states.get(topic)
 
     def states(self) -> list[TopicState]:
@@ -259,9 +263,9 @@ class KafkaTopics:
         return [self._states[name] for name in sorted(self._states)]
 
     def missing_reason(self, topic: str) -> Failure:
-        """Say why `get` knows no such topic: it is unknown, or its cluster has not answered yet.
+        """Return why `get` returns None: the topic is unknown, or its cluster has not answered yet.
 
-        A topic that was just created is read soon after somebody asked for it.
+        This call requests a refresh, so a new topic is found soon after the first request for it.
         """
         cluster = self._wanted(topic)
         if cluster is not None:
@@ -272,7 +276,7 @@ class KafkaTopics:
         return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
 
     def cluster_ids(self) -> dict[str, str]:
-        """Return Kafka's own ids of the clusters, by our names, as far as they have answered."""
+        """Return Kafka's ids of the clusters that have answered, by our names."""
         ids = {name: reading.reader.cluster_id for name, reading in self._readings.items()}
         return {name: cluster_id for name, cluster_id in ids.items() if cluster_id is not None}
 
@@ -290,12 +294,16 @@ class KafkaTopics:
             raise Refused(failure) from error
 
     def healthy(self, cluster: str) -> bool:
-        """Tell whether the cluster answered the last time it was asked."""
+        """Return whether the cluster answered the last request."""
         return self._readings[cluster].answering
 
     def is_fresh(self, cluster: str, since_s: float) -> bool:
-        """Tell whether the states are of a reading that began after this time (monotonic seconds).
-        If not, the cluster is read again soon."""
+        """Return whether the last reading began after this time; if not, request another one.
+
+        Args:
+            cluster: The name of the cluster.
+            since_s: Monotonic time, in seconds.
+        """
         reading = self._readings[cluster]
         if reading.read_s > since_s:
             return True
@@ -303,7 +311,7 @@ class KafkaTopics:
         return False
 
     def detail(self, cluster: str) -> str:
-        """Say how the last reading of the cluster went."""
+        """Return a text about the last reading of the cluster."""
         return self._readings[cluster].detail
 
     def refresh_soon(self, cluster: str | None = None) -> None:
@@ -313,11 +321,11 @@ class KafkaTopics:
                 reading.requested.set()
 
     def on_change(self, listener: Change) -> None:
-        """Call `listener(old, new)` at every change: None for old = appeared, for new = gone."""
+        """Call `listener(old, new)` at every change; old is None for a new topic, new for a gone one."""
         self._listeners.append(listener)
 
     def recall(self, states: Iterable[TopicState]) -> None:
-        """What a cluster said in an earlier run is good until it answers in this one."""
+        """Use the states of an earlier run until their clusters answer."""
         for state in states:
             reading = self._readings.get(state.cluster)
             is_ours = self._wanted(state.name) == state.cluster
@@ -327,7 +335,13 @@ class KafkaTopics:
             self._report(None, state)
 
     def grown(self, topic: str, topic_id: bytes, partitions: int) -> None:
-        """Somebody else knows that the topic has so many partitions."""
+        """Apply a higher partition count that another component knows.
+
+        Args:
+            topic: The topic.
+            topic_id: Kafka's id of the topic.
+            partitions: The partition count.
+        """
         state = self._states.get(topic)
         if state is None or state.topic_id != topic_id or state.partitions >= partitions:
             return
@@ -336,8 +350,9 @@ class KafkaTopics:
         self.refresh_soon(state.cluster)
 
     def _publish(self, cluster: str, states: Mapping[str, TopicState]) -> None:
-        """All of a reading is in force before anybody hears of it: who hears of a topic may ask
-        whether its held topic is there.
+        """Store all states of a reading, then notify the listeners of the changes.
+
+        The listener of a topic may look up its held topic, so all states must be stored before.
         """
         gone = [current for current in self._states.values() if current.cluster == cluster]
         changed: list[tuple[TopicState | None, TopicState | None]] = []
@@ -346,7 +361,9 @@ class KafkaTopics:
             if before is not None and before.topic_id == state.topic_id:
                 # A broker may be behind, but a topic never has fewer partitions than before.
                 state = state._replace(partitions=max(before.partitions, state.partitions))
-            if before != state:  # else the old object stays, and with it what was made from it
+            if (
+                before != state
+            ):  # an equal state keeps the old object, and the objects that were made from it
                 self._states[state.name] = state
                 changed.append((before, state))
         for state in gone:
@@ -362,7 +379,7 @@ class KafkaTopics:
 
 
 class _Reading:
-    """Keeps one cluster's topics fresh."""
+    """Periodic reading of one cluster's topics."""
 
     def __init__(
         self,
@@ -385,7 +402,7 @@ class _Reading:
         self._states: Mapping[str, TopicState] = {}
 
     async def run(self, wanted: Callable[[str], str | None]) -> None:
-        """Read, wait, read."""
+        """Read the topics again and again."""
         while True:
             self.requested.clear()
             await self._read_once(wanted)
@@ -425,13 +442,13 @@ class _Reading:
         self.detail = f"no answer: {kafka_in_words(error)}"
 
 
-# Where the next record is that a group could read: past transactions' markers and aborted records.
+# ---- Offsets of the next readable records, without markers and aborted records of transactions
 #
-# An offset says nothing of that, and no request of Kafka's asks for it, so a little is read.
+# Offsets alone do not show this, and Kafka has no request for it, so a little is read.
 
 
 _LONG_S, _WAIT_MS, _STOP_S = 5.0, 100, 3.0
-_PARTITION_BYTES = 65_536  # of one partition in one answer
+_PARTITION_BYTES = 65_536  # of one partition in one response
 _ANSWER_BYTES = 4 * 1024 * 1024
 
 
@@ -440,9 +457,13 @@ async def first_readable(
 ) -> dict[Partition, int]:
     """Return the offset of the first record in each span, or the span's end if it holds none.
 
-    spans: by partition, the first offset and the one behind the last. A partition lacks where that
-    cannot be told in a few seconds, such as with a transaction that is open; one that may not be
-    read counts as one with a record. Raises nothing.
+    A partition is missing from the result if the offset cannot be found in a few seconds, for example
+    because of an open transaction. A partition without permission counts as one with a record. This
+    function raises nothing.
+
+    Args:
+        options: The cluster.
+        spans: The first offset and the end of each span, by partition.
     """
     offsets: dict[Partition, int] = {}
     if not spans:
@@ -487,7 +508,7 @@ async def _read(
                 raise
             consumer.pause(*(TopicPartition(*partition) for partition in denied))
             unread -= denied
-            # As if there were one: nothing shows that there is none, and it is not asked again.
+            # Assume a record, because its absence cannot be shown; the partition is not read again.
             found.update((partition, spans[partition][0]) for partition in denied)
             continue
         for tp, records in batches.items():
@@ -495,7 +516,7 @@ async def _read(
             if partition in unread:
                 found[partition] = min(records[0].offset, spans[partition][1])
         for partition in unread - found.keys():
-            # aiokafka moves on over what it does not hand out.
+            # aiokafka advances the position past records that it does not return.
             if await consumer.position(TopicPartition(*partition)) >= spans[partition][1]:
                 found[partition] = spans[partition][1]
         consumer.pause(*(TopicPartition(*partition) for partition in unread & found.keys()))
@@ -511,7 +532,7 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
 
 
 async def create_on(options: ClusterOptions, topics: Iterable[InternalTopic]) -> None:
-    """Create them; one that is there already is fine. Raises KafkaError."""
+    """Create topics; ignore those that exist already. Raises KafkaError."""
     admin = AIOKafkaAdminClient(**client_arguments(options))
     use_own_metadata(admin._client)
     await admin.start()
