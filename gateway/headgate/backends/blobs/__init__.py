@@ -1,1 +1,1 @@
-"""The blob store, and what it is made of."""
+"""The blob store and its parts."""

@@ -1,4 +1,4 @@
-"""The blob store for the event loop: bounded in number, in threads of its own."""
+"""The blob store for the event loop: a limited number of uploads, in their own threads."""
 
 import asyncio
 import hashlib
@@ -23,11 +23,11 @@ log = logging.getLogger("headgate.backends.blobs")
 T = TypeVar("T")
 
 _RETRY_AFTER_S = 5
-_FAILING_S = 30.0  # how long a failure counts where no blob was stored since
-# What a stream has passed on is free, but in the heaps of the threads it went through: 10 to 20 MB
-# of a body of 100 MB stayed there.
+_FAILING_S = 30.0  # time for which a failure counts if no blob was stored since
+# The memory of written pieces is free, but stays in the heaps of the threads: 10 to 20 MB for a
+# body of 100 MB.
 _TRIM_BYTES = 2_097_152
-# Why is in the log: the store's own words name paths, buckets and accounts.
+# The log has the reason, because the store's own messages contain paths, buckets and accounts.
 _UNAVAILABLE = Failure(
     Reason.BLOBS_UNAVAILABLE,
     "the blob store does not take the value; nothing was published",
@@ -38,9 +38,10 @@ _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store that `blobs.url` names (checked: `core.oversize.chunks.root_problem`).
+    """Open the store of `blobs.url`, which `core.oversize.chunks.root_problem` has checked.
 
-    Raises ImportError when it needs a package that is not there.
+    Raises:
+        ImportError: The store needs a package that is missing.
     """
     if url.startswith("s3://"):
         from headgate.backends.blobs.objects import ObjectBlobs  # with fsspec, 2 MiB
@@ -50,10 +51,13 @@ def open_store(url: str) -> ObjectStore:
 
 
 class Blobs:
-    """uploads: how many threads, and so how many uploads at a time; others wait.
+    """The blob store, opened at its first use: the gateway starts also if it is unavailable.
 
-    The store is opened by its first use: a bucket that is away must not keep the gateway from
-    starting.
+    Args:
+        url: The root of the store.
+        uploads: The number of threads and of simultaneous uploads; further uploads wait.
+        make: Opens the store.
+        clock: Monotonic clock, in seconds.
     """
 
     def __init__(
@@ -73,20 +77,20 @@ class Blobs:
         self._failed_s = -math.inf
 
     def health(self) -> tuple[bool, str]:
-        """Whether it takes values, and in words why not."""
+        """Return whether the store accepts values, and a text with the reason if not."""
         since_s = self._clock() - self._failed_s
         if since_s < _FAILING_S:
             return False, f"it failed {since_s:.0f} s ago and has stored nothing since"
         return True, "no failure"
 
     def stored(self) -> None:
-        """A blob is there."""
+        """Record that a blob was stored, which ends a failure."""
         self._failed_s = -math.inf
 
     async def put(self, topic: str, value: bytes) -> StoredBlob:
-        """Have the value in the store, durably. Raises Refused (blobs_unavailable)."""
-        # Through a list, because the pool's queue keeps its arguments: who gives up while it waits
-        # there has its bytes back in the budget, and a store that hangs must not hold them.
+        """Store a value durably. Raises Refused (blobs_unavailable)."""
+        # The value is passed in a list, because the pool's queue keeps its arguments. If the caller
+        # gives up, its bytes return to the budget, so a store that hangs must not hold the value.
         values = [value]
         try:
             blob = await self.run(self._put, topic, values)
@@ -96,16 +100,21 @@ class Blobs:
         return blob
 
     async def begin(self, inspect: Callable[[bytes], None] = lambda piece: None) -> "BlobStream":
-        """A blob whose content comes in pieces. Raises Refused (overloaded, blobs_unavailable).
+        """Begin a blob whose content arrives in pieces.
 
-        inspect: gets each piece before it is written, in the same thread; may raise Refused.
+        Args:
+            inspect: Receives each piece before it is written, in the same thread; may raise
+            Refused.
+
+        Raises:
+            Refused: overloaded or blobs_unavailable.
         """
         if self._streams >= self._uploads:
             detail = f"blobs.uploads = {self._uploads} bodies are being stored already"
             raise Refused(Failure(Reason.OVERLOADED, detail, {"limit": "blobs.uploads"}, 1))
         self._streams += 1
-        # One thread for all of it: threads have heaps of their own, and buffers of megabytes that
-        # wander from one to the other leave a hole in each.
+        # One thread for the whole blob: each thread has its own heap, and buffers of megabytes that
+        # move between threads would fragment all heaps.
         thread = ThreadPoolExecutor(1, thread_name_prefix="blob-stream")
         try:
             pending = await self.run(self._begin, thread=thread)
@@ -115,7 +124,7 @@ class Blobs:
         return BlobStream(self, self._url, pending, thread, inspect)
 
     def close(self) -> None:
-        """Uploads under way end by themselves; nothing waits for them."""
+        """Shut down the threads without waiting for the current uploads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
@@ -124,7 +133,7 @@ class Blobs:
         *arguments: object,
         thread: ThreadPoolExecutor | None = None,
     ) -> T:
-        """Blocking work of the store, in one of its threads or this one. Raises Refused."""
+        """Run blocking work in one of the store's threads, or in `thread`. Raises Refused."""
         loop = asyncio.get_running_loop()
         try:
             pool = thread or self._pool
@@ -134,7 +143,7 @@ class Blobs:
         return await future
 
     def ended(self, thread: ThreadPoolExecutor) -> None:
-        """A stream has ended, but for what it left to its thread."""
+        """End a stream; its thread still finishes its remaining work."""
         self._streams -= 1
         thread.shutdown(wait=False)
 
@@ -153,7 +162,7 @@ class Blobs:
             raise Refused(_UNAVAILABLE) from error
 
     def _opened(self) -> ObjectStore:
-        if self._store is None:  # two threads may do it: they are alike
+        if self._store is None:  # two threads may open equal stores
             self._store = self._make(self._url)
         return self._store
 
@@ -169,7 +178,7 @@ class Blobs:
 
 
 class BlobStream:
-    """One blob on its way. End it with `commit` or `abort`, always."""
+    """A blob that is being written. Always end it with `commit` or `abort`."""
 
     def __init__(
         self,
@@ -189,12 +198,12 @@ class BlobStream:
         self._kept = 0
 
     async def write(self, data: bytes) -> None:
-        """Raises Refused (blobs_unavailable, or what `inspect` raises)."""
+        """Write a piece. Raises Refused (blobs_unavailable, or a refusal by `inspect`)."""
         self.size += len(data)
         await self._blobs.run(self._write, data, thread=self._thread)
 
     async def commit(self, topic: str) -> StoredBlob:
-        """Give it the name that its content has. Raises Refused (blobs_unavailable)."""
+        """Name the blob after its content. Raises Refused (blobs_unavailable)."""
         name = blob_name(topic, self._sha256.hexdigest())
         await self._blobs.run(self._pending.commit, name, thread=self._thread)
         self._blobs.ended(self._thread)
@@ -202,7 +211,7 @@ class BlobStream:
         return StoredBlob(f"{self._url}/{name.path}", self.size, name.digest)
 
     async def abort(self) -> None:
-        """Leave nothing behind; what cannot be removed now `blobs gc` removes."""
+        """Remove the blob; `blobs gc` removes it later if that fails."""
         try:
             await self._blobs.run(self._pending.abort, thread=self._thread)
         except Refused:

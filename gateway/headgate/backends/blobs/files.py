@@ -1,4 +1,4 @@
-"""Blobs as files: written aside, synced, renamed. Blocking; `blobs.Blobs` calls it in threads."""
+"""Blobs as files: written to a temporary name, synced, renamed. Blocking (see `blobs.Blobs`)."""
 
 import os
 import secrets
@@ -13,7 +13,7 @@ from headgate.core.oversize.chunks import BlobName, blob_name, parse_path
 
 
 class FileBlobs:
-    """Implements `store.ObjectStore` below one folder, which is made when it is not there."""
+    """Implementation of `store.ObjectStore` in a folder, which is created if necessary."""
 
     errors: tuple[type[Exception], ...] = (OSError,)
 
@@ -41,7 +41,7 @@ class FileBlobs:
         for digits in sorted(_names(folder)):
             for digest in sorted(_names(folder / digits)):
                 name = parse_path(f"{topic}/{digits}/{digest}")
-                with suppress(FileNotFoundError):  # another sweep may be under way
+                with suppress(FileNotFoundError):  # another sweep may be running
                     if name is not None:
                         status = (folder / digits / digest).stat()
                         yield StoredBlob(name, status.st_size, status.st_mtime)
@@ -50,8 +50,11 @@ class FileBlobs:
         return sorted(name for name in _names(self._root) if name != PENDING)
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
-        """Moved aside first: whoever refreshes the blob at this moment either is seen here, or
-        does not find it and writes it again."""
+        """Delete a blob unless it was modified after a time; return whether it is gone.
+
+        The file is renamed first. A gateway that refreshes the blob at this moment either does so
+        before the rename, which is noticed here, or does not find the blob and writes it again.
+        """
         path = self._root / name.path
         removed = self._pending / f"gone-{secrets.token_hex(16)}"
         removed.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +78,7 @@ class FileBlobs:
         return swept
 
     def _refresh(self, name: BlobName, size: int) -> bool:
-        """The blob is there: only its age changes, on which `blobs gc` relies."""
+        """Renew the age of an existing blob for `blobs gc`; return whether it exists."""
         path = self._root / name.path
         try:
             if path.stat().st_size != size:
@@ -87,7 +90,7 @@ class FileBlobs:
 
 
 class PendingFile:
-    """A blob that is being written; only `commit` gives it a name."""
+    """A blob that is being written, without a name until `commit`."""
 
     def __init__(self, root: Path, path: Path) -> None:
         self._root = root
@@ -107,7 +110,9 @@ class PendingFile:
                 folder.mkdir(parents=True, exist_ok=True)
                 _sync_folder(folder.parent)
         now_s = time.time()
-        os.utime(self._path, (now_s, now_s))  # its age counts from here, not from the first byte
+        os.utime(
+            self._path, (now_s, now_s)
+        )  # its age counts from the commit, not from the first byte
         self._path.replace(final)
         _sync_folder(final.parent)
 
@@ -117,7 +122,7 @@ class PendingFile:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Without this a power failure may forget the new name."""
+    """Sync a folder, because a power failure could lose a new name otherwise."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,9 +1,9 @@
-"""What `headgate blobs gc` does: removes blobs that no retained record refers to any more.
+"""Garbage collection (`headgate blobs gc`): removal of blobs without a retained record.
 
-The order makes it safe beside gateways that publish. First the time is noted, then old blobs are
-listed, then every record is read that could refer to one, and what is left is removed if it is
-still as old. A gateway that publishes a value makes its blob young before it writes the record, so
-whatever was published meanwhile is either young or was read.
+The order of steps makes it safe while gateways publish: take the time, list old blobs, read every
+record that could refer to one, and remove the other blobs if they are still old. A gateway renews
+the age of a blob before it writes the record. Therefore a value that was published meanwhile either
+has a young blob or its record was read.
 """
 
 import asyncio
@@ -30,11 +30,19 @@ Say = Callable[[str], None]
 
 
 class NotCollectedError(Exception):
-    """Nothing was removed, and why."""
+    """A run that removed nothing; the message has the reason."""
 
 
 class BlobCounts(NamedTuple):
-    """Blobs by what became of them; size: bytes of the removed ones (or that would be)."""
+    """Numbers of blobs by result.
+
+    Args:
+        young: Blobs that are too young.
+        referred: Blobs that a record refers to.
+        removed: Blobs that were removed, or would be in a dry run.
+        size: The bytes of the removed blobs.
+        pending: Unfinished blobs that were removed.
+    """
 
     young: int
     referred: int
@@ -54,7 +62,7 @@ class TopicLog(NamedTuple):
 async def collect_garbage(
     settings: Settings, store: ObjectStore, min_age_s: float, say: Say, *, dry_run: bool
 ) -> BlobCounts:
-    """Remove what nobody can read any more. Raises NotCollectedError."""
+    """Remove blobs that no record refers to. Raises NotCollectedError."""
     before_s = time.time() - min_age_s
     try:
         return await _collect(settings, store, before_s, say, dry_run)
@@ -90,8 +98,11 @@ async def _collect(
 
 
 async def _logs(settings: Settings, folders: list[str]) -> list[TopicLog]:
-    """What may have records that refer to blobs: on the ingest tier first, for a record that
-    leaves it meanwhile has been mirrored before."""
+    """Return the topics that may have records with references to blobs.
+
+    Topics of the ingest tier come first, because a record that leaves this tier meanwhile has been
+    mirrored before.
+    """
     policies = PolicyTable(settings.topics)
 
     def may_refer(cluster: str, topic: str) -> bool:
@@ -132,7 +143,9 @@ async def _topics(
         raise CutShortError(text) from error
     finally:
         await reader.close()
-    for name in sorted(wanted - states.keys()):  # it is there, but its partitions are not known
+    for name in sorted(
+        wanted - states.keys()
+    ):  # the topic exists, but its partitions are not known
         raise CutShortError(f"topic {name} on {cluster} cannot be read")
     return [TopicLog(cluster, name, state.partitions) for name, state in sorted(states.items())]
 
@@ -142,7 +155,7 @@ def _options(settings: Settings, cluster: str) -> ClusterOptions:
 
 
 def _old(store: ObjectStore, topics: list[str], before_s: float) -> tuple[dict[BlobName, int], int]:
-    """The blobs that are old enough, with their bytes; and how many are not."""
+    """Return the sizes of the blobs that are old enough, and the number of younger blobs."""
     old: dict[BlobName, int] = {}
     young = 0
     for topic in topics:
@@ -155,7 +168,7 @@ def _old(store: ObjectStore, topics: list[str], before_s: float) -> tuple[dict[B
 
 
 async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int], say: Say) -> None:
-    """Take what this topic's records refer to out of `old`."""
+    """Remove the blobs from `old` that records of a topic refer to."""
     reported_s = time.monotonic()
 
     def see(record: LogRecord) -> None:
@@ -178,13 +191,15 @@ async def _leave_out(settings: Settings, log: TopicLog, old: dict[BlobName, int]
 
 
 def referred_blob(url: bytes) -> BlobName | None:
-    """The blob that a `ce_dataref` means, whatever root it was stored below: the store may have
-    been reached by another URL when the record was written."""
+    """Return the blob of a `ce_dataref`, whatever the root in the URL is.
+
+    The store may have had another URL when the record was written.
+    """
     return parse_path("/".join(url.decode("utf-8", "replace").split("/")[-3:]))
 
 
 def _remove(store: ObjectStore, unused: dict[BlobName, int], before_s: float) -> tuple[int, int]:
-    """How many are gone, and their bytes; one that has become young stays."""
+    """Remove unused blobs that are still old; return their number and their bytes."""
     removed = size = 0
     for name, size_of_one in unused.items():
         if store.delete(blob_name(*name), before_s):

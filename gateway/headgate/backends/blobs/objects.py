@@ -1,7 +1,7 @@
 """Blobs as objects of an S3 bucket. Blocking; `blobs.Blobs` calls it in threads.
 
-Credentials, region and endpoint are AWS' own: environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
-...), shared files, instance role.
+Credentials, region and endpoint come from the usual sources of AWS: environment
+(AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...), shared files, instance role.
 """
 
 import secrets
@@ -15,15 +15,21 @@ import fsspec
 from headgate.backends.blobs.store import PENDING, StoredBlob
 from headgate.core.oversize.chunks import BlobName, parse_path
 
-_PART_BYTES = 5 * 1024 * 1024  # S3's least part of a multipart upload: a stream holds 2-3 of them
-# An object is written again (which makes it young again) when it is older: far less than the
-# least age at which `blobs gc` removes anything.
+_PART_BYTES = (
+    5 * 1024 * 1024
+)  # minimum size of a part of a multipart upload; a stream holds 2-3 parts
+# An older object is written again, which renews its age. This is far less than the minimum age at
+# which `blobs gc` removes blobs.
 _YOUNG_S = 6 * 3600.0
 _TIMEOUTS = {"connect_timeout": 5, "read_timeout": 30, "retries": {"max_attempts": 2}}
 
 
 class ObjectBlobs:
-    """`store.ObjectStore` below `s3://bucket/prefix`. Raises ImportError without s3fs."""
+    """Implementation of `store.ObjectStore` below `s3://bucket/prefix`.
+
+    Raises:
+        ImportError: s3fs is missing.
+    """
 
     def __init__(self, url: str) -> None:
         from botocore.exceptions import BotoCoreError, ClientError  # in the extra headgate[s3]
@@ -56,7 +62,10 @@ class ObjectBlobs:
                     yield StoredBlob(name, int(facts["size"]), _modified_s(facts))
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
-        """S3 cannot delete on condition of an age: it is asked right before."""
+        """Delete a blob unless it was modified after a time; return whether it was deleted.
+
+        S3 has no conditional delete by age, so the age is read immediately before.
+        """
         path = f"{self._root}/{name.path}"
         stored = self._info(path)
         if stored is None or stored.modified_s > unless_after_s:
@@ -105,7 +114,7 @@ class PendingObject:
     def commit(self, name: BlobName) -> None:
         self._file.close()
         self._fs.cp_file(self._path, f"{self._root}/{name.path}")
-        with suppress(OSError):  # `blobs gc` sweeps what stays
+        with suppress(OSError):  # `blobs gc` removes the rest
             self._fs.rm_file(self._path)
 
     def abort(self) -> None:
@@ -113,7 +122,7 @@ class PendingObject:
             self._fs.rm_file(self._path)
         else:
             self._file.discard()
-            self._file.closed = True  # else its finaliser would upload what is left
+            self._file.closed = True  # otherwise its finaliser would upload the rest
 
 
 def _modified_s(found: dict[str, Any]) -> float:

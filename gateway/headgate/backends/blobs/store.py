@@ -1,15 +1,15 @@
-"""What a place for blobs must be able to do. All calls block, and raise its `errors`."""
+"""Interface of blob stores. All calls block, and may raise the store's `errors`."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from headgate.core.oversize.chunks import BlobName
 
-PENDING = ".pending"  # below the root: blobs that have no name yet; no topic has this name
+PENDING = ".pending"  # folder below the root for blobs without a name; no topic has this name
 
 
 class StoredBlob(NamedTuple):
-    """A blob. modified_s: seconds since 1970 of the last event that referred to it."""
+    """A blob; `modified_s` is the time of its last use by an event, in seconds since 1970."""
 
     name: BlobName
     size: int
@@ -22,19 +22,19 @@ class Pending(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def commit(self, name: BlobName) -> None:
-        """Give it its name, durably: afterwards it is there, whatever crashes."""
+        """Name the blob durably, so that it survives a crash."""
         ...
 
     def abort(self) -> None: ...
 
 
 class ObjectStore(Protocol):
-    """A folder or a bucket's prefix."""
+    """A folder or the prefix of a bucket."""
 
     errors: tuple[type[Exception], ...]
 
     def put(self, name: BlobName, value: bytes) -> None:
-        """Have the blob, durably, and modified just now (`blobs gc` goes by that)."""
+        """Store the blob durably, and renew its age for `blobs gc`."""
         ...
 
     def begin(self) -> Pending: ...
@@ -44,9 +44,9 @@ class ObjectStore(Protocol):
     def blobs(self, topic: str) -> Iterator[StoredBlob]: ...
 
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
-        """Tell whether it is gone now; not if it was modified after `unless_after_s`."""
+        """Delete a blob unless it was modified after `unless_after_s`; return the success."""
         ...
 
     def sweep_pending(self, before_s: float) -> int:
-        """Remove what was begun before then and never got a name; how many."""
+        """Remove blobs that were begun before a time and have no name; return their number."""
         ...

@@ -328,7 +328,7 @@ class Lane:
             self.bytes -= queue.popleft().size
 
     def take_back(self) -> bool:
-        """Take a batch that was never sent back from the producer; return False if there is none."""
+        """Take an unsent batch back from the producer; return False if there is none."""
         handed, producer = self._handed, self._producer
         if handed is None or producer is None:
             return False

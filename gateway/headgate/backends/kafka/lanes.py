@@ -267,8 +267,8 @@ class ProducingCluster:
             self._let_go(lane)
             return
         lane.prune()
-        # Events do not wait for ever for the producer, metadata or their turn. If an overdue batch of
-        # another lane blocked them, the next producer gets time to send them first.
+        # Events do not wait for ever for the producer, metadata or their turn. If an overdue batch
+        # of another lane blocked them, the next producer gets time to send them first.
         self._end_unsent(lane, self._delivery_s + START_TIMEOUT_S)
         age_s = now - lane.moved_at if lane.events else 0.0
         if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:

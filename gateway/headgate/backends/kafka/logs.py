@@ -1,4 +1,4 @@
-"""Reads a whole topic, or from a time on: to the end it had when the reading began."""
+"""Readers of whole topics, from the begin or a time to the end at the reading's begin."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -25,11 +25,11 @@ LogRecord: TypeAlias = "ConsumerRecord[bytes | None, bytes | None]"
 
 
 class CutShortError(Exception):
-    """Not every record was read."""
+    """A reading that ended before all records were read."""
 
 
 class Reach(NamedTuple):
-    """How far it is. records: that were shown.  offsets: behind it, of `total` that there are."""
+    """Progress of a reading: the records so far, and the offsets so far of `total`."""
 
     records: int
     offsets: int
@@ -37,10 +37,15 @@ class Reach(NamedTuple):
 
 
 class LogScan:
-    """One reading of one topic.
+    """A reading of one topic.
 
-    begin_ms: not from the first retained record, but from the first of this time or later.
-    committed: leave out records of transactions that were aborted or are open.
+    Args:
+        options: The cluster.
+        topic: The topic.
+        partitions: The number of partitions.
+        client_id: The client id for Kafka.
+        begin_ms: Begin with the first record of this time or later; None for the first record.
+        committed: Whether to omit records of aborted and open transactions.
     """
 
     def __init__(
@@ -53,15 +58,24 @@ class LogScan:
         self.has_before = False
 
     async def run(self, see: Callable[[LogRecord], None], report: Callable[[Reach], None]) -> int:
-        """Show every record; how many there were. Raises CutShortError.
+        """Pass every record to `see`.
 
-        report: told now and then how far it is. Afterwards `has_before` says whether the topic has
-        or had records before those that were shown.
+        Afterwards `has_before` is whether the topic has or had records before these.
+
+        Args:
+            see: Receives each record.
+            report: Receives the progress from time to time.
+
+        Returns:
+            The number of records.
+
+        Raises:
+            CutShortError: Not all records could be read.
         """
         consumer = open_consumer(
             self._options,
             client_id=self._client_id,
-            auto_offset_reset="earliest",  # retention may take the first ones meanwhile
+            auto_offset_reset="earliest",  # retention may delete the first records meanwhile
             isolation_level="read_committed" if self._committed else "read_uncommitted",
         )
         try:
@@ -125,14 +139,14 @@ class LogScan:
 async def _positions(
     consumer: AIOKafkaConsumer, at: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """Where it stands in those partitions that are not at their end."""
+    """Return the positions in the partitions that are not at their end."""
     now = {tp: await consumer.position(tp) for tp in at}
     return {tp: offset for tp, offset in now.items() if offset < ends[tp]}
 
 
-# Reads a compacted topic again and again: each time what has come since, and nothing in between.
+# ---- Repeated reading of a compacted topic, each time the new records
 #
-# No connection is kept: these topics are asked a few times a minute by operators.
+# No connection stays open, because operators read these topics only a few times a minute.
 
 
 See = Callable[[int, bytes | None, bytes | None], None]
@@ -142,14 +156,18 @@ _AT_ONCE = 200  # records between two turns of the event loop, some 10 us each
 
 
 class NoTopicError(OSError):
-    """The topic is not there."""
+    """A topic that does not exist."""
 
 
 class CompactedTopic:
-    """Shows every committed record of some partitions once, in order.
+    """Reader that passes every committed record of some partitions once, in order.
 
-    see: told partition, key and value.  restart: told a partition whose log is another one now,
-    which is shown from its beginning again.
+    Args:
+        options: The cluster.
+        topic: The topic.
+        see: Receives partition, key and value of each record.
+        restart: Receives each partition that is read from its beginning, at first or because its
+            log was replaced.
     """
 
     def __init__(
@@ -162,15 +180,20 @@ class CompactedTopic:
         self._at: dict[int, int] = {}
 
     def forget(self, partition: int) -> None:
-        """Show a partition from its beginning the next time."""
+        """Read a partition from its beginning the next time."""
         self._at.pop(partition, None)
 
     async def read_new(self, partitions: Iterable[int], *, past_open: bool = False) -> None:
-        """Show what was committed since the last call.
+        """Read the records that were committed since the last call.
 
-        past_open: wait for transactions that are open now, too, so that nothing that is committed
-        already stays hidden behind them.
-        Raises NoTopicError; KafkaError, OSError or TimeoutError when Kafka does not answer.
+        Args:
+            partitions: The partitions.
+            past_open: Whether to wait for transactions that are open now, which hide committed
+                records behind them.
+
+        Raises:
+            NoTopicError: The topic does not exist.
+            KafkaError, OSError, TimeoutError: Kafka does not answer.
         """
         async with consumer_of(self._options) as consumer:
             if self.topic not in await consumer.topics():
@@ -240,7 +263,7 @@ class CompactedTopic:
 async def consumer_of(
     options: ClusterOptions, isolation_level: str = "read_committed"
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer without a group, closed at the end."""
+    """Open a consumer without a group, and close it at the end."""
     consumer = open_consumer(
         options,
         client_id="headgate-control",
@@ -258,8 +281,8 @@ async def consumer_of(
 async def ends_of(
     consumer: AIOKafkaConsumer, places: list[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """End offsets of partitions that are there, at the consumer's isolation level."""
-    consumer.assign(places)  # aiokafka asks for no other topic's leaders
+    """Return the end offsets of existing partitions at the consumer's isolation level."""
+    consumer.assign(places)  # aiokafka requests the leaders of assigned topics only
     consumer.pause(*places)
     try:
         async with asyncio.timeout(SILENCE_S):
@@ -269,7 +292,7 @@ async def ends_of(
     return ends
 
 
-# What one cluster says of a topic's offsets and of a group, for planning a replay.
+# ---- Offsets of topics and states of groups, for planning a replay
 
 
 _SAMPLE_S = 3.0
@@ -277,16 +300,19 @@ _SAMPLE_RECORDS = 500
 
 
 class Extent(NamedTuple):
-    """First offset that is there, and the one behind the last that is committed."""
+    """The first offset of a log, and the end of its committed records."""
 
     start: int
     end: int
 
 
 class Sample(NamedTuple):
-    """Some records of a tier. offsets: those that they are of, of which some have no record.
+    """A sample of a tier's records.
 
-    bytes: of keys, values and headers.
+    Args:
+        records: The number of records.
+        offsets: The number of offsets that were read, including those without a record.
+        bytes: The bytes of keys, values and headers.
     """
 
     records: int
@@ -295,31 +321,31 @@ class Sample(NamedTuple):
 
 
 class TierView:
-    """Asks one cluster. Every call raises KafkaError, OSError or TimeoutError."""
+    """View of one cluster. Every method may raise KafkaError, OSError or TimeoutError."""
 
     def __init__(self, options: ClusterOptions, consumer: AIOKafkaConsumer) -> None:
         self._options = options
         self._consumer = consumer
 
     async def partitions(self, topic: str) -> int | None:
-        """How many partitions a topic has; None when it is not there."""
+        """Return the number of a topic's partitions; None if it does not exist."""
         if topic not in await self._consumer.topics():
             return None
-        await ends_of(self._consumer, _places(topic, [0]))  # learns the topic's partitions
+        await ends_of(self._consumer, _places(topic, [0]))  # reads the topic's partitions
         return len(self._consumer.partitions_for_topic(topic) or ()) or None
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """Kafka's ids, as its tools show them, of those of these topics that are there."""
+        """Return the ids of the existing ones of these topics, in the form of Kafka's tools."""
         client = self._consumer._client
         metadata = (await read_metadata(client, any_node(client))).topics
         return {topic: metadata[topic].uuid for topic in topics if topic in metadata}
 
     async def topic_id(self, topic: str) -> str | None:
-        """The same of one topic; None when it is not there."""
+        """Return the id of a topic; None if it does not exist."""
         return (await self.topic_ids([topic])).get(topic)
 
     async def extents(self, topic: str, partitions: Iterable[int]) -> dict[int, Extent]:
-        """Where the logs begin and end (last stable offset)."""
+        """Return the begin and the end (last stable offset) of each partition."""
         tps = _places(topic, partitions)
         ends = await ends_of(self._consumer, tps)
         begins = await self._consumer.beginning_offsets(tps)
@@ -328,18 +354,25 @@ class TierView:
     async def at(
         self, topic: str, partitions: Iterable[int], time_ms: int
     ) -> dict[int, int | None]:
-        """The first offset whose record is of this time or later; None where there is none."""
+        """Return the first offset of this time or later in each partition, or None."""
         tps = _places(topic, partitions)
-        await ends_of(self._consumer, tps)  # learns the leaders
+        await ends_of(self._consumer, tps)  # reads the leaders
         by_time = await self._consumer.offsets_for_times(dict.fromkeys(tps, time_ms))
         return {tp.partition: _offset(by_time.get(tp)) for tp in tps}
 
     async def first_since(
         self, topic: str, starts: Mapping[int, int], time_ms: int
     ) -> dict[int, int]:
-        """The first record from each of these offsets on that is of this time or later, found by
-        reading: a lookup by time finds the markers of transactions as well, whose time is that of
-        the mirror. Partitions that have none are left out."""
+        """Return the offset of the first record of this time or later, by reading.
+
+        A lookup by time would also find markers of transactions, which have the time of the mirror.
+        Partitions without such a record are omitted.
+
+        Args:
+            topic: The topic.
+            starts: The offset to begin with, by partition.
+            time_ms: Milliseconds since 1970.
+        """
         ends = await self.extents(topic, starts)
         self._consumer.assign(_places(topic, starts))
         waiting = set(self._consumer.assignment())
@@ -364,9 +397,13 @@ class TierView:
         return offsets
 
     async def sample(self, topic: str, ranges: Mapping[int, tuple[int, int]]) -> Sample:
-        """Read the first records of some ranges of offsets, by partition, `end` without.
+        """Read the first records of some ranges of offsets.
 
-        It ends once the ranges have been read, or some hundred records, or after a few seconds.
+        It ends when the ranges or some hundred records have been read, or after a few seconds.
+
+        Args:
+            topic: The topic.
+            ranges: The start and the exclusive end, by partition.
         """
         spans = {TopicPartition(topic, each): bounds for each, bounds in ranges.items()}
         self._consumer.assign(list(spans))
@@ -394,7 +431,7 @@ class TierView:
         return Sample(records, offsets, size)
 
     async def committed(self, group: str) -> dict[tuple[str, int], int]:
-        """The offsets that a group has committed, by topic and partition."""
+        """Return the committed offsets of a group, by topic and partition."""
         async with admin_of(self._options) as admin:
             offsets = await admin.list_consumer_group_offsets(group)
         return {(tp.topic, tp.partition): at.offset for tp, at in offsets.items() if at.offset >= 0}
@@ -405,7 +442,7 @@ def _places(topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
 
 
 def _offset(found: Any) -> int | None:
-    """aiokafka says -1 where there is none, or nothing."""
+    """Return the offset; None if aiokafka returned None or -1."""
     return None if found is None or found.offset < 0 else int(found.offset)
 
 
@@ -417,9 +454,9 @@ def _size(record: object) -> int:
 
 
 async def busy(options: ClusterOptions, group: str) -> str | None:
-    """Why offsets of a group cannot be set now: it has members, or may have; None = they can.
+    """Return why a group's offsets cannot be set now: it has members or may have; else None.
 
-    Groups of the new protocol (KIP-848) answer the old question as if they were not there.
+    Groups of the new protocol (KIP-848) seem dead in the response to the old request.
     """
     async with admin_of(options) as admin:
         (answer,) = await admin.describe_consumer_groups([group])
@@ -437,7 +474,7 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
 
 
 async def _described(admin: AIOKafkaAdminClient, group: str) -> Described | None:
-    """A group of the new protocol."""
+    """Return the description of a group of the new protocol."""
     node = await admin.find_coordinator(group)
     by_group: dict[str, Described] = await admin._client.send(node, describe_consumer([group]))
     return by_group.get(group)
@@ -445,14 +482,14 @@ async def _described(admin: AIOKafkaAdminClient, group: str) -> Described | None
 
 @asynccontextmanager
 async def view_of(options: ClusterOptions) -> AsyncIterator[TierView]:
-    """A view of one cluster, with one connection."""
+    """Open a view of one cluster, with one connection."""
     async with consumer_of(options) as consumer:
         yield TierView(options, consumer)
 
 
 @asynccontextmanager
 async def admin_of(options: ClusterOptions) -> AsyncIterator[AIOKafkaAdminClient]:
-    """An admin client, closed at the end."""
+    """Open an admin client, and close it at the end."""
     admin = AIOKafkaAdminClient(**client_arguments(options), client_id="headgate-control")
     use_own_metadata(admin._client)
     try:

@@ -172,13 +172,14 @@ def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
 
 # ---- Produce requests that address topics by id, from Kafka 4.1 on
 #
-# A topic that was deleted and created again has the same name and another id. Each batch is made for
-# one id. Addressed by name, it would go into the new topic, perhaps into a wrong partition for its
-# keys. Addressed by id, the broker refuses it before the append. The batch then goes back to its
-# lane, which ends with the former topic.
+# A topic that was deleted and created again has the same name and another id. Each batch is made
+# for one id. Addressed by name, it would go into the new topic, perhaps into a wrong partition for
+# its keys. Addressed by id, the broker refuses it before the append. The batch then goes back to
+# its lane, which ends with the former topic.
 #
 # aiokafka's highest version is 7. This is version 13 of ProduceRequest.json and
-# ProduceResponse.json. This module is not compiled, because a subclass of a foreign class cannot be.
+# ProduceResponse.json. This module is not compiled, because a subclass of a foreign class cannot
+# be.
 
 
 _PRODUCE: Final = 0
@@ -244,8 +245,8 @@ class ProduceById:
 class BatchSender(SendProduceReqHandler):  # type: ignore[misc]
     """aiokafka's handler of one request, with two changes.
 
-    It addresses batches by topic id if all of them have one, and it does not retry batches that their
-    lanes will send again (`Fate.LATER`).
+    It addresses batches by topic id if all of them have one, and it does not retry batches that
+    their lanes will send again (`Fate.LATER`).
     """
 
     def create_request(self) -> Any:

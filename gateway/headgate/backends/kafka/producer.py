@@ -99,9 +99,9 @@ class Builder:
 # ---- One zstd compressor for all batches of a process
 #
 # aiokafka creates a new one for each batch (through cramjam). This costs 17 us, as much as
-# compressing five events of 648 bytes. With a shared compressor, five such records cost 12 us instead
-# of 30, and a batch of 130 costs 170 instead of 200 (loadtest/README.md). The frames and the level
-# are the same.
+# compressing five events of 648 bytes. With a shared compressor, five such records cost 12 us
+# instead of 30, and a batch of 130 costs 170 instead of 200 (loadtest/README.md). The frames and
+# the level are the same.
 
 
 if sys.version_info >= (3, 14):

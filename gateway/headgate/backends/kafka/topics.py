@@ -47,7 +47,8 @@ log = logging.getLogger("headgate.backends.kafka.topics")
 
 ANSWER_TIMEOUT_MS = 3_000
 # A broker that has just started may not know the newest topics yet. Therefore a topic counts as
-# deleted only if a second response, a moment later and from another node if possible, lacks it, too.
+# deleted only if a second response, a moment later and from another node if possible, lacks it,
+# too.
 _SECOND_READ_PAUSE_S = 0.2
 _TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
@@ -321,7 +322,7 @@ class KafkaTopics:
                 reading.requested.set()
 
     def on_change(self, listener: Change) -> None:
-        """Call `listener(old, new)` at every change; old is None for a new topic, new for a gone one."""
+        """Call `listener(old, new)` at every change; None means the topic did not or does not exist."""
         self._listeners.append(listener)
 
     def recall(self, states: Iterable[TopicState]) -> None:
@@ -457,9 +458,9 @@ async def first_readable(
 ) -> dict[Partition, int]:
     """Return the offset of the first record in each span, or the span's end if it holds none.
 
-    A partition is missing from the result if the offset cannot be found in a few seconds, for example
-    because of an open transaction. A partition without permission counts as one with a record. This
-    function raises nothing.
+    A partition is missing from the result if the offset cannot be found in a few seconds, for
+    example because of an open transaction. A partition without permission counts as one with a
+    record. This function raises nothing.
 
     Args:
         options: The cluster.
