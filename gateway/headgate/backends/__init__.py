@@ -1,1 +1,1 @@
-"""Touches the world: Kafka, Redis, blobs, and doubles of them in memory."""
+"""Access to external systems: Kafka, Redis and blobs, and replacements in memory."""

@@ -1,1 +1,1 @@
-"""Decides: plain functions and small state machines that are told the time."""
+"""Decisions: plain functions and small state machines. Callers pass the time."""

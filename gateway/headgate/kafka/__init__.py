@@ -1,1 +1,1 @@
-"""What the gateway and the Spark jobs need of Kafka alike: its wire format, clients of aiokafka."""
+"""Kafka's wire format and aiokafka's clients, shared by the gateway and the Spark jobs."""

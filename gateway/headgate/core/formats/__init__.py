@@ -1,1 +1,1 @@
-"""Bodies: what they may look like, and the events in them."""
+"""Formats of bodies, and the events in them."""

@@ -1,1 +1,1 @@
-"""What becomes of a value that is too large for its topic."""
+"""Handling of values that are too large for their topics."""

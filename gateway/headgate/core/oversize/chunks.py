@@ -151,7 +151,7 @@ DEFAULT_BOUNDS = Bounds()
 
 
 class Chunk(NamedTuple):
-    """A chunk as it was read; `owner` is the producer whose memory limit counts it."""
+    """A chunk as it was read; `owner` is the producer that its memory counts for."""
 
     place: Place
     offset: int
