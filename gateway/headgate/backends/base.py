@@ -119,7 +119,7 @@ class Identities(Protocol):
 
 
 class Suppression(Protocol):
-    """Reserve before, settle after (docs/design/suppression-protocol.md)."""
+    """Reservations before publishing, settled after it (docs/design/suppression-protocol.md)."""
 
     def reserve(self, publish: Publish) -> None:
         """Ask whether the event must be published; `Verdicts` receives the answer."""

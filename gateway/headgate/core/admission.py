@@ -116,7 +116,7 @@ class Admission:
         return None
 
     def give(self, producer: str, size: int, events: int) -> None:
-        """Return what an ended request held."""
+        """Return the bytes and events of an ended request to the budget."""
         self.bytes -= size
         self.events -= events
         held = self._held.get(producer)
@@ -178,7 +178,7 @@ class ProducerBudget:
         return self._admission.take_bytes(self._producer, size)
 
     def give(self, size: int, events: int) -> None:
-        """Return what an ended request held."""
+        """Return the bytes and events of an ended request to the budget."""
         self._admission.give(self._producer, size, events)
 
 

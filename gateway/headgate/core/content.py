@@ -123,7 +123,7 @@ class Comparison:
         return Fallback.LARGE if len(value) > self.max_bytes else None
 
 
-@cache  # `examination.forget_received` empties it
+@cache  # `forget_received` empties it
 def received_comparison(rules: bytes, ignore: tuple[str, ...], max_bytes: int) -> Comparison:
     """Return a comparison that another process, which has the configuration, sent."""
     return Comparison(rules, ignore, max_bytes)

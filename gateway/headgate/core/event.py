@@ -1,4 +1,4 @@
-"""Events as a client sent them, before anything is decided about them."""
+"""Decoded events of a request, before any decision about them."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

@@ -19,7 +19,7 @@ TURN_S: Final = 0.001  # event loops count milliseconds
 # one of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
 REQUEST_BYTES: Final = 1500
 MAX_SHARE: Final = 65_536  # about a turn's time
-MIN_SHARE: Final = 4096  # two single events a turn, however full the loop is
+MIN_SHARE: Final = 4096  # two single events a turn, also if the loop is full
 STEP: Final = 4096
 LATE_S: Final = 0.001
 # Time after a second producer's request until the first one counts as alone again, and time after

@@ -344,7 +344,7 @@ def read_assignment(assignment: bytes) -> frozenset[Partition]:
     if not assignment:
         return frozenset()
     cursor = Cursor(assignment)
-    cursor.number(2)  # all versions begin alike
+    cursor.number(2)  # all versions have the same beginning
     places: set[Partition] = set()
     for _ in range(cursor.number(4)):
         topic = cursor.text() or ""

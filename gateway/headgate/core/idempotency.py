@@ -48,7 +48,7 @@ class ClaimStep:
 
 
 def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
-    """Return letter, fingerprint, token, keep_ms, remembered."""
+    """Return letter, fingerprint, token, keep_ms and the remembered outcomes."""
     return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
 
 

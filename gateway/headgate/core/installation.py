@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeGuard
 
 Detail = str | int | float | list[str] | None
-_MAX_MS = 253_402_300_799_999  # the end of the year 9999, the last of calendars
+_MAX_MS = 253_402_300_799_999  # the end of the year 9999
 _MAX_NUMBER = 2**53  # programs read numbers of JSON as doubles
 MAX_TEXT = 1_000  # characters of a text: a refused file may have thousands of problems
 

@@ -1,8 +1,8 @@
-"""Pause intent: the partitions that must not be read and the reasons, apart from Kafka's flags.
+"""Pause intents: partitions that must not be read, with reasons, apart from Kafka's flags.
 
 A Kafka consumer forgets its pauses at every rebalance
-(docs/design/measured.md#pauses-end-with-a-rebalance), so the intent lives here and is applied again
-and again. Each pause has a reason; a partition is read again when all its reasons are removed.
+(docs/design/measured.md#pauses-end-with-a-rebalance), so the intent is stored here and applied
+repeatedly. Each pause has a reason; a partition is read again when all its reasons are removed.
 """
 
 from collections.abc import Iterable
@@ -99,7 +99,7 @@ class Pauses:
 
 
 def checked(scope: PauseScope) -> PauseScope:
-    """Return a scope that makes sense. Raises ValueError."""
+    """Validate and return a scope. Raises ValueError."""
     if scope.topic is None and scope.partition is not None:
         raise ValueError("a partition without its topic cannot be paused: name the topic, too")
     if scope.topic == "" or (scope.partition is not None and scope.partition < 0):
@@ -108,7 +108,7 @@ def checked(scope: PauseScope) -> PauseScope:
 
 
 def checked_reason(reason: str) -> str:
-    """Return a reason that can be named later. Raises ValueError."""
+    """Validate and return a reason, which `resume` must name later. Raises ValueError."""
     if not reason or len(reason) > 200 or not reason.isprintable():
         raise ValueError("a reason is 1 to 200 printable characters: it is what resuming names")
     return reason

@@ -16,7 +16,7 @@ def count_of(publish: Publish) -> int:
         return publish.placed_by
     if publish.reservation is not None and publish.reservation.partitions:
         return publish.reservation.partitions
-    assert publish.common is not None  # it came with a request
+    assert publish.common is not None  # the event belongs to a request
     return publish.common.route.lane.partitions
 
 

@@ -62,7 +62,7 @@ class Publish:
         source: The source of a CloudEvent.
         common: The shared data of the request's events; None for events of the coalescer.
         owner: The listener for the outcome of an event without a request.
-        spooled: Whether it goes to disk or is there, although a lane has it.
+        spooled: Whether it goes to disk or is on disk, although a lane has it.
         dropped: Whether its deadline passed before the hand-over; then no lane may hand it over.
         large: Data for the oversize policy, about the event or one of its records.
         digest: The digest of its content, 16 bytes if the topic suppresses, else None.

@@ -40,8 +40,8 @@ SPLIT_PARENT: Final = "hg-split-parent"  # on an element: the key of its manifes
 
 # Kafka's own worst case: a record batch of one record (61 bytes of batch header), and a record's
 # length, attributes, timestamp and offset deltas, key and value lengths and header count as
-# varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord). Not aiokafka's
-# and Kafka's MAX_RECORD_OVERHEAD of 21: it leaves out the lengths.
+# varints of at most 5 or 10 bytes (org.apache.kafka.common.record.DefaultRecord). It is not
+# MAX_RECORD_OVERHEAD of aiokafka and Kafka, which is 21 and omits the lengths.
 BATCH_OVERHEAD: Final = 61
 RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
 HEADER_OVERHEAD: Final = 10

@@ -4,7 +4,7 @@ from typing import Final
 
 from headgate.core.outcome import Failure, Reason
 
-SHOWN: Final = 100  # characters of a client's text that an answer or a log line repeats at a time
+SHOWN: Final = 100  # maximum length of a client's text in a response or a log line
 
 
 class Refused(Exception):

@@ -68,7 +68,7 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
     if not ours:
         return NO_OPTIONS
     single = next((name for name in _SINGLE if name in ours), None)
-    is_array_one_event(ours)  # refuses a wrong value whatever the body is
+    is_array_one_event(ours)  # refuses an invalid value for any body
     return RequestOptions(
         key=_any_key(ours),
         event_id=_event_id(ours.get(_EVENT_ID)),

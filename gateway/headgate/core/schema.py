@@ -104,7 +104,7 @@ def schema_of(text: bytes) -> Schema:
 _in_use: WeakValueDictionary[bytes, Schema] = WeakValueDictionary()
 
 
-@cache  # `examination.forget_received` empties it
+@cache  # `content.forget_received` empties it
 def received_schema(text: bytes) -> Schema:
     """Return a schema that another process, which has the configuration, sent."""
     return Schema(text)

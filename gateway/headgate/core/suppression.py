@@ -163,7 +163,7 @@ def _badness(state: TopicSuppression) -> tuple[int, float]:
 
 
 def state_rows(states: Mapping[str, TopicSuppression]) -> list[tuple[str, str, bool]]:
-    """Return (topic, state, whether it is the topic's state now) for every topic and state."""
+    """Return (topic, state, is current) for every topic and every possible state."""
     return [
         (topic, state, state == current.state)
         for topic, current in states.items()

@@ -192,7 +192,7 @@ async def create_topics(admin: AIOKafkaAdminClient, topics: Iterable[InternalTop
     if not wanted:
         return
     answer = await admin.create_topics(wanted)
-    # The answer carries a code for each topic and is not an error by itself.
+    # The response has a code for each topic and is not an error by itself.
     for name, code, *rest in answer.topic_errors:
         refusal = for_code(code)
         if code and refusal is not TopicAlreadyExistsError:

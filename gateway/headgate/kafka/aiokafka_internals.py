@@ -180,7 +180,7 @@ async def drop_consumer(consumer: AIOKafkaConsumer) -> None:
 
     A remaining task would cause an ERROR in the log when the garbage collector finds it.
     """
-    consumer._closed = True  # what stop() sets; __del__ warns otherwise
+    consumer._closed = True  # as stop() does; __del__ warns otherwise
     fetcher, coordinator = consumer._fetcher, consumer._coordinator
     tasks = [getattr(coordinator, name, None) for name in _OF_COORDINATORS]
     for task in (*tasks, getattr(fetcher, "_fetch_task", None)):

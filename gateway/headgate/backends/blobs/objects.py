@@ -100,7 +100,7 @@ class ObjectBlobs:
 
 
 class PendingObject:
-    """A multipart upload under a name of its own; `commit` copies it inside the bucket."""
+    """A multipart upload with a temporary name; `commit` copies it inside the bucket."""
 
     def __init__(self, fs: Any, root: str) -> None:
         self._fs = fs

@@ -1,1 +1,1 @@
-"""Kafka: topics, groups, logs and their metadata."""
+"""Kafka backend: topics, groups, logs and their metadata."""

@@ -290,7 +290,7 @@ class Lane:
         self.bytes += publish.size
 
     async def run(self) -> None:
-        """Hand over batch after batch, until it is closed."""
+        """Hand over batches until the lane is closed."""
         if self._batch is not None:  # an earlier run of this task failed right after a hand-over
             await self._bell.wait()
         while self._closing is None:

@@ -1,4 +1,4 @@
-"""Produce requests that name topics by id, and the meaning of a broker's refusal."""
+"""Produce requests that address topics by id, and the meaning of a broker's refusals."""
 
 import logging
 import struct

@@ -322,7 +322,7 @@ class KafkaTopics:
                 reading.requested.set()
 
     def on_change(self, listener: Change) -> None:
-        """Call `listener(old, new)` at every change; None stands for a topic that does not exist."""
+        """Call `listener(old, new)` at every change; None is the state of a missing topic."""
         self._listeners.append(listener)
 
     def recall(self, states: Iterable[TopicState]) -> None:

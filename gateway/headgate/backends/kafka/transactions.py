@@ -27,7 +27,7 @@ from headgate.kafka.access import client_arguments
 from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
-STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the above
+STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the transaction timeout
 _MAX_BATCH_BYTES = 1_048_576  # limit of a batch with several records
 
 

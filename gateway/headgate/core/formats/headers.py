@@ -32,7 +32,7 @@ class HeaderCount:
         self._total = 0
 
     def take(self, headers: int) -> None:
-        """Count one event's headers. Raises Refused (malformed): they are too many."""
+        """Count one event's headers. Raises Refused (malformed) if there are too many."""
         if headers > MAX_HEADERS:
             raise Refused(malformed(f"an event has at most {MAX_HEADERS} headers or attributes"))
         self._total += headers

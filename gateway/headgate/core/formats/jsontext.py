@@ -27,7 +27,7 @@ from headgate.core.refusal import Refused, long_key, malformed
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
 _UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # names that msgspec refuses for a field
-_CROWD = 250_000  # commas; so many elements cost about 25 MB
+_CROWD = 250_000  # commas; this many elements cost about 25 MB
 _EMPTY = msgspec.Raw(b"")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -16,7 +16,7 @@ from headgate.core.refusal import SHOWN, Refused
 S = TypeVar("S", bound=msgspec.Struct)
 _UNKNOWN = "Object contains unknown field"  # msgspec's own words
 _LONGEST = len(_UNKNOWN) + SHOWN
-ABSENT = msgspec.Raw(b"")  # the default of a Raw member that may be left out
+ABSENT = msgspec.Raw(b"")  # the default of an optional Raw member
 
 
 class StructReader(Generic[S]):

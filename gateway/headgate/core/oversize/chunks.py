@@ -127,7 +127,7 @@ class Dropped(StrEnum):
     EXPIRED = "expired"  # still incomplete after max_age_s
     GAP = "gap"  # still incomplete max_gap records after its first chunk
     EVICTED = "evicted"  # its memory was needed
-    CONFLICT = "conflict"  # two chunks of one set that disagree about it
+    CONFLICT = "conflict"  # two chunks of one set have different headers
     CORRUPT = "corrupt"  # complete, but with another size or digest than its headers have
 
 
@@ -162,7 +162,7 @@ class Chunk(NamedTuple):
 
 
 class CompleteValue(NamedTuple):
-    """A value whose chunks all arrived and agree."""
+    """A value whose chunks have all arrived with consistent headers."""
 
     value: bytes
     last_offset: int

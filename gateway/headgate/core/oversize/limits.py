@@ -110,7 +110,7 @@ def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
 # ---- Largest parts of a JSON document
 
 
-DOMINANT = 0.5  # a child with half of its parent's bytes says more than the parent does
+DOMINANT = 0.5  # a child with half of its parent's bytes is more useful than the parent
 _MAX_STEPS = 64  # each step scans one value, so this bounds the work for hostile nesting
 
 

@@ -1,1 +1,1 @@
-"""A topic as events meet it: its options, its state in Kafka, its rules in force."""
+"""Topics: their options, their state in Kafka, and their active rules."""
