@@ -1,12 +1,12 @@
 """The in-flight budget, and its shares among producers.
 
 Any request may use the first four fifths of the budget, large requests and floods included. In the
-last fifth, a request gets at most half of the free part, so that small requests are still admitted
-when large ones are not. Once several producers have posted, a producer may hold at most four times
-the free part: the more the others hold, the less. A producer that floods therefore leaves a fifth
-to the others, and several that flood get equal parts. (The rule is that of switches with shared
-memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet
-Switches", 1998.)
+last fifth, a request gets at most half of the free part. Small requests are therefore still
+admitted when large ones are not. Once several producers have posted, a producer may hold at most
+four times the free part: the more the others hold, the less. A producer that floods therefore
+leaves a fifth to the others, and several that flood get equal parts. (The rule is that of switches
+with shared memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
+Shared-Memory Packet Switches", 1998.)
 """
 
 from collections.abc import Mapping

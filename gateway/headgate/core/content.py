@@ -1,8 +1,8 @@
 """Validation of an event's content against the topic's schema, and its digest.
 
 A digest is a keyed hash of 128 bits over everything that a consumer sees: the bytes, or their
-canonical form. The hash is blake2b and not a faster one, because a client that could construct two
-contents with one digest could make the gateway drop a change.
+canonical form. The hash is blake2b and not a faster one: with a weak hash, a client could construct
+two contents with one digest and make the gateway drop a change.
 
 Another process examines large texts, so `Orders` and `Examination` are plain data.
 """

@@ -52,8 +52,9 @@ class FileBlobs:
     def delete(self, name: BlobName, unless_after_s: float) -> bool:
         """Delete a blob unless it was modified after a time; return whether it is gone.
 
-        The file is renamed first. A gateway that refreshes the blob at this moment either does so
-        before the rename, which is noticed here, or does not find the blob and writes it again.
+        The file is renamed first. A gateway may refresh the blob at this moment. If it does so
+        before the rename, the new time is noticed here. Otherwise it finds no blob and writes it
+        again.
         """
         path = self._root / name.path
         removed = self._pending / f"gone-{secrets.token_hex(16)}"

@@ -229,8 +229,8 @@ class Lane:
         refusing: Why it takes nothing now; the cluster sets it.
         is_stamped: Whether Kafka overwrites the timestamps of this topic's records.
         topic_id: Kafka's id of the topic; its events are for no other topic of this name.
-        former: The closed lane of a deleted topic with the same name, while it may have a batch in
-            flight, because sequence numbers allow one batch at a time.
+        former: The closed lane of a deleted topic with the same name. This lane waits for its batch
+            in flight, because sequence numbers allow one batch at a time.
     """
 
     def __init__(

@@ -60,8 +60,8 @@ class LaneLimits:
         stall_ms: A lane refuses as `kafka_unavailable` after this time without an acknowledgement
             if the cluster does not answer at all.
         election_ms: The same if the cluster still answers metadata requests. An ordinary loss of a
-            leader stalls all acknowledgements for 4-11 s (kill -9 of one of three brokers,
-            measured) without losing records, so the lanes must hold events for longer.
+            leader stalls all acknowledgements for 4-11 s without losing records (kill -9 of one of
+            three brokers, measured). The lanes must hold events for longer.
     """
 
     max_bytes: int = 32 * 1024 * 1024
