@@ -1,1 +1,1 @@
-"""The coalescer: owns partitions of held topics and publishes what is left of each key's burst."""
+"""The coalescer: it owns partitions of held topics and publishes the rest of each key's burst."""

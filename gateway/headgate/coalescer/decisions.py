@@ -143,7 +143,10 @@ class WindowDecision(NamedTuple):
 
 
 class Decisions(Protocol):
-    """RESERVE before, SETTLE after (docs/design/suppression-protocol.md)."""
+    """Decisions on windows: RESERVE before a write, SETTLE after it.
+
+    docs/design/suppression-protocol.md describes both.
+    """
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
         """Return one decision for each window; all windows have different keys."""
