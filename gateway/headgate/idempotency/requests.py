@@ -107,9 +107,7 @@ class RequestIdentity:
             begun(_attempt(claim, verdict))
             return
         if keyed.refuse:
-            client.end(
-                claim.token, claim.operation(RELEASE)
-            )  # Redis may have made the claim all the same
+            client.end(claim.token, claim.operation(RELEASE))  # Redis may have made the claim
         else:
             client.follow(claim)
         begun(self._without(keyed, Attempt(claim), reason))

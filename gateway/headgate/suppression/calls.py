@@ -244,9 +244,7 @@ class Settlements:
 
     def __init__(self, limit: int) -> None:
         self._pending: dict[Scope, dict[bytes, bytes]] = {}
-        self._more: dict[
-            Scope, int
-        ] = {}  # upper bound of operations beyond the first of each entry
+        self._more: dict[Scope, int] = {}  # upper bound of the operations after each entry's first
         self._unreserved: dict[Scope, dict[bytes, tuple[int, bytes]]] = {}
         self._limit = limit
         self.line: deque[tuple[Scope, bytes, bytes]] = deque()

@@ -38,9 +38,7 @@ CLEAR: Final = b"c"
 
 # Effects of a call on a namespace before its operations.
 DROP: Final = 1  # forget the state of all keys
-ANNOUNCE: Final = (
-    2  # announce that records are, or were, written to the topic without a reservation
-)
+ANNOUNCE: Final = 2  # announce that records are, or were, written without a reservation
 MARK: Final = 4  # with ANNOUNCE: some of them wait on disk, even if the topic's id changes
 
 MAX_TOKENS: Final = 64  # of one key, also in suppression.lua; more publishes at once share CROWD
@@ -678,7 +676,7 @@ def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpan
 
 
 class _Answer(NamedTuple):
-    """A server's reply. sent_s: time of the call.  noisy_s: latest possible time of its last noise."""
+    """A server's reply. sent_s: time of the call.  noisy_s: latest possible time of its noise."""
 
     sent_s: float
     noisy_s: float
