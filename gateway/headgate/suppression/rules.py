@@ -676,7 +676,10 @@ def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpan
 
 
 class _Answer(NamedTuple):
-    """A server's reply. sent_s: time of the call.  noisy_s: latest possible time of its noise."""
+    """A server's reply.
+
+    sent_s: Time of the call.  noisy_s: Latest possible time of its noise.
+    """
 
     sent_s: float
     noisy_s: float

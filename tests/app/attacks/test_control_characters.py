@@ -382,7 +382,7 @@ WRITERS = {
         """,
         _KEPT: """
             redis/pauses commands/api_client config/problems audits/facts
-            core/formats/canonical core/groups core/oversize/split
+            core/formats/canonical core/groups core/oversize/chunks
             devstack/child admin/requests
             monitor/monitor replays/registry replays/spec tracing/exporter
         """,
