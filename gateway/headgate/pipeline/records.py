@@ -266,7 +266,7 @@ def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
 
 
 class Fitting(Protocol):
-    """The stage after validation (`pipeline.Reserve`)."""
+    """The stage after validation (`pipeline.pipeline.Reserve`)."""
 
     def take(self, started: list[Publish]) -> None: ...
 

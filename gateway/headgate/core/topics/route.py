@@ -199,7 +199,7 @@ class Route:
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
         """Return the record of an event, with only the event's own headers.
 
-        `pipeline.turn.Produce` adds the other headers.
+        `pipeline.turn` adds the other headers.
 
         Raises:
             Refused: The event cannot be published.
