@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
+
+from headgate.core.topic_suppression import TopicSuppression as TopicSuppression
 
 LONGEST_PLAIN_KEY: Final = 64  # bytes; longer keys are hashed, so that names in Redis stay short
 
@@ -134,19 +136,6 @@ class Reservation:
 ON, QUARANTINE, AWAY = "on", "quarantine", "away"
 STATES = (ON, QUARANTINE, AWAY)  # from good to bad
 OFF = "off"  # shown for a topic whose policy does not suppress
-
-
-class TopicSuppression(NamedTuple):
-    """A topic that suppresses by its policy.
-
-    Args:
-        state: ON; QUARANTINE: everything is published, because the data in Redis may be
-            incomplete; AWAY: Redis does not answer.
-        until_s: The remaining seconds of a quarantine; None if Redis was not asked yet.
-    """
-
-    state: str
-    until_s: float | None = None
 
 
 def worst(seen: Iterable[Mapping[str, TopicSuppression]]) -> dict[str, TopicSuppression]:
