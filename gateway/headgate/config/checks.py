@@ -302,7 +302,7 @@ def _url_faults(url: str) -> Iterator[tuple[str, str]]:
     try:
         decoded = unquote_to_bytes(url).decode()
     except UnicodeError:
-        yield "what is percent-encoded in it is not UTF-8", "Encode the bytes of UTF-8."
+        yield "its percent-encoding is not UTF-8", "Encode the bytes of UTF-8."
         return
     if "\0" in decoded:
         yield "a NUL character is in it", "Leave it out."

@@ -193,7 +193,7 @@ def _pointers(option: str, pointers: Iterable[str]) -> Iterator[Problem]:
 def _policy(policy: TopicPolicy) -> Iterator[Problem]:
     if policy.kind == "state" and policy.keyless == "spread":
         text = '"spread" on a topic of kind = "state"'
-        yield Problem("keyless", text, '"reject": a state without a key is nobody\'s state')
+        yield Problem("keyless", text, '"reject": a state needs a key')
     if policy.facts_one_in > 1 and not policy.facts:
         text = f"{policy.facts_one_in} without facts"
         yield Problem("facts_one_in", text, "1, or a topic that tells facts", "Set facts = true.")
@@ -217,7 +217,7 @@ def _coalescing(policy: TopicPolicy) -> Iterator[Problem]:
         yield Problem("coalesce_max_delay_ms", shown(longest), expected)
     if policy.oversize != ("reject",):
         text = f"{shown(policy.oversize)} on a topic that coalesces"
-        expected = '["reject"]: what is held is published as one record'
+        expected = '["reject"]: a held event is published as one record'
         yield Problem("oversize", text, expected, "Leave out coalesce_quiet_ms, or the strategies.")
 
 
@@ -249,7 +249,7 @@ def _topic(policy: TopicPolicy, settings: Settings) -> Iterator[Problem]:
         yield Problem("spool", text, expected, "Leave out coalesce_quiet_ms, or spool.")
     if policy.oversize != ("reject",):
         text = f"true with oversize = {shown(policy.oversize)}"
-        expected = 'oversize = ["reject"]: what is spooled is published as one record'
+        expected = 'oversize = ["reject"]: a spooled event is published as one record'
         yield Problem("spool", text, expected, "Leave out the strategies, or spool.")
 
 

@@ -78,7 +78,8 @@ def _of_cluster(cluster: dict[str, Any]) -> Iterator[str]:
         yield f"cluster {name}: {cluster['why_not']}"
     for rogue in cluster["rogue_readers"]:
         rate = rogue["unexplained_per_s"]
-        yield f"cluster {name}: {rogue['topic']} is read by somebody unknown, {rate} bytes a second"
+        topic = rogue["topic"]
+        yield f"cluster {name}: {topic} is read by an unknown consumer, {rate} bytes a second"
     bad = {state: count for state, count in cluster["partitions"].items() if count}
     if bad:
         yield f"cluster {name}: " + ", ".join(f"{n} {state}" for state, n in bad.items())

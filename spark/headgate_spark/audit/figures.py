@@ -79,7 +79,7 @@ class Unpublished:
         }
 
 
-NOT_READ = Unpublished("nobody looked for facts")
+NOT_READ = Unpublished("the facts were not read")
 
 
 def _shown(one: UnpublishedKey) -> dict[str, Any]:

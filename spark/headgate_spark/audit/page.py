@@ -259,7 +259,7 @@ def senders_table(topic: dict[str, Any]) -> str:
 def _basis(facts: dict[str, Any]) -> str:
     if facts["why_unknown"] is not None:
         return f"What Kafka never saw is not known: {facts['why_unknown']}."
-    text = f"What Kafka never saw is told by the gateways' facts since {facts['from']}"
+    text = f"The gateways' facts show the events that never reached Kafka since {facts['from']}"
     if facts["sampled"]:
         text += "; these topics tell only some of their facts, so that the counts are estimates"
     if facts["unreadable_records"]:
