@@ -32,10 +32,10 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
 BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
-COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/edge/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
+COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/test_lanes_chaos.py tests/integration/backends/kafka/test_lanes_refusals.py
 CC ?= cc
-NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/edge/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
+NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/http/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/core/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.
 SANITIZED = EXPECT_COMPILED=1 PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD="$$($(CC) -print-file-name=libasan.so) $$($(CC) -print-file-name=libubsan.so)" \
   PYTHONPATH=build/sanitize:$(FUZZ_PATH)
@@ -227,7 +227,7 @@ native-sanitize: $(SANITIZED_BUILD) ## the C code with sanitizers: its tests
 
 fuzz: JOBS = $(shell nproc)
 fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## search for what C reads otherwise, FUZZ_S seconds or FUZZ_N inputs each; SANITIZE=0, JOBS, FUZZ_SEED
-	$(FUZZED) $(BIN)/python tests/unit/edge/test_requests_fuzz.py $(FUZZ_ARGS)
+	$(FUZZED) $(BIN)/python tests/unit/http/test_requests_fuzz.py $(FUZZ_ARGS)
 	$(FUZZED) $(BIN)/python tests/unit/native/test_scanner.py $(FUZZ_ARGS)
 
 check: machine $(DEV_STAMP) lint ## format, lint, types and unit tests: under a minute

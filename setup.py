@@ -66,11 +66,11 @@ HOT = """
     idempotency/client
     idempotency/claims
     idempotency/requests
-    pipeline/gate
-    pipeline/complete
-    pipeline/pipeline
-    pipeline/turn
-    pipeline/records
+    ingest/gate
+    ingest/complete
+    ingest/path
+    ingest/turn
+    ingest/records
     suppression/in_flight
     suppression/claims
     suppression/calls
@@ -79,19 +79,19 @@ HOT = """
     backends/kafka/lane
     backends/kafka/producer
     backends/kafka/lanes
-    edge/answer
-    edge/events
-    edge/starting
-    edge/plain_post
-    edge/known_heads
-    edge/short_way
-    edge/auth
-    edge/origins
+    http/answer
+    http/events
+    http/starting
+    http/plain_post
+    http/known_heads
+    http/short_way
+    http/auth
+    http/origins
     spool/backlog
     spool/spool
     spool/draining
-    pipeline/routes
-    pipeline/clock
+    ingest/routes
+    ingest/clock
     native/plain_answers
     native/plain_resp
     metrics/meter

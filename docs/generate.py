@@ -37,7 +37,7 @@ from headgate.commands.completion import (  # noqa: E402
 from headgate.config.reference import reference_markdown, reference_toml  # noqa: E402
 from headgate.config.settings import HttpSettings  # noqa: E402
 from headgate.core.outcome import TRAITS  # noqa: E402
-from headgate.edge.openapi.document import document  # noqa: E402
+from headgate.http.openapi.document import document  # noqa: E402
 from headgate.metrics.catalogue import METRICS, MetricKind  # noqa: E402
 from headgate.metrics.logs import LOG_FIELDS  # noqa: E402
 from headgate_dashboards import BOARDS  # noqa: E402

@@ -45,7 +45,7 @@ from cases import (
     workers,
 )
 from cases import peers as peer_cases
-from headgate.pipeline import pipeline
+from headgate.ingest import pipeline
 from memory_report import keys_table, memory_table, moments_table
 from peers import tables
 from peers.stand import PEERS, peer_stand

@@ -52,7 +52,7 @@ ALLOWED = {
         "redis",
         "metrics.health",
     },
-    "idempotency": {"idempotency", "core", "native.chosen", "pipeline", "redis"},
+    "idempotency": {"idempotency", "core", "native.chosen", "ingest", "redis"},
     "redis": {"redis", "backends.owned", "core", "native"},
     "consumer": {"consumer", "core", "backends", "kafka", "redis.pauses"},
     "coalescer": {
@@ -63,14 +63,13 @@ ALLOWED = {
         "backends",
         "kafka",
         "offload",
-        "pipeline.admit",
-        "pipeline.gate",
-        "pipeline.routes",
+        "ingest.gate",
+        "ingest.routes",
         "tracing.spans",
     },
     "monitor": {"backends", "core", "errors_in_words", "metrics", "monitor"},
-    "pipeline": {
-        "pipeline",
+    "ingest": {
+        "ingest",
         "audits.facts",
         "core",
         "backends.base",
@@ -78,7 +77,7 @@ ALLOWED = {
         "offload",
         "metrics.health",
     },
-    "oversize": {"oversize", "core", "backends.base", "pipeline"},
+    "oversize": {"oversize", "core", "backends.base", "ingest"},
     "spool": {
         "spool",
         "core",
@@ -87,17 +86,17 @@ ALLOWED = {
         "metrics.health",
         "tracing.spans",
     },
-    "edge": {
+    "http": {
         "__version__",
         "audits.results",
         "coalescer.bursts",
-        "edge",
+        "http",
         "core",
         "config",
         "idempotency",
         "native.chosen",
         "metrics",
-        "pipeline",
+        "ingest",
         "replays.registry",
         "replays.segments",
         "tracing.spans",
@@ -108,7 +107,7 @@ ALLOWED = {
         "charts",
         "config",
         "core",
-        "edge",
+        "http",
         "metrics",
         "replays.registry",
     },
@@ -153,7 +152,7 @@ FOREIGN = {
     "replays": {"aiokafka"},
     "check": {"aiokafka", "redis"},
     "admin": {"aiohttp", "jinja2", "markupsafe", "orjson", "yarl"},
-    "edge": {"aiohttp", "backports", "compression", "joserfc", "orjson"},
+    "http": {"aiohttp", "backports", "compression", "joserfc", "orjson"},
     "metrics": {"msgspec", "orjson", "prometheus_client"},
     "monitor": {"aiohttp"},
     "spool": {"msgspec"},
@@ -353,7 +352,7 @@ def test_what_an_event_passes_is_typed() -> None:
     """`Any` switches the type checker off for whatever it touches."""
     found = [
         path.relative_to(GATEWAY).as_posix()
-        for room in ("core", "pipeline")
+        for room in ("core", "ingest")
         for path in (GATEWAY / room).rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Name) and node.id == "Any"

@@ -28,10 +28,10 @@ from headgate.core.keys import KeyRule, Partitioner, partition_for
 from headgate.core.outcome import Name, Outcome
 from headgate.core.publish import Ticket
 from headgate.core.reply import answer
-from headgate.edge.answer import on_the_wire
-from headgate.edge.known_heads import frame
-from headgate.edge.plain_post import MAX_BYTES, PlainPosts
-from headgate.edge.short_way import Answers, ShortWay
+from headgate.http.answer import on_the_wire
+from headgate.http.known_heads import frame
+from headgate.http.plain_post import MAX_BYTES, PlainPosts
+from headgate.http.short_way import Answers, ShortWay
 from plan import Plan
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events

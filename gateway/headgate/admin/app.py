@@ -7,9 +7,9 @@ from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.edge.pages import Handler, problems
-from headgate.edge.problems import index_page, problem_page
-from headgate.edge.request_log import RequestLog
+from headgate.http.pages import Handler, problems
+from headgate.http.problems import index_page, problem_page
+from headgate.http.request_log import RequestLog
 
 
 def management_app(
@@ -77,7 +77,7 @@ def management_app(
 
 
 async def _nothing_yet(_request: web.Request) -> None:
-    """Leave `100 Continue` to the reader of the body (`edge.body`)."""
+    """Leave `100 Continue` to the reader of the body (`http.body`)."""
 
 
 async def _problem_index(_request: web.Request) -> web.Response:

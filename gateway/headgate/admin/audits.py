@@ -12,7 +12,7 @@ from headgate.admin.replays import IdentifyCaller
 from headgate.audits.results import AuditSummary, Row, change, chosen, compare, kept, summaries
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import SHOWN, Refused, brief, malformed
-from headgate.edge.pages import json_page
+from headgate.http.pages import json_page
 
 RUN = "headgate-spark audit --config headgate.toml --from 2h"
 

@@ -36,10 +36,10 @@ from headgate.core.reply import shown_text
 from headgate.core.spelling import did_you_mean
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import SimilarTopics, TopicState
-from headgate.edge.auth import Authenticator, Identity
-from headgate.edge.openapi.docs_pages import docs_file, docs_page
-from headgate.edge.pages import json_page, listed, metrics_page, names_of, paging
-from headgate.edge.request_log import REPORTED
+from headgate.http.auth import Authenticator, Identity
+from headgate.http.openapi.docs_pages import docs_file, docs_page
+from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
+from headgate.http.request_log import REPORTED
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Pair
 
@@ -56,7 +56,7 @@ class DocumentPages:
 
     async def openapi(self, _request: web.Request) -> web.Response:
         """Respond with the OpenAPI document of both ports."""
-        from headgate.edge.openapi.document import document
+        from headgate.http.openapi.document import document
 
         return web.Response(body=document(self._http), content_type="application/json")
 
@@ -69,7 +69,7 @@ class DocumentPages:
         return docs_file(request.match_info["file"], self._own)
 
     def _own(self) -> bytes:
-        from headgate.edge.openapi.document import MANAGEMENT_PORT, document_of
+        from headgate.http.openapi.document import MANAGEMENT_PORT, document_of
 
         return document_of(self._http, MANAGEMENT_PORT)
 

@@ -15,7 +15,7 @@ from headgate.config.reference import Effective, effective
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.core.installation import Kind, LogEntry
 from headgate.core.refusal import Refused, malformed
-from headgate.edge.pages import Paging, is_set, json_page, listed, page_of, paging
+from headgate.http.pages import Paging, is_set, json_page, listed, page_of, paging
 
 
 class EntryLog(Protocol):

@@ -14,7 +14,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 from headgate.core.refusal import Refused, brief, malformed
 
-log = logging.getLogger("headgate.edge.pauses")
+log = logging.getLogger("headgate.http.pauses")
 
 _MAX_INTENTS = 100  # of one group
 _MAX_GROUP = 255

@@ -10,8 +10,8 @@ from headgate.admin.requests import Bodies
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
 from headgate.core.reply import json_text
-from headgate.edge.auth import Identity
-from headgate.edge.pages import json_page
+from headgate.http.auth import Identity
+from headgate.http.pages import json_page
 from headgate.replays.registry import FINISHED, Control
 
 _MAX_KEY = 256

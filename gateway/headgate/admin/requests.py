@@ -21,8 +21,8 @@ from headgate.core.formats.jsontext import is_form, is_json
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import management_body
 from headgate.core.refusal import Refused, TooMuch, brief, malformed
-from headgate.edge.auth import Certificate, Peer, peer_of
-from headgate.edge.body import read_body
+from headgate.http.auth import Certificate, Peer, peer_of
+from headgate.http.body import read_body
 
 _PREFIX: Final = "x-headgate-"  # of headers between Headgate's processes, not of clients
 _SECRET: Final = "X-Headgate-Secret"

@@ -17,7 +17,7 @@ from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState, is_glob
-from headgate.pipeline.gate import Gate, Quotas
+from headgate.ingest.gate import Gate, Quotas
 
 _RETRY_AFTER_S = 2
 

@@ -36,7 +36,7 @@ from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
-from headgate.pipeline.routes import Routes
+from headgate.ingest.routes import Routes
 
 # Facts of held events without a record: superseded in a window, or unchanged at its end.
 

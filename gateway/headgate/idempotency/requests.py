@@ -29,7 +29,7 @@ from headgate.idempotency.rules import (
     read_key,
 )
 from headgate.idempotency.store import NO_REDIS, IdentityMeter
-from headgate.pipeline.pipeline import Decode, Inbound, Pipeline
+from headgate.ingest.path import Decode, Inbound, Pipeline
 
 _AT_ONCE_BYTES = 1_048_576  # the digest of more would block the event loop for milliseconds
 

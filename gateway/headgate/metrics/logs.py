@@ -22,7 +22,7 @@ import orjson
 from headgate.config.settings import LogSettings
 from headgate.core.terminal import counted, escaped
 
-# Loggers of failed requests (`edge.request_log` bounds their lines), and of all requests.
+# Loggers of failed requests (`http.request_log` bounds their lines), and of all requests.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"
 
 REPEAT_S = 10.0  # an identical warning is written once, then counted for so long at a time

@@ -16,10 +16,10 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import BEHIND, exceeded
 from headgate.core.publish import Publish, Stage
 from headgate.core.refusal import Refused
+from headgate.ingest.complete import Complete
+from headgate.ingest.path import Reserve
+from headgate.ingest.turn import InOrder, Produce
 from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, OversizePlan, Tools
-from headgate.pipeline.complete import Complete
-from headgate.pipeline.pipeline import Reserve
-from headgate.pipeline.turn import InOrder, Produce
 
 log = logging.getLogger("headgate.ladder.ladder")
 

@@ -42,7 +42,7 @@ def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
 
 
 class SpoolReports(Deliveries, Protocol):
-    """A receiver of results (`pipeline.complete`)."""
+    """A receiver of results (`ingest.complete`)."""
 
     def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
         """Report events that end as spooled.

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from headgate.edge.pages import metrics_page, problems
-from headgate.edge.request_log import RequestLog
-from headgate.edge.server import PagesRunner
+from headgate.http.pages import metrics_page, problems
+from headgate.http.request_log import RequestLog
+from headgate.http.server import PagesRunner
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter

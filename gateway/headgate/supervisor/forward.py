@@ -12,9 +12,9 @@ from aiohttp import web
 from headgate.admin.requests import handed_on
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.auth import peer_of
-from headgate.edge.body import BROKEN, continue_body
-from headgate.edge.origins import CORS_HEADERS
+from headgate.http.auth import peer_of
+from headgate.http.body import BROKEN, continue_body
+from headgate.http.origins import CORS_HEADERS
 from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
 
 log = logging.getLogger("headgate.control")

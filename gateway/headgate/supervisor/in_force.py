@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headgate.admin.installation import Configuration, Found
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
 from headgate.config.problems import Origins
-from headgate.edge.auth import Authenticator
+from headgate.http.auth import Authenticator
 from headgate.wiring.reloading import Reload, prepared
 
 

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import HttpSettings
-from headgate.edge.listener import server_context
 from headgate.errors_in_words import (
     FileTrouble,
     PemFile,
     authorities_trouble,
     key_pair_trouble,
 )
+from headgate.http.listener import server_context
 
 # ---- Expiry of the certificates in a PEM file (as much of DER as it takes, RFC 5280, 4.1)
 

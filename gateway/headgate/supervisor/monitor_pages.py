@@ -8,11 +8,11 @@ from headgate.config import Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief, malformed
 from headgate.core.reply import json_text
-from headgate.edge.listener import server_context
-from headgate.edge.origins import Origins
-from headgate.edge.pages import json_page, listed, metrics_page, page_of, paging, problems
-from headgate.edge.request_log import REPORTED, RequestLog
-from headgate.edge.server import PagesRunner
+from headgate.http.listener import server_context
+from headgate.http.origins import Origins
+from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
+from headgate.http.request_log import REPORTED, RequestLog
+from headgate.http.server import PagesRunner
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.snapshot import Snapshot
 from headgate.monitor.monitor import Monitor

@@ -23,8 +23,8 @@ from headgate.admin.installation import Installation
 from headgate.admin.pauses import PauseEndpoints
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
-from headgate.edge.origins import Origins
-from headgate.edge.server import HttpServer
+from headgate.http.origins import Origins
+from headgate.http.server import HttpServer
 from headgate.metrics.build import start_fields
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import second_tier

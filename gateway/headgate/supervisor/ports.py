@@ -14,9 +14,9 @@ from aiohttp import web
 
 from headgate.admin.requests import workers_only
 from headgate.config.settings import HttpSettings
-from headgate.edge.listener import Listener
-from headgate.edge.server import HttpServer, PagesRunner
 from headgate.errors_in_words import listen_error
+from headgate.http.listener import Listener
+from headgate.http.server import HttpServer, PagesRunner
 from headgate.supervisor.control import PARENT_SECRET
 
 log = logging.getLogger("headgate.ports")

@@ -16,7 +16,7 @@ from headgate.config import ConfigError, Settings, load, read_file
 from headgate.core.coalescing import topic_of
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.edge.listener import server_context
+from headgate.http.listener import server_context
 from headgate.metrics import logs
 from headgate.metrics.build import start_fields
 from headgate.redis.script import StoreError

@@ -30,18 +30,18 @@ from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import SimilarTopics, TopicState
-from headgate.edge.events import EventsFront
-from headgate.edge.origins import Origins
-from headgate.edge.routes import Page
+from headgate.http.events import EventsFront
+from headgate.http.origins import Origins
+from headgate.http.routes import Page
 from headgate.idempotency.events import EventIdentity
+from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
+from headgate.ingest.gate import Gate
+from headgate.ingest.routes import Compiler, Routes
+from headgate.ingest.turn import at_end_of_turn
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.oversize.choose import Tools
-from headgate.pipeline.clock import ClockWatch, Deadlines, now_ms
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.routes import Compiler, Routes
-from headgate.pipeline.turn import at_end_of_turn
 from headgate.suppression.sharded import (
     AnySuppressor,
     States,

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings
 from headgate.config.settings import AuthSettings
-from headgate.edge.auth import AttemptLimit, Authenticator, SignedTokens
-from headgate.edge.origins import Origins
+from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
+from headgate.http.origins import Origins
 
 if TYPE_CHECKING:
-    from headgate.edge.jwt import FetchedKeys
+    from headgate.http.jwt import FetchedKeys
 
 _FIRST_KEYS_S = 3.0
 
@@ -60,7 +60,7 @@ def _signed_tokens(
     auth: AuthSettings, report: Callable[[str], None]
 ) -> "tuple[FetchedKeys, SignedTokens]":
     # An extra of the package, needed only for signed tokens.
-    from headgate.edge.jwt import CheckedTokens, FetchedKeys
+    from headgate.http.jwt import CheckedTokens, FetchedKeys
 
     keys = FetchedKeys(auth, report, time.time)
     return keys, CheckedTokens(auth, keys, time.time)

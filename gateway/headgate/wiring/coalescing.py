@@ -23,10 +23,10 @@ from headgate.core.suppression import Scope
 from headgate.core.terminal import counted
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import TopicState
+from headgate.ingest.routes import Compiler, Routes
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures
 from headgate.offload.helper_process import HelperProcess
-from headgate.pipeline.routes import Compiler, Routes
 from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
 from headgate.tracing.spans import LaterSpans

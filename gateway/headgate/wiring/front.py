@@ -12,25 +12,25 @@ from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
 from headgate.config.settings import LogSettings
 from headgate.core.ids import RequestIds
-from headgate.edge.confluent.records import RecordStreams
-from headgate.edge.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
-from headgate.edge.events import BurstsFront, EventsFront
-from headgate.edge.listener import Listener, server_context
-from headgate.edge.openapi.docs_pages import Documents
-from headgate.edge.origins import Cors
-from headgate.edge.request_log import RequestLog, RequestReports
-from headgate.edge.routes import Confluent, DataPlane, Page
-from headgate.edge.server import HttpServer, close_sites
-from headgate.edge.shortcut import ShortConnection
-from headgate.edge.starting import InTurn, Starting
-from headgate.edge.streams import StreamLimits, Streams
+from headgate.http.confluent.records import RecordStreams
+from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
+from headgate.http.events import BurstsFront, EventsFront
+from headgate.http.listener import Listener, server_context
+from headgate.http.openapi.docs_pages import Documents
+from headgate.http.origins import Cors
+from headgate.http.request_log import RequestLog, RequestReports
+from headgate.http.routes import Confluent, DataPlane, Page
+from headgate.http.server import HttpServer, close_sites
+from headgate.http.shortcut import ShortConnection
+from headgate.http.starting import InTurn, Starting
+from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
+from headgate.ingest.clock import Deadlines
+from headgate.ingest.gate import Gate
+from headgate.ingest.path import Pipeline
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
-from headgate.pipeline.clock import Deadlines
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.pipeline import Pipeline
 from headgate.wiring.tracing import Tracing
 
 _LINGER_S = 2.0  # time for connections still open after the last response
@@ -91,7 +91,7 @@ def data_plane(
 
 def _document(http: HttpSettings) -> bytes:
     # The document of both ports takes a MiB, and most workers never serve it.
-    from headgate.edge.openapi.document import document
+    from headgate.http.openapi.document import document
 
     return document(http)
 
@@ -104,7 +104,7 @@ def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) ->
 
 
 def _own_document(http: HttpSettings) -> bytes:
-    from headgate.edge.openapi.document import DATA, document_of
+    from headgate.http.openapi.document import DATA, document_of
 
     return document_of(http, DATA)
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from headgate.config import Settings
 from headgate.config.settings import ProducerSettings
 from headgate.core.admission import Admission
-from headgate.edge.starting import InTurn
+from headgate.http.starting import InTurn
+from headgate.ingest.gate import ProducerQuotas, in_flight_limits
 from headgate.metrics.meter import Meter
-from headgate.pipeline.gate import ProducerQuotas, in_flight_limits
 
 
 class Limits:

@@ -27,15 +27,15 @@ from headgate.core.admission import Admission
 from headgate.core.formats.canonical import Fallback
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Outcome
+from headgate.ingest.clock import ClockWatch
+from headgate.ingest.complete import Complete, Reports
+from headgate.ingest.gate import Admit, Expire, Gate, Quotas
+from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
+from headgate.ingest.records import BuildRecords, Validate
+from headgate.ingest.turn import Produce, Turn
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage
-from headgate.pipeline.clock import ClockWatch
-from headgate.pipeline.complete import Complete, Reports
-from headgate.pipeline.gate import Admit, Expire, Gate, Quotas
-from headgate.pipeline.pipeline import Identify, Pipeline, Reserve, ReserveVerdicts
-from headgate.pipeline.records import BuildRecords, Validate
-from headgate.pipeline.turn import Produce, Turn
 from headgate.spool.service import SpoolService
 
 

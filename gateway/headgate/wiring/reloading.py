@@ -9,7 +9,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings, reloadable
 from headgate.core.topics.policy import PolicyTable
-from headgate.edge.auth import Authenticator
+from headgate.http.auth import Authenticator
 from headgate.wiring.collector import without_the_collector
 
 log = logging.getLogger("headgate.reloading")

@@ -19,11 +19,11 @@ from headgate.core.publish import Publish
 from headgate.core.refusal import Refused
 from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable
+from headgate.ingest.clock import ClockWatch, now_ms
+from headgate.ingest.complete import Complete, Reports
+from headgate.ingest.gate import Gate
+from headgate.ingest.routes import Compiler, Routes
 from headgate.metrics.meter import Labels, Meter
-from headgate.pipeline.clock import ClockWatch, now_ms
-from headgate.pipeline.complete import Complete, Reports
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.routes import Compiler, Routes
 from headgate.spool.database import JournalError
 from headgate.spool.service import SpoolService
 from headgate.suppression.sharded import Unsuppressed

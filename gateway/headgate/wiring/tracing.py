@@ -18,11 +18,11 @@ from headgate import __version__
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
 from headgate.config.settings import TracingSettings
-from headgate.edge.events import EventsFront, Requests
-from headgate.edge.request_log import RequestReports
-from headgate.edge.routes import Page
-from headgate.edge.short_way import Front
-from headgate.edge.traced import (
+from headgate.http.events import EventsFront, Requests
+from headgate.http.request_log import RequestReports
+from headgate.http.routes import Page
+from headgate.http.short_way import Front
+from headgate.http.traced import (
     RequestMeter,
     TracedAnswers,
     TracedFront,

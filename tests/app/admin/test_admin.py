@@ -15,8 +15,8 @@ from headgate.admin.requests import handed_on
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.edge.auth import Peer
-from headgate.edge.openapi.document import document
+from headgate.http.auth import Peer
+from headgate.http.openapi.document import document
 from headgate.metrics.meter import HeldFigures
 from headgate.supervisor.control import PARENT_SECRET
 from headgate.supervisor.forward import Forward

@@ -15,7 +15,7 @@ from headgate.admin.app import management_app
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import TopicPolicy
-from headgate.edge.pages import Paging, names_of, page_of, paging
+from headgate.http.pages import Paging, names_of, page_of, paging
 from headgate.monitor.rules import LagState
 from headgate.monitor.views import RowPlace, row_place
 from support.gateway.admin_world import FakeInstance, admin_of

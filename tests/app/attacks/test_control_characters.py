@@ -33,7 +33,7 @@ from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.core.reply import problem, reply
 from headgate.core.terminal import Column, ProgressLine, Step, Style, escaped, one_line
 from headgate.devstack.session import sayer
-from headgate.edge.request_log import RequestLog
+from headgate.http.request_log import RequestLog
 from headgate.metrics import logs
 from headgate.metrics.catalogue import GROUP_METRICS
 from headgate.metrics.exposition import render, render_openmetrics
@@ -373,7 +373,7 @@ WRITERS = {
     for why, names in {
         _TESTED: """
             cli commands/blobs commands/config commands/output commands/serve commands/spool
-            core/reply edge/pages native/plain_answers
+            core/reply http/pages native/plain_answers
             supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
@@ -388,7 +388,7 @@ WRITERS = {
         """,
         _OURS: """
             commands/completion devstack/jars devstack/java devstack/session
-            admin/control_plane edge/openapi/document supervisor/coalescer_pages
+            admin/control_plane http/openapi/document supervisor/coalescer_pages
         """,
     }.items()
     for name in names.split()

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 
 from headgate.config.settings import LogSettings
-from headgate.edge.request_log import RequestLog
+from headgate.http.request_log import RequestLog
 from headgate.metrics import logs
 from support.gateway.data_plane_world import data_port
 

@@ -23,7 +23,7 @@ from headgate.core.outcome import Failure
 from headgate.core.record import EVENT_ID
 from headgate.core.refusal import Refused
 from headgate.core.reply import problem
-from headgate.edge.request_log import RequestLog
+from headgate.http.request_log import RequestLog
 from headgate.metrics import logs
 from headgate.replays.spec import read_spec
 from headgate.replays.tiers import reading

@@ -17,7 +17,7 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.schema import Schema
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import Globs
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 
 LONG_S = 5.0  # of work that takes some milliseconds
 

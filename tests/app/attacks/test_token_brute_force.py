@@ -14,7 +14,7 @@ import pytest
 
 from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
-from headgate.edge.auth import OWN_PAGES, WINDOW_S, AttemptLimit, Authenticator
+from headgate.http.auth import OWN_PAGES, WINDOW_S, AttemptLimit, Authenticator
 from headgate.wiring.callers import Callers
 from support.attacks.targets import PORTS, management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
@@ -169,10 +169,10 @@ async def test_token_brute_force_without_credentials_counts_nothing(port: Guarde
 async def test_token_brute_force_is_logged_once_a_window(
     port: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "headgate.edge.attempts")
+    caplog.set_level(logging.WARNING, "headgate.http.attempts")
 
     def lines() -> list[dict[str, Any]]:
-        found = [vars(one) for one in caplog.records if one.name == "headgate.edge.attempts"]
+        found = [vars(one) for one in caplog.records if one.name == "headgate.http.attempts"]
         caplog.clear()
         return found
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import headgate.edge
+import headgate.http
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.core.outcome import Failure
-from headgate.edge.auth import AttemptLimit, Authenticator, Peer
+from headgate.http.auth import AttemptLimit, Authenticator, Peer
 
 TOKEN = "q3v9" * 11  # 43 characters, as those that `headgate token` makes
 NEAR = [TOKEN[:cut] + ("x" if cut < len(TOKEN) else "") + TOKEN[cut + 1 :] for cut in range(43)]
@@ -67,7 +67,7 @@ def test_timing_of_token_comparison_depends_on_hashes_alone() -> None:
     """Nothing in the edge compares a token, or anything it came in: only digests are looked up."""
     secret = {"token", "credentials", "authorization"}
     found = []
-    for path in Path(headgate.edge.__path__[0]).rglob("*.py"):
+    for path in Path(headgate.http.__path__[0]).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Compare):
                 sides = [node.left, *node.comparators]

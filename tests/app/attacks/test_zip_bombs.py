@@ -1,6 +1,6 @@
 """Zip bombs: what unfolds is cut off at the cap, in every encoding and on all ports.
 
-tests/integration/edge/test_bad_input_size.py has that a worker's memory stays bounded by real ones.
+tests/integration/http/test_bad_input_size.py has that a worker's memory stays bounded by real ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from backports import zstd
 from headgate.config.settings import HttpSettings
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
-from headgate.edge.body import _ENCODINGS, decompress
+from headgate.http.body import _ENCODINGS, decompress
 from support.attacks.targets import PORTS, answers, target
 
 CAP = 1_048_576

@@ -19,7 +19,7 @@ from headgate.admin.control_plane import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.origins import CORS_HEADERS
+from headgate.http.origins import CORS_HEADERS
 from headgate.replays.registry import Control
 from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.forward import Forward

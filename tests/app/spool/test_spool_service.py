@@ -14,8 +14,8 @@ from headgate.backends.base import Deliveries
 from headgate.core.admission import Admission
 from headgate.core.record import Record
 from headgate.core.topics.topic import TopicState
-from headgate.pipeline.clock import ClockWatch
-from headgate.pipeline.complete import Complete, Reports
+from headgate.ingest.clock import ClockWatch
+from headgate.ingest.complete import Complete, Reports
 from headgate.spool import disk
 from headgate.spool.database import FILE, Append, JournalError, pack_topic
 from headgate.spool.disk import SpoolOptions

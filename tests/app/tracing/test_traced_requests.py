@@ -13,8 +13,8 @@ import pytest
 
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.trace_context import read_parent
-from headgate.edge.request_log import RequestLog
-from headgate.edge.traced import current_trace_id
+from headgate.http.request_log import RequestLog
+from headgate.http.traced import current_trace_id
 from headgate.tracing.spans import Sampling, Span, Traces
 from headgate.wiring.tracing import traced_by
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
-from headgate.edge.server import PagesRunner
+from headgate.http.server import PagesRunner
 from headgate.supervisor.forward import Forward
 from headgate.supervisor.ports import management_sites
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of

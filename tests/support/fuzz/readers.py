@@ -14,14 +14,14 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.core.publish import Ticket
 from headgate.core.reply import JSON, Reply
-from headgate.edge.answer import answered
-from headgate.edge.framing import ambiguity
-from headgate.edge.parsed import parsed_before
-from headgate.edge.plain_post import PlainPosts
-from headgate.edge.request_log import RequestLog
-from headgate.edge.server import HttpServer
-from headgate.edge.short_way import ShortWay
-from headgate.edge.shortcut import ShortConnection
+from headgate.http.answer import answered
+from headgate.http.framing import ambiguity
+from headgate.http.parsed import parsed_before
+from headgate.http.plain_post import PlainPosts
+from headgate.http.request_log import RequestLog
+from headgate.http.server import HttpServer
+from headgate.http.short_way import ShortWay
+from headgate.http.shortcut import ShortConnection
 
 MAX_BYTES = 1000  # of a body: few bytes reach it
 HOST = ((b"Host", b"x"),)

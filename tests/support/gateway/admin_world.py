@@ -18,8 +18,8 @@ from headgate.core.pauses import Intent, Kept
 from headgate.core.suppression import TopicSuppression
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import AttemptLimit, Authenticator, SignedTokens
-from headgate.edge.origins import Origins
+from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
+from headgate.http.origins import Origins
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
 from headgate.metrics.meter import Labels, Meter

@@ -20,19 +20,19 @@ from headgate.core.publish import Publish
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.auth import Authenticator
-from headgate.edge.events import EventsFront, Requests
-from headgate.edge.request_log import RequestLog
-from headgate.edge.routes import DataPlane, Page
-from headgate.edge.server import HttpServer
-from headgate.edge.shortcut import ShortConnection
-from headgate.edge.starting import InTurn, Starting
-from headgate.edge.streams import StreamLimits, Streams
+from headgate.http.auth import Authenticator
+from headgate.http.events import EventsFront, Requests
+from headgate.http.request_log import RequestLog
+from headgate.http.routes import DataPlane, Page
+from headgate.http.server import HttpServer
+from headgate.http.shortcut import ShortConnection
+from headgate.http.starting import InTurn, Starting
+from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.requests import Once, RequestIdentity
+from headgate.ingest.clock import Deadlines
+from headgate.ingest.gate import ProducerQuotas
 from headgate.metrics.health import Readiness
-from headgate.pipeline.clock import Deadlines
-from headgate.pipeline.gate import ProducerQuotas
 from headgate.wiring.front import data_plane
 from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange

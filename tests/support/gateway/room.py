@@ -20,12 +20,12 @@ from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import SimilarTopics, TopicState
+from headgate.ingest.clock import ClockWatch
+from headgate.ingest.gate import Gate
+from headgate.ingest.path import Inbound
+from headgate.ingest.routes import Compiler, Routes
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
-from headgate.pipeline.clock import ClockWatch
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.pipeline import Inbound
-from headgate.pipeline.routes import Compiler, Routes
 from headgate.suppression.sharded import Unsuppressed
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from support.doubles.kafka_log import MemoryLanes, MemoryTopics

@@ -28,12 +28,12 @@ from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
+from headgate.ingest.clock import ClockWatch
+from headgate.ingest.gate import Gate
+from headgate.ingest.path import Inbound
+from headgate.ingest.routes import Routes
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
-from headgate.pipeline.clock import ClockWatch
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.pipeline import Inbound
-from headgate.pipeline.routes import Routes
 from headgate.spool.backlog import Backlogs, Unit
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk, SpoolOptions

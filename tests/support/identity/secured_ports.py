@@ -18,10 +18,10 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.edge.auth import AttemptLimit, Authenticator
-from headgate.edge.jwt import CheckedTokens, FetchedKeys
-from headgate.edge.listener import server_context
-from headgate.edge.server import PagesRunner
+from headgate.http.auth import AttemptLimit, Authenticator
+from headgate.http.jwt import CheckedTokens, FetchedKeys
+from headgate.http.listener import server_context
+from headgate.http.server import PagesRunner
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import DataPort, data_port
 from support.identity.authority import Authority, Pair

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from headgate.core.reasons import TRAITS
-from headgate.edge.origins import Cors
+from headgate.http.origins import Cors
 from support.clients.node import NODE, PACKAGE, needs_node
 from support.scale import examples
 

@@ -7,8 +7,8 @@ from typing import cast
 
 from headgate.coalescer.decisions import Digests, SuppressedDecisions, Trust, Turns, WindowVerdict
 from headgate.core.coalescing import HeldEvent, Window
+from headgate.ingest.routes import Compiler
 from headgate.offload.helper_process import HelperProcess
-from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import FakeSuppression, policy, topic_state
 from support.process.stack import eventually
 

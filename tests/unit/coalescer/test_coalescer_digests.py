@@ -14,8 +14,8 @@ from headgate.core.coalescing import HeldEvent, Window, packed
 from headgate.core.content import INLINE_BYTES
 from headgate.core.formats.canonical import Fallback
 from headgate.core.topics.route import Route
+from headgate.ingest.routes import Compiler
 from headgate.offload.helper_process import HelperProcess
-from headgate.pipeline.routes import Compiler
 from support.gateway.fakes import policy, topic_state
 
 JSON = [("content-type", b"application/json")]

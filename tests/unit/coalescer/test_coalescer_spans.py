@@ -11,7 +11,7 @@ from headgate.coalescer.decisions import WindowDecision, WindowVerdict
 from headgate.coalescer.traced import TracedDecisions
 from headgate.core.coalescing import HeldEvent, Window, packed
 from headgate.core.topics.route import Route
-from headgate.pipeline.routes import Compiler
+from headgate.ingest.routes import Compiler
 from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.fakes import policy, topic_state
 

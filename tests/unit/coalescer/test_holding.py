@@ -12,7 +12,7 @@ from headgate.core.coalescing import WindowTimes, as_held, held_topic, held_topi
 from headgate.core.outcome import Failure, Outcome, Reason
 from headgate.core.refusal import Refused
 from headgate.core.topics.policy import PolicyTable, fingerprint
-from headgate.pipeline.routes import Compiler, Routes
+from headgate.ingest.routes import Compiler, Routes
 from headgate.wiring.coalescing import cluster_of
 from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import FakeTopics, policy, topic_state

@@ -22,8 +22,8 @@ from headgate.core.content import (
 from headgate.core.schema import Schema, received_schema, schema_of
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.topic import ties
-from headgate.edge.auth import Authenticator, Peer
-from headgate.pipeline.routes import Compiler
+from headgate.http.auth import Authenticator, Peer
+from headgate.ingest.routes import Compiler
 from support.gateway.fakes import topic_state
 
 SMALL, LARGE = 40, 160

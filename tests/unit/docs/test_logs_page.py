@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headgate.edge.request_log import LINES, MAX_PRODUCERS, WINDOW_S
+from headgate.http.request_log import LINES, MAX_PRODUCERS, WINDOW_S
 from headgate.metrics.logs import ACCESS, LOG_FIELDS, REPEAT_S, REQUESTS
 from support.pages import DOCS
 from support.root import ROOT

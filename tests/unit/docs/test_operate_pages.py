@@ -19,7 +19,7 @@ import yaml
 
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.core.option import options_of
-from headgate.edge.openapi.document import document
+from headgate.http.openapi.document import document
 from headgate_spark import cli
 from support.pages import DOCS, sources
 

@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from headgate.core.outcome import Name, Outcome
-from headgate.edge.pages import prefers_openmetrics
+from headgate.http.pages import prefers_openmetrics
 from headgate.metrics.exposition import render, render_openmetrics
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.meter import Labels, Meter

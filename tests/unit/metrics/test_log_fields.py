@@ -22,7 +22,7 @@ ROOTS = (ROOT / "gateway" / "headgate", ROOT / "spark" / "headgate_spark")
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 LOGGERS = {"log", "_log", "access", "logger"}
 OF_EVERY_LINE = {"time", "level", "logger", "text", "error", "repeated"}
-# `REPORTED` is a place on aiohttp's request: `edge.request_log` says what is there.
+# `REPORTED` is a place on aiohttp's request: `http.request_log` says what is there.
 KNOWN = {"BUILD_FIELDS": tuple(build.BUILD_FIELDS), "REPORTED": ("request_id", "producer")}
 HANDED_ON = {"changed"}  # to other modules, which keep it as `_changed`
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -10,8 +10,8 @@ from support.root import ROOT
 
 HOT = (
     "core.topics.route",
-    "pipeline.pipeline",
-    "pipeline.complete",
+    "ingest.path",
+    "ingest.complete",
     "suppression.claims",
     "backends.kafka.lane",
     "metrics.meter",

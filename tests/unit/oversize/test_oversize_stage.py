@@ -23,11 +23,11 @@ from headgate.core.suppression import Scope
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
-from headgate.edge.streams import streamed
+from headgate.http.streams import streamed
+from headgate.ingest.gate import Gate
+from headgate.ingest.path import Inbound
+from headgate.ingest.routes import Routes
 from headgate.oversize.choose import Tools
-from headgate.pipeline.gate import Gate
-from headgate.pipeline.pipeline import Inbound
-from headgate.pipeline.routes import Routes
 from support.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state
 from support.gateway.room import Room, digest

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from headgate.config import ConfigError, Settings
-from headgate.edge.auth import Authenticator
+from headgate.http.auth import Authenticator
 from headgate.supervisor.in_force import InForce, Sources
 from headgate.wiring.reloading import RestartNeededError
 

@@ -14,8 +14,8 @@ from headgate.config.settings import HttpSettings, ProducerSettings, Settings
 from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import Authenticator
-from headgate.pipeline.routes import Routes
+from headgate.http.auth import Authenticator
+from headgate.ingest.routes import Routes
 from headgate.wiring.reloading import (
     Preparing,
     Reloading,

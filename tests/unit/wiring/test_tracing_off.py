@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.config.settings import TracingSettings
-from headgate.edge.traced import TracedFront, TracedRequests
+from headgate.http.traced import TracedFront, TracedRequests
 from headgate.metrics.meter import Labels, Meter
 from headgate.wiring.tracing import tracing_of
 

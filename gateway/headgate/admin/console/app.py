@@ -23,7 +23,7 @@ from headgate.admin.console.topics import TopicPages
 from headgate.admin.control_plane import Admin
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 from headgate.metrics.build import VERSION
 from headgate.replays.registry import Control
 
@@ -37,7 +37,7 @@ FIELD = "csrf"
 class FormTokens:
     """Tokens in forms, so that other sites' pages cannot submit them in a reader's browser.
 
-    The check of browsers' headers (`edge.origins`) already refuses such pages; the tokens still
+    The check of browsers' headers (`http.origins`) already refuses such pages; the tokens still
     work if a proxy drops those headers. A token belongs to the caller and to this process: after a
     restart, the page must be loaded again.
 

@@ -19,7 +19,7 @@ from headgate.admin.pauses import read_intent
 from headgate.admin.requests import Form
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, malformed
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 
 # ---- responses of the monitor
 

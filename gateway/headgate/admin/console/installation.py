@@ -14,7 +14,7 @@ from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
 from headgate.core.installation import Kind, Level, LogEntry
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 
 _OF_CONFIGURATION = frozenset(
     (

@@ -16,7 +16,7 @@ from headgate.core.installation import Level, LogEntry
 from headgate.core.outcome import Name
 from headgate.core.suppression import AWAY, OFF, ON
 from headgate.core.topics.policy import PolicyTable
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
 from headgate.metrics.snapshot import Pair

@@ -9,7 +9,7 @@ from aiohttp import web
 from yarl import URL
 
 from headgate.admin.requests import Form
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 
 
 class Page(NamedTuple):

@@ -13,7 +13,7 @@ from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.core.outcome import TRAITS, Name, Reason
 from headgate.core.refusal import Refused
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger

@@ -18,7 +18,7 @@ from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
 from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused, brief
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.replays.registry import FINISHED, Control, ReplayState
 

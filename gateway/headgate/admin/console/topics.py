@@ -18,7 +18,7 @@ from headgate.core.keys import partition_for
 from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.refusal import Refused, brief
 from headgate.core.topics.topic import TopicState
-from headgate.edge.auth import Identity
+from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
 

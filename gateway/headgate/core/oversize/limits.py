@@ -1,7 +1,7 @@
 """Limits of sizes, and the detail of every 413 response.
 
 Titles and advice are those of the reasons (`core.reasons`). Header fields that are too large are
-another reason, with status 431 (`edge.server`).
+another reason, with status 431 (`http.server`).
 """
 
 import heapq

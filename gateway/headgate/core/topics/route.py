@@ -111,7 +111,7 @@ class Route:
         scanner: The fast path for plain documents (`core.scanning`); None if there is none, or if
             documents must fit a schema.
         is_behind: Whether the spool has events of the topic. It takes single records only, so the
-            route has no strategies then (`pipeline.routes.Routes.behind`).
+            route has no strategies then (`ingest.routes.Routes.behind`).
         turn: The number of requests of the topic so far. With one counter for all topics,
             requests that alternate between topics would put all keyless events of a topic on one
             partition.
@@ -199,7 +199,7 @@ class Route:
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
         """Return the record of an event, with only the event's own headers.
 
-        `pipeline.turn` adds the other headers.
+        `ingest.turn` adds the other headers.
 
         Raises:
             Refused: The event cannot be published.

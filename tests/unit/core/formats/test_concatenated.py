@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from headgate.core.formats.concatenated import Documents
 from headgate.core.outcome import Reason
 from headgate.core.refusal import Refused
-from headgate.edge.confluent.records import RecordStreams
-from headgate.edge.confluent.service import ProduceService
+from headgate.http.confluent.records import RecordStreams
+from headgate.http.confluent.service import ProduceService
 
 MOST = 1_000_000
 OBJECTS = st.dictionaries(

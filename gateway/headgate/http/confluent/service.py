@@ -1,0 +1,486 @@
+"""Confluent's paths: common parts, look-ups of topics and clusters, and producing with REST v2.
+
+Requests are handled like those of /v1: same credentials, limits, budget, quotas, suppression and
+metrics.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import quote
+
+import orjson
+from aiohttp import web
+
+from headgate.core.event import Decoded
+from headgate.core.formats import confluent_v2, confluent_v3
+from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, codes_of, error, failed
+from headgate.core.formats.confluent_v2 import TYPE, Format
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import SHOWN, Refused, brief
+from headgate.core.reply import Reply, json_text
+from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.core.topics.route import Route
+from headgate.core.topics.topic import PartitionState, TopicState
+from headgate.http.auth import Identity, peer_of
+from headgate.http.body import BREAKS
+from headgate.http.events import EventsFront
+from headgate.http.problems import response
+from headgate.http.request_log import REPORTED
+from headgate.ingest.path import Inbound
+
+log = logging.getLogger("headgate.http.confluent.desk")
+
+_PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
+
+
+class KnownTopics(Protocol):
+    """State of topics and clusters in Kafka (`backends.kafka.topics`)."""
+
+    def states(self) -> Sequence[TopicState]:
+        """Return the topics that a policy matches, sorted by name."""
+        ...
+
+    def cluster_ids(self) -> Mapping[str, str]:
+        """Return Kafka's cluster ids by configured name, for clusters that have responded."""
+        ...
+
+    async def partitions(self, topic: str) -> Sequence[PartitionState]:
+        """Return the topic's partitions.
+
+        Raises:
+            Refused: Kafka is not available.
+        """
+        ...
+
+
+class ServiceRequest(NamedTuple):
+    """A request and its context.
+
+    Attributes:
+        request: The request.
+        headers: Headers; names in lower case.
+        request_id: Id of the request.
+        arrived: Monotonic time of its arrival, in seconds.
+        reported: Request id and, once known, producer, for the log.
+    """
+
+    request: web.BaseRequest
+    headers: Mapping[bytes, bytes]
+    request_id: str
+    arrived: float
+    reported: dict[str, str]
+
+
+Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
+
+
+class ProduceService:
+    """Common parts of Confluent's endpoints; `answer` turns failures into Confluent's errors."""
+
+    def __init__(self, events: EventsFront, topics: KnownTopics) -> None:
+        self.events = events
+        self.topics = topics
+        self._loop = asyncio.get_running_loop()
+
+    async def answer(
+        self, request: web.BaseRequest, path: str, content_type: str, work: Work
+    ) -> web.StreamResponse:
+        """Handle a request, and count it.
+
+        Args:
+            request: The request.
+            path: Template of the path, for metrics.
+            content_type: Content type of error responses.
+            work: Handler of the request.
+        """
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        request_id = self.events.request_id(headers)
+        reported = {"request_id": request_id, "producer": ""}
+        call = ServiceRequest(request, headers, request_id, self._loop.time(), reported)
+        try:
+            reply = await work(call)
+        except Refused as refused:
+            reported["producer"] = reported["producer"] or refused.producer
+            reply = self._refused(refused.failure, call, content_type)
+        except BREAKS:
+            raise  # the client left or sends invalid HTTP, which the server handles
+        except Exception:  # the outermost frame that knows the format of error responses
+            if request.writer.output_size > 0:
+                raise
+            log.exception("request failed", extra={"path": request.rel_url.raw_path[:SHOWN]})
+            failure = Failure(Reason.INTERNAL, "an internal error")
+            reply = self._refused(failure, call, content_type)
+        if self.events.request_log.logs_every_request:
+            request[REPORTED] = reported
+        seconds = self._loop.time() - call.arrived
+        if not isinstance(reply, Reply):
+            self.events.requests.request(path, reply.status, seconds)
+            return reply
+        self.events.requests.request(path, reply.status, seconds)
+        return response(reply, request_id)
+
+    def caller(self, call: ServiceRequest) -> Identity:
+        """Return the authenticated caller.
+
+        Raises:
+            Refused: The authentication failed.
+        """
+        identity = self.events.callers.identify(call.headers, peer_of(call.request))
+        if isinstance(identity, Failure):
+            raise Refused(identity)
+        call.reported["producer"] = identity.name
+        return identity
+
+    def producer(self, call: ServiceRequest, topic: str) -> Identity:
+        """Return the caller, if it may post to the topic.
+
+        Raises:
+            Refused: The authentication failed, or the caller may not post to the topic.
+        """
+        peer = peer_of(call.request)
+        identity = self.events.caller(call.headers, peer, topic, call.request_id)
+        call.reported["producer"] = identity.name
+        return identity
+
+    def _refused(self, failure: Failure, call: ServiceRequest, content_type: str) -> Reply:
+        """Return the response to a failure, and log the failure."""
+        reply = failed(failure, content_type)
+        self._report(call, failure, reply.status)
+        return reply
+
+    def refuse(self, call: ServiceRequest, reason: Reason, reply: Reply) -> Reply:
+        """Log a refused request and return its response.
+
+        Args:
+            call: The request.
+            reason: Reason for the log.
+            reply: Response in Confluent's format.
+        """
+        self._report(call, Failure(reason, orjson.loads(reply.body)["message"]), reply.status)
+        return reply
+
+    def _report(self, call: ServiceRequest, failure: Failure, status: int) -> None:
+        path = call.request.rel_url.raw_path
+        fields = {"producer": call.reported["producer"], "path": path, "status": status}
+        self.events.request_log.refused(failure, call.request_id, **fields)
+
+    def policy(self, topic: str, caller: Identity) -> TopicPolicy:
+        """Return the policy of a topic to which the gateway may produce.
+
+        Raises:
+            Refused: The topic is unknown or not available.
+        """
+        return self.rules(topic, caller).policy
+
+    def rules(self, topic: str, caller: Identity) -> Route:
+        """Return the rules of a topic.
+
+        Raises:
+            Refused: The topic is unknown or not available. The failure suggests a similar topic.
+        """
+        gate = self.events.pipeline.gate
+        try:
+            return gate.rules(topic)
+        except Refused as refused:
+            failure = gate.with_suggestion(refused.failure, topic, caller.may_post)
+            raise Refused(failure) from refused
+
+    def cluster_id(self, policy: TopicPolicy) -> str:
+        """Return Kafka's id of a topic's cluster.
+
+        Raises:
+            Refused: The cluster has not responded since the start.
+        """
+        cluster_id = self.topics.cluster_ids().get(policy.cluster)
+        if cluster_id is None:
+            detail = f"cluster {policy.cluster} has not answered since the start"
+            raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, None, 2))
+        return cluster_id
+
+    def not_offered(self, request: web.BaseRequest) -> web.Response | None:
+        """Return the response for Confluent's paths that are not offered; None for other paths."""
+        method, path = request.method[:SHOWN], request.rel_url.raw_path[:SHOWN]
+        text = (
+            f"{method} {path} is not offered: this gateway produces records (POST /topics/NAME, "
+            "POST /v3/clusters/ID/topics/NAME/records) and lists topics and clusters; "
+            "consume and administrate with a Kafka client"
+        )
+        return self.failed(request, Failure(Reason.NOT_FOUND, text))
+
+    def failed(self, request: web.BaseRequest, failure: Failure) -> web.Response | None:
+        """Return a failure in Confluent's format on Confluent's paths; None for other paths."""
+        path = request.rel_url.raw_path
+        if not any(path == prefix or path.startswith(prefix + "/") for prefix in _PREFIXES):
+            return None
+        content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
+        request_id = self.events.request_id({})
+        self.events.request_log.refused(failure, request_id, path=path)
+        return response(failed(failure, content_type), request_id)
+
+
+def no_cluster(cluster_id: str) -> Reply:
+    """Return the response for a path with an unknown cluster."""
+    text = (
+        f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
+    )
+    return error(404, 404, text, confluent_v3.TYPE)
+
+
+# ---- GET /topics and /v3/clusters: look-ups of clients before they produce
+
+
+_RELATED = (
+    "controller",
+    "acls",
+    "brokers",
+    "broker_configs",
+    "consumer_groups",
+    "topics",
+    "partition_reassignments",
+)
+
+
+class TopicViews:
+    """Views of the topics that the caller may write to, and of the clusters' ids."""
+
+    def __init__(self, service: ProduceService) -> None:
+        self._service = service
+        self._topics = service.topics
+
+    async def topics(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Handle GET /topics."""
+        return await self._service.answer(request, "/topics", confluent_v2.TYPE, self._names)
+
+    async def topic(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+        """Handle GET /topics/{topic}."""
+        work = partial(self._topic, topic)
+        return await self._service.answer(request, "/topics/{topic}", confluent_v2.TYPE, work)
+
+    async def partitions(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+        """Handle GET /topics/{topic}/partitions."""
+        work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
+        return await self._service.answer(request, path, confluent_v2.TYPE, work)
+
+    async def partition(
+        self, request: web.BaseRequest, topic: str, partition: str
+    ) -> web.StreamResponse:
+        """Handle GET /topics/{topic}/partitions/{partition}."""
+        work = partial(self._partition, topic, partition)
+        path = "/topics/{topic}/partitions/{partition}"
+        return await self._service.answer(request, path, confluent_v2.TYPE, work)
+
+    async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Handle GET /v3/clusters."""
+        return await self._service.answer(
+            request, "/v3/clusters", confluent_v3.TYPE, self._clusters
+        )
+
+    async def cluster(self, request: web.BaseRequest, cluster_id: str) -> web.StreamResponse:
+        """Handle GET /v3/clusters/{cluster_id}."""
+        work, path = partial(self._cluster, cluster_id), "/v3/clusters/{cluster_id}"
+        return await self._service.answer(request, path, confluent_v3.TYPE, work)
+
+    async def _names(self, call: ServiceRequest) -> Reply:
+        caller = self._service.caller(call)
+        all_names = (state.name for state in self._topics.states())
+        names = [
+            state_name for state_name in all_names if not state_name.startswith(INTERNAL_PREFIXES)
+        ]
+        return _json([name for name in names if caller.may_post(name)], confluent_v2.TYPE)
+
+    async def _topic(self, topic: str, call: ServiceRequest) -> Reply:
+        state = self._state(topic, call)
+        if isinstance(state, Reply):
+            return state
+        rows = _rows(await self._topics.partitions(state.name))
+        page = {"name": topic, "configs": _configs(state), "partitions": rows}
+        return _json(page, confluent_v2.TYPE)
+
+    async def _partitions(self, topic: str, call: ServiceRequest) -> Reply:
+        state = self._state(topic, call)
+        if isinstance(state, Reply):
+            return state
+        return _json(_rows(await self._topics.partitions(state.name)), confluent_v2.TYPE)
+
+    async def _partition(self, topic: str, partition: str, call: ServiceRequest) -> Reply:
+        state = self._state(topic, call)
+        if isinstance(state, Reply):
+            return state
+        for row in _rows(await self._topics.partitions(state.name)):
+            if str(row["partition"]) == partition:
+                return _json(row, confluent_v2.TYPE)
+        detail = f"topic {brief(topic)} has no partition {brief(partition)}"
+        raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
+
+    def _state(self, topic: str, call: ServiceRequest) -> TopicState | Reply:
+        """Return the state of a topic, or the response if the topic is unknown.
+
+        Raises:
+            Refused: The caller may not write to the topic, or the topic is not available.
+        """
+        caller = self._service.caller(call)
+        if not caller.may_post(topic):
+            detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+        try:
+            return self._service.rules(topic, caller).state
+        except Refused as refused:
+            if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
+                raise
+            detail = refused.failure.detail
+            reply = error(404, NOT_ON_THE_CLUSTER, detail, confluent_v2.TYPE)
+            return self._service.refuse(call, Reason.UNKNOWN_TOPIC, reply)
+
+    async def _clusters(self, call: ServiceRequest) -> Reply:
+        self._service.caller(call)
+        base = _base(call.request)
+        rows = [
+            _shown(base, cluster_id)
+            for cluster_id in sorted(set(self._topics.cluster_ids().values()))
+        ]
+        page = {
+            "kind": "KafkaClusterList",
+            "metadata": {"self": base, "next": None},
+            "data": rows,
+        }
+        return _json(page, confluent_v3.TYPE)
+
+    async def _cluster(self, cluster_id: str, call: ServiceRequest) -> Reply:
+        self._service.caller(call)
+        if cluster_id not in self._topics.cluster_ids().values():
+            return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+        return _json(_shown(_base(call.request), cluster_id), confluent_v3.TYPE)
+
+
+def _base(request: web.BaseRequest) -> str:
+    return f"{request.scheme}://{request.host}/v3/clusters"
+
+
+def _shown(base: str, cluster_id: str) -> dict[str, Any]:
+    """Return the JSON of a cluster. The related URLs belong to the format, but are not served."""
+    itself = f"{base}/{quote(cluster_id)}"
+    return {
+        "kind": "KafkaCluster",
+        "metadata": {"self": itself, "resource_name": f"crn:///kafka={cluster_id}"},
+        "cluster_id": cluster_id,
+        **{name: {"related": f"{itself}/{name.replace('_', '-')}"} for name in _RELATED},
+    }
+
+
+def _configs(state: TopicState) -> dict[str, str]:
+    return {
+        "cleanup.policy": state.cleanup_policy,
+        "compression.type": state.compression_type,
+        "max.message.bytes": str(state.max_message_bytes),
+        "message.timestamp.type": state.timestamp_type,
+        "min.insync.replicas": str(state.min_insync_replicas),
+        "retention.ms": str(state.retention_ms),
+    }
+
+
+def _rows(partitions: Sequence[PartitionState]) -> list[dict[str, Any]]:
+    return [
+        {
+            "partition": partition.partition,
+            "leader": partition.leader,
+            "replicas": [
+                {
+                    "broker": node,
+                    "leader": node == partition.leader,
+                    "in_sync": node in partition.in_sync,
+                }
+                for node in partition.replicas
+            ],
+        }
+        for partition in partitions
+    ]
+
+
+def _json(page: object, content_type: str) -> Reply:
+    return Reply(200, content_type, (), json_text(page).encode())
+
+
+# ---- POST /topics/{topic} and /topics/{topic}/partitions/{partition} (v2)
+
+
+_PATH = "/topics/{topic}"
+_PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"
+_DIGITS = 10
+
+
+class ProduceEndpoint:
+    """The endpoints for producing with REST v2. `max_events` is http.batch_max_events."""
+
+    def __init__(self, service: ProduceService, max_events: int) -> None:
+        self._service = service
+        self._events = service.events
+        self._max_events = max_events
+
+    async def post(
+        self, request: web.BaseRequest, topic: str, partition: str | None = None
+    ) -> web.StreamResponse:
+        """Respond once every record of the request has ended."""
+        path = _PATH if partition is None else _PATH_OF_PARTITION
+        return await self._service.answer(
+            request, path, TYPE, partial(self._post, topic, partition)
+        )
+
+    async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
+        events = self._events
+        caller = self._service.producer(call, topic)
+        producer = caller.name
+        form = _format(call.headers.get(b"content-type", b""))
+        if isinstance(form, Reply):
+            return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
+        self._service.policy(topic, caller)
+        number = None if partition is None else _number(topic, partition)
+        body = await events.body(call.request, call.headers, producer, topic, call.request_id)
+        inbound = Inbound(topic, producer, call.headers, body, call.request_id, events.now())
+        endpoint = f"v2/{'' if number is None else number}".encode()
+        ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)
+        if not ticket.done:
+            await events.ended(ticket)
+        outcomes = ticket.answered()
+        failure = outcomes[0].failure if outcomes else None
+        status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
+        events.request_log.ended(ticket, status)
+        if ticket.is_batch and outcomes:
+            return await events.remembered(ticket, confluent_v2.produced(outcomes))
+        assert failure is not None, "a request has a record, or was refused"
+        return failed(failure, TYPE)
+
+    def _decode(
+        self, form: Format, partition: int | None, inbound: Inbound, route: Route
+    ) -> Decoded:
+        records = confluent_v2.read_records(
+            inbound.body,
+            form,
+            route.policy.compat_json_keys,
+            partition,
+            self._max_events,
+            route.key_max_bytes,
+        )
+        return Decoded([*records], True)
+
+
+def _format(content_type: bytes) -> Format | Reply:
+    form = confluent_v2.format_of(content_type)
+    if form is not None:
+        return form
+    named = content_type.decode("latin-1")
+    why = ""
+    if any(name in named.lower() for name in ("avro", "protobuf", "jsonschema")):
+        why = "; formats with schemas need a schema registry, which this gateway has not"
+    taken = ", ".join(known_format.value for known_format in Format)
+    text = f"Content-Type {named[:SHOWN] or 'none'}: use one of {taken}{why}"
+    return error(415, 415, text, TYPE)
+
+
+def _number(topic: str, partition: str) -> int:
+    if partition.isascii() and partition.isdigit() and len(partition) <= _DIGITS:
+        return int(partition)
+    detail = f"topic {brief(topic)} has no partition {brief(partition)}"
+    raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))

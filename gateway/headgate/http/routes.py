@@ -1,0 +1,192 @@
+"""Routes of the data plane: handlers by method and path.
+
+The OpenAPI document contains the same routes (`http/openapi`): a test compares the two.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import SHOWN, Refused
+from headgate.core.reply import JSON, Reply
+from headgate.core.request import of_data_port
+from headgate.http.confluent.records import RecordStreams
+from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
+from headgate.http.events import BurstsFront, EventsFront
+from headgate.http.openapi.docs_pages import Documents, docs_file, docs_page
+from headgate.http.origins import CORS_HEADERS, Cors
+from headgate.http.problems import index_page, problem_page, problem_response, response
+from headgate.metrics.health import Readiness
+
+Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path
+
+_PART = re.compile(r"\\\{\w+\\\}")
+
+
+class Path(NamedTuple):
+    """One path. `methods` maps methods to handlers; HEAD is handled like GET."""
+
+    template: str
+    pattern: re.Pattern[str]
+    methods: Mapping[str, PathPage]
+
+    @property
+    def allowed(self) -> str:
+        """Return the allowed methods, for the Allow header."""
+        return ", ".join(
+            shown
+            for method in self.methods
+            for shown in ((method, "HEAD") if method == "GET" else (method,))
+        )
+
+
+def path(template: str, **methods: PathPage) -> Path:
+    """Return a path; `{name}` in the template stands for one part, which is decoded."""
+    return Path(template, re.compile(_PART.sub("([^/]+)", re.escape(template))), methods)
+
+
+class Confluent(NamedTuple):
+    """Endpoints of Confluent's REST API."""
+
+    service: ProduceService
+    produce: ProduceEndpoint
+    records: RecordStreams
+    topic_views: TopicViews
+
+
+class DataPlane:
+    """Dispatcher of the data plane's requests.
+
+    Args:
+        events: Front for posting events.
+        bursts: Front for committing bursts.
+        confluent: Endpoints of Confluent's REST API.
+        readiness: Returns the readiness of the gateway.
+        request_ids: Generates request ids.
+        documents: OpenAPI documents.
+        cors: Cross-origin settings.
+        others: Handler for all other paths (the management pages in one-port mode), or None. It
+            may raise Refused.
+    """
+
+    def __init__(
+        self,
+        events: EventsFront,
+        bursts: BurstsFront,
+        confluent: Confluent,
+        readiness: Callable[[], Readiness],
+        request_ids: Callable[[], str],
+        documents: Documents,
+        cors: Cors,
+        others: Page | None = None,
+    ) -> None:
+        self._readiness = readiness
+        self._request_ids = request_ids
+        self._documents = documents
+        self._cors = cors
+        self._others = others
+        self._confluent = confluent
+        self._request_log = events.request_log
+        produce, topic_views = confluent.produce.post, confluent.topic_views
+        self.paths: Sequence[Path] = (
+            path("/v1/topics/{topic}/events", POST=events.post),
+            path("/v1/bursts/{id}/commit", POST=bursts.commit),
+            path("/topics", GET=topic_views.topics),
+            path("/topics/{topic}", GET=topic_views.topic, POST=produce),
+            path("/topics/{topic}/partitions", GET=topic_views.partitions),
+            path("/topics/{topic}/partitions/{partition}", GET=topic_views.partition, POST=produce),
+            path("/v3/clusters", GET=topic_views.clusters),
+            path("/v3/clusters/{cluster_id}", GET=topic_views.cluster),
+            path("/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.records.post),
+            path("/live", GET=self._live),
+            path("/ready", GET=self._ready),
+            path("/problems", GET=self._problems),
+            path("/problems/{reason}", GET=self._problem),
+            path("/openapi.json", GET=self._document),
+            path("/docs", GET=self._docs),
+            path("/docs/{file}", GET=self._docs_file),
+        )
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Return the response to any request."""
+        if not self._cors.is_on or "Origin" not in request.headers:
+            return await self._answer(request)
+        headers = request[CORS_HEADERS] = self._cors.headers(request.headers)
+        answer = await self._answer(request)
+        if not answer.prepared:  # a stream has already sent these headers
+            answer.headers.update(headers)
+        return answer
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = request.rel_url.raw_path
+        for route in self.paths:
+            match = route.pattern.fullmatch(raw)
+            if match is not None:
+                method = "GET" if request.method == "HEAD" else request.method
+                page = route.methods.get(method)
+                if page is None:
+                    return self._not_allowed(request, route.allowed)
+                return await page(request, *map(unquote, match.groups()))
+        return self._confluent.service.not_offered(request) or await self._unknown(request)
+
+    def _not_allowed(self, request: web.BaseRequest, allowed: str) -> web.Response:
+        """Return a 405 with the allowed methods; with CORS on, answer OPTIONS."""
+        if request.method == "OPTIONS" and self._cors.is_on:
+            headers = {"Allow": allowed, **self._cors.preflight(request.headers, allowed)}
+            return web.Response(status=204, headers=headers)
+        detail = f"{request.method[:SHOWN]} is not for this path; use {allowed}"
+        failure = Failure(Reason.METHOD_NOT_ALLOWED, detail)
+        answer = self._confluent.service.failed(request, failure) or self._refuse(request, failure)
+        answer.headers["Allow"] = allowed
+        return answer
+
+    def _refuse(self, request: web.BaseRequest, failure: Failure) -> web.Response:
+        request_id = self._request_ids()
+        self._request_log.refused(failure, request_id, path=request.rel_url.raw_path)
+        return problem_response(failure, request_id)
+
+    async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self._others is not None:
+            try:
+                return await self._others(request)
+            except Refused as refused:
+                return self._refuse(request, refused.failure)
+        path = request.rel_url.raw_path
+        if path == "/" and request.method in ("GET", "HEAD"):
+            return web.Response(status=302, headers={"Location": "/docs"})
+        detail = f"no page at {path[:SHOWN]}{of_data_port(request.method, path)}"
+        failure = Failure(Reason.NOT_FOUND, detail)
+        return self._refuse(request, failure)
+
+    # ---- pages
+
+    async def _live(self, _request: web.BaseRequest) -> web.Response:
+        return response(Reply(200, JSON, (), b'{"status":"live"}'), "")
+
+    async def _ready(self, _request: web.BaseRequest) -> web.Response:
+        return response(self._readiness().reply(), "")
+
+    async def _problems(self, _request: web.BaseRequest) -> web.Response:
+        return index_page()
+
+    async def _problem(self, request: web.BaseRequest, reason: str) -> web.StreamResponse:
+        if reason not in frozenset(Reason):
+            return await self._unknown(request)
+        return problem_page(Reason(reason))
+
+    async def _document(self, _request: web.BaseRequest) -> web.Response:
+        return response(Reply(200, JSON, (), self._documents.both()), "")
+
+    async def _docs(self, _request: web.BaseRequest) -> web.StreamResponse:
+        return docs_page()
+
+    async def _docs_file(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        try:
+            return docs_file(name, self._documents.own)
+        except Refused as refused:
+            return self._refuse(request, refused.failure)

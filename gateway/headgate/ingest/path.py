@@ -1,0 +1,464 @@
+"""The path of a request: decode, admit, build records, then the stages that its topic configures.
+
+`wiring.pipeline.build_pipeline` connects the stages. Nothing here awaits: `take` starts a request
+at once, and the events of one turn of the event loop go on together (`turn`). Results come back to
+`complete`, once for each batch. The pipeline uses no HTTP library, so it serves any front.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from headgate.backends.base import Identities, Suppression
+from headgate.core.admission import Admission
+from headgate.core.event import Decoded, Event
+from headgate.core.formats.decode import Headers, decode, with_hint
+from headgate.core.idempotency import Attempt
+from headgate.core.outcome import Failure, Reason
+from headgate.core.oversize.chunks import Streamed
+from headgate.core.oversize.limits import stored_in_vain
+from headgate.core.publish import Publish, Ticket
+from headgate.core.record import content_type_of
+from headgate.core.refusal import Refused
+from headgate.core.request import RequestOptions, read_options
+from headgate.core.scanning import scan
+from headgate.core.suppression import Reservation, Scope
+from headgate.core.topics.route import Common, Route
+from headgate.ingest.complete import Complete
+from headgate.ingest.gate import Admit, Expire, Gate
+from headgate.ingest.records import BuildRecords, Validate
+from headgate.ingest.turn import Produce, Turn
+
+# Input from a front: a request, and the function that decodes its body.
+
+
+class Inbound:
+    """A request from a front.
+
+    Args:
+        topic: Topic that the client named.
+        producer: Authenticated producer.
+        headers: Headers, as raw bytes; names in lower case.
+        body: Decompressed body; its length was admitted.
+        request_id: Id of the request.
+        arrived: Monotonic time at which the request was complete, in seconds.
+        streamed: Its one event, if the value went to the blob store; the body is then empty.
+        may_post: Returns whether the caller may write to a topic, for suggestions. None: no
+            suggestions.
+    """
+
+    __slots__ = (
+        "arrived", "body", "headers", "may_post", "producer", "request_id", "streamed", "topic",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic: str,
+        producer: str,
+        headers: Headers,
+        body: bytes,
+        request_id: str,
+        arrived: float,
+        streamed: Streamed | None = None,
+        may_post: Callable[[str], bool] | None = None,
+    ) -> None:
+        self.topic: Final = topic
+        self.producer: Final = producer
+        self.headers: Final = headers
+        self.body: Final = body
+        self.request_id: Final = request_id
+        self.arrived: Final = arrived
+        self.streamed: Final = streamed
+        self.may_post: Final = may_post
+
+
+Decode = Callable[[Inbound, Route], Decoded]
+
+
+# Events that earlier attempts with the same Idempotency-Key completed.
+
+
+# Placeholder for a completed event, until its answer replaces it.
+_DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")
+
+
+def leave_out_known(ticket: Ticket, attempt: Attempt, decoded: Decoded) -> None:
+    """Replace events that an earlier attempt completed by placeholders."""
+    rest = [*decoded.events]
+    for index in attempt.known:
+        if index < len(rest):
+            ticket.sizes[index] = _size(rest[index])
+            rest[index] = _DONE
+    decoded.events = rest
+
+
+def answer_known(ticket: Ticket, attempt: Attempt) -> None:
+    """Set the answers of earlier attempts for their events."""
+    for index, outcome in attempt.known.items():
+        if index < len(ticket.outcomes):
+            ticket.outcomes[index] = outcome
+
+
+def _size(event: Event) -> int:
+    if isinstance(event, Failure):
+        return 0
+    value = event if isinstance(event, bytes) else event.value
+    return len(value or b"")
+
+
+# Deduplication by event id.
+#
+# Events with a known id get their earlier answer; all others go on. Only topics with `dedupe_ttl_s`
+# use this. Events without an id wait with the others of their request, so that each key's order
+# stays.
+
+
+class Identify:
+    """Stage that answers repeated events with their earlier outcome.
+
+    Args:
+        identities: Event ids in Redis; None without Redis: all events then go on.
+        validate: The next stage for events that need validation.
+        turn: The next stage for all other events.
+        complete: Stage that ends events.
+    """
+
+    def __init__(
+        self, identities: Identities | None, validate: Validate, turn: Turn, complete: Complete
+    ) -> None:
+        self._identities = identities
+        self._validate = validate
+        self._turn = turn
+        self._complete = complete
+
+    def take(
+        self, ticket: Ticket, route: Route, started: list[Publish], events: Sequence[Event]
+    ) -> None:
+        """Claim the ids of a request's events; new events go on.
+
+        Args:
+            ticket: Ticket of the request.
+            route: Route of its topic.
+            started: Publishes of the request that were started.
+            events: All events of the request.
+        """
+        if self._identities is None:
+            self._go_on(route, started, events)
+            return
+        go_on = partial(self._claimed, ticket, route, events)
+        self._identities.claim(ticket, route, started, go_on)
+
+    def _claimed(
+        self, ticket: Ticket, route: Route, events: Sequence[Event], left: list[Publish]
+    ) -> None:
+        """Let the events with new ids go on.
+
+        Args:
+            ticket: Ticket of the request.
+            route: Route of its topic.
+            events: All events of the request.
+            left: Publishes whose ids are new.
+        """
+        if left:
+            ticket.start(left)
+            self._go_on(route, left, events)
+        elif not ticket.remaining and not ticket.done:
+            self._complete.close(ticket)
+
+    def _go_on(self, route: Route, left: list[Publish], events: Sequence[Event]) -> None:
+        if route.orders is None and not self._validate.waiting:
+            self._turn.add(route, left)
+        else:
+            self._turn.flush_topic(route.state.name)
+            self._validate.take(left, events)
+
+
+class Pipeline:
+    """Stages of a request, in the order of the arguments.
+
+    Args:
+        admission: Budget of all requests.
+        gate: Checks of the topic's state.
+        admit: Admits a request's events.
+        records: Builds their records.
+        identify: Finds repeated events.
+        validate: Validates events.
+        turn: Gathers the events of one turn of the event loop.
+        complete: Ends events and requests.
+        expire: Callback for requests whose deadline has passed.
+        max_events: Maximum number of events in one request.
+    """
+
+    def __init__(
+        self,
+        admission: Admission,
+        gate: Gate,
+        admit: Admit,
+        records: BuildRecords,
+        identify: Identify,
+        validate: Validate,
+        turn: Turn,
+        complete: Complete,
+        expire: Expire,
+        max_events: int,
+    ) -> None:
+        self.admission = admission
+        self.gate = gate
+        self._admit = admit
+        self._records = records
+        self._identify = identify
+        self._validate = validate
+        self._turn = turn
+        self._complete = complete
+        self.expire = expire
+        self._max_events = max_events
+
+    def ticket(self, inbound: Inbound) -> Ticket:
+        """Return a ticket for a request that has not started, for `take` or `refuse`."""
+        ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
+        ticket.body_bytes = len(inbound.body)
+        return ticket
+
+    def take(
+        self,
+        inbound: Inbound,
+        decode_as: Decode | None = None,
+        attempt: Attempt | None = None,
+        ticket: Ticket | None = None,
+    ) -> Ticket:
+        """Start all events of a request. The ticket is done once all of them have ended.
+
+        Args:
+            inbound: The request.
+            decode_as: Decodes the body for a front of another protocol; it may raise Refused.
+            attempt: Attempt of its Idempotency-Key; events that earlier attempts completed are not
+                started again.
+            ticket: Ticket of the request, if it already exists.
+        """
+        if ticket is None:
+            ticket = self.ticket(inbound)
+        ticket.attempt = attempt
+        ticket.needs_offset = decode_as is not None
+        try:
+            route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
+            ticket.facts = route.facts
+            options = read_options(inbound.headers)
+            decoded = self._decode(inbound, route, options, decode_as, attempt)
+            ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
+            streamed = inbound.streamed
+            if streamed is not None:
+                _require_strategies(route)
+            size = ticket.body_bytes if streamed is None else streamed.stored.size
+            self._admit.take(ticket, options, len(decoded.events), size)
+            # No refusals from here on: `refuse` returns a request's bytes, not its events.
+            if attempt is not None and attempt.known:
+                leave_out_known(ticket, attempt, decoded)
+            started = self._records.build(ticket, route, options, decoded, streamed)
+            if attempt is not None and attempt.known:
+                answer_known(ticket, attempt)
+        except Refused as refused:
+            failure = refused.failure
+            if inbound.may_post is not None:
+                failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
+            ticket.facts = ticket.facts or self.gate.facts_of(inbound.topic)
+            if decode_as is None:
+                failure = with_hint(failure, inbound.headers, inbound.body)
+            self._complete.refuse(ticket, failure)
+            return ticket
+        except BaseException:
+            self._complete.abandon(ticket)
+            raise
+        if started:
+            ticket.start(started)
+            self._go_on(ticket, route, started, decoded)
+        elif not ticket.remaining:
+            if decode_as is None:
+                _give_hint(ticket, inbound)
+            self._complete.close(ticket)
+        return ticket
+
+    def _decode(
+        self,
+        inbound: Inbound,
+        route: Route,
+        options: RequestOptions,
+        decode_as: Decode | None,
+        attempt: Attempt | None,
+    ) -> Decoded:
+        if decode_as is not None:
+            return decode_as(inbound, route)
+        # The scanner handles only requests without options for single events, except an id.
+        is_repeat = attempt is not None and bool(attempt.known)
+        if route.scanner is not None and not is_repeat and options.is_plain:
+            scanned = scan(route.scanner, inbound.body, inbound.headers, self._max_events)
+            if scanned is not None:
+                return scanned
+        structured = route.policy.cloudevents == "structured"
+        return decode(inbound.body, inbound.headers, structured, self._max_events)
+
+    def _go_on(
+        self, ticket: Ticket, route: Route, started: list[Publish], decoded: Decoded
+    ) -> None:
+        """Pass events to the first stage that their topic configures."""
+        if route.policy.dedupe_ttl_s is not None:
+            self._identify.take(ticket, route, started, decoded.events)
+        elif not self._validate.waiting and (route.orders is None or _is_compared(decoded)):
+            self._turn.add(route, started)
+        else:
+            self._turn.flush_topic(route.state.name)
+            self._validate.take(started, decoded.events)
+
+    def refuse(self, ticket: Ticket, failure: Failure) -> None:
+        """Refuse a request before any of its events is started."""
+        ticket.facts = self.gate.facts_of(ticket.topic)
+        self._complete.refuse(ticket, failure)
+
+    def report_refused(self, producer: str, topic: str, failure: Failure) -> None:
+        """Report a request that its front refused and counted."""
+        self._complete.report(producer, topic, self.gate.facts_of(topic), failure)
+
+    async def drain(self) -> None:
+        """Admit no more events, and wait until all events in flight have ended."""
+        await self._complete.drain()
+
+
+def _is_compared(decoded: Decoded) -> bool:
+    """Return whether the scanner has computed a digest for each event."""
+    return decoded.digests is not None and None not in decoded.digests
+
+
+def _require_strategies(route: Route) -> None:
+    """Raise Refused if a reload took the strategies of a topic while a body was stored."""
+    if not route.strategies:
+        raise Refused(stored_in_vain(route))
+
+
+def _give_hint(ticket: Ticket, inbound: Inbound) -> None:
+    """Add a hint about the body's format to the first failure; no event was started."""
+    first = ticket.outcomes[0] if ticket.outcomes else None
+    if first is not None and first.failure is not None:
+        failure = with_hint(first.failure, inbound.headers, inbound.body)
+        ticket.outcomes[0] = first.with_failure(failure)
+
+
+# Suppression.
+#
+# If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
+# other gateways still rely on the topic's state in Redis (`Suppression.passes`).
+
+
+class Reserve:
+    """Stage that reserves events in Redis.
+
+    Args:
+        suppression: Suppression state.
+        scope_of: Returns a topic's active suppression scope.
+        produce: The next stage.
+        is_behind: Returns whether the spool contains events of a topic; its events then cannot be
+            compared.
+    """
+
+    def __init__(
+        self,
+        suppression: Suppression,
+        scope_of: Callable[[str], Scope | None],
+        produce: Produce,
+        is_behind: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._suppression = suppression
+        self._scope_of = scope_of
+        self._produce = produce
+        self._is_behind = is_behind
+
+    def take(self, started: list[Publish]) -> None:
+        """Take events of one topic, in order.
+
+        The events may have waited, and the topic may have been recreated meanwhile.
+        """
+        route = _common(started[0]).route
+        scope = self._scope_of(route.state.name) or route.scope
+        uncompared = self._is_behind is not None and self._is_behind(route.state.name)
+        if self._passes(route, scope, len(started), uncompared):
+            if scope is not None:
+                passed = Reservation(scope, route.state.partitions)
+                for publish in started:
+                    publish.reservation, publish.digest = passed, None
+            self._produce.take(started)
+            return
+        refuse = route.refuses and route.digest is not None
+        for publish in started:
+            if uncompared:
+                publish.digest = b""
+            force = uncompared or _common(publish).force
+            self._ask(publish, route, scope, force=force, refuse=refuse)
+
+    def one(self, publish: Publish) -> None:
+        """Take one event whose turn has come."""
+        self.take([publish])
+
+    def element(self, part: Publish, *, refuse: bool) -> bool:
+        """Reserve a record that was split from a document and has a key of its own.
+
+        The key's state must include the record. Otherwise later events of the key would be
+        compared with an outdated record.
+
+        Args:
+            part: The record.
+            refuse: Whether to refuse the record if Redis is not available.
+
+        Returns:
+            False if no reservation is needed: the record may be handed over at once.
+        """
+        route = _common(part).route
+        scope = route.scope
+        if self._passes(route, scope, 1, False):
+            if scope is not None:
+                part.reservation = Reservation(scope, route.state.partitions)
+            return False
+        refuse = refuse or (route.refuses and route.digest is not None)
+        self._ask(part, route, scope, force=True, refuse=refuse)
+        return True
+
+    def _passes(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
+        if route.digest is not None and (not uncompared or route.refuses):
+            return False
+        return scope is None or self._suppression.passes(scope, count)
+
+    def _ask(
+        self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
+    ) -> None:
+        record = publish.record
+        if record.key is None:  # events without a key cannot be compared
+            publish.digest = None
+            self._produce.one(publish)
+            return
+        if publish.placed or route.digest is None:
+            publish.digest, force = b"", True
+        elif publish.digest is None:
+            publish.digest = route.digest(record.value, content_type_of(record))
+        assert scope is not None  # events are reserved only within a scope
+        partitions = route.state.partitions
+        publish.reservation = Reservation(scope, partitions, force, refuse)
+        self._suppression.reserve(publish)
+
+
+def _common(publish: Publish) -> Common:
+    assert publish.common is not None  # it came with a request
+    return publish.common
+
+
+class ReserveVerdicts:
+    """Handler for verdicts on reserved events. Implements `base.Verdicts`."""
+
+    def __init__(self, complete: Complete, produce: Produce) -> None:
+        self._complete = complete
+        self._produce = produce
+
+    def publish(self, publish: Publish) -> None:
+        self._produce.one(publish)
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        self._complete.unchanged(publish, offset)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        self._complete.refused(publish, failure)

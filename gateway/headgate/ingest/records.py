@@ -1,0 +1,388 @@
+"""Stages that turn a request's events into records and validate them.
+
+`BuildRecords` sets key, partition, timestamp and lane, and checks the size limits. It is the last
+stage that handles a request as a whole: later stages handle single events.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence, Sized
+from typing import Final, Protocol
+
+from headgate.backends.base import Lanes
+from headgate.core.content import (
+    Content,
+    Examination,
+    Orders,
+    examine,
+    examine_here,
+    examine_in_need,
+    is_long,
+)
+from headgate.core.event import SPREAD, Decoded, Event, RawEvent
+from headgate.core.formats.canonical import Fallback
+from headgate.core.outcome import Failure, Reason, rejected
+from headgate.core.oversize.chunks import Streamed
+from headgate.core.oversize.limits import exceeded
+from headgate.core.oversize.strategies import Large
+from headgate.core.publish import Publish, Ticket
+from headgate.core.record import (
+    BURST,
+    EVENT_ID,
+    FORCED,
+    HEADER_OVERHEAD,
+    PRODUCER,
+    RECEIVED_AT,
+    Header,
+    Record,
+    content_type_of,
+    size_of,
+)
+from headgate.core.refusal import Refused
+from headgate.core.request import RequestOptions
+from headgate.core.topics.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
+from headgate.ingest.turn import InOrder
+from headgate.offload.helper_process import HelperProcess
+
+# Names come from clients: the memory for them must be bounded.
+_PRODUCERS_REMEMBERED: Final = 10_000
+_UNASKED: Final = Failure(Reason.INTERNAL, "")  # the partition's lane was not checked yet
+_SOME_EVENT_ID: Final = 36  # bytes of an event id that the gateway generates
+_EVENT_ID_BYTES: Final = HEADER_OVERHEAD + len(EVENT_ID) + _SOME_EVENT_ID
+_TOO_LARGE: Final = Large()
+
+
+class _Request:
+    """State that the events of one request share while their records are built.
+
+    Attributes:
+        shared_bytes: Size of the headers that each record gets, in bytes.
+        refusals: By partition, the reason for which its lane accepts nothing now, or None.
+        started: Publishes that go on to the next stage.
+    """
+
+    __slots__ = ("common", "refusals", "shared_bytes", "started", "ticket")
+
+    def __init__(self, ticket: Ticket, common: Common, shared_bytes: int) -> None:
+        self.ticket = ticket
+        self.common = common
+        self.shared_bytes = shared_bytes
+        self.refusals: dict[int, Failure | None] = {}
+        self.started: list[Publish] = []
+
+
+class BuildRecords:
+    """Stage that builds a request's records.
+
+    Args:
+        lanes: Lanes of the producer; each may refuse new records.
+        clock_ms: Wall clock, in milliseconds since 1970.
+    """
+
+    def __init__(self, lanes: Lanes, clock_ms: Callable[[], int]) -> None:
+        self._lanes = lanes
+        self._clock_ms = clock_ms
+        self._producer_headers: dict[str, tuple[str, bytes]] = {}
+
+    def build(
+        self,
+        ticket: Ticket,
+        route: Route,
+        options: RequestOptions,
+        decoded: Decoded,
+        streamed: Streamed | None,
+    ) -> list[Publish]:
+        """Return the publishes that go on, in order. All other events get their outcome here."""
+        request = self._request(ticket, route, options)
+        if decoded.is_plain:
+            self._from_columns(request, route, options.event_id, decoded)
+        else:
+            self._from_events(request, route, options.event_id, decoded)
+        if streamed is not None:
+            ticket.sizes[0] = streamed.stored.size
+            for publish in request.started:
+                _refer_to(streamed, publish, route)
+        return request.started
+
+    def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
+        now_ms = self._clock_ms()
+        route.turn += 1
+        headers: list[Header] = [
+            self._producer_header(ticket.producer),
+            (RECEIVED_AT, b"%d" % now_ms),
+            *options.record_headers,
+        ]
+        if route.held is not None:  # headers carry the options to the coalescer
+            if options.burst is not None:
+                headers.append((BURST, options.burst))
+            if options.force:
+                headers.append((FORCED, b"1"))
+        common = Common(
+            route,
+            options.key,
+            options.timestamp_ms,
+            options.tombstone,
+            route.turn,
+            headers,
+            now_ms,
+            options.force,
+        )
+        shared_bytes = route.schema_bytes + _EVENT_ID_BYTES
+        if options.event_id is not None:
+            shared_bytes += len(options.event_id.encode()) - _SOME_EVENT_ID
+        for name, content in headers:
+            shared_bytes += HEADER_OVERHEAD + len(name) + (len(content) if content else 0)
+        return _Request(ticket, common, shared_bytes)
+
+    def _producer_header(self, producer: str) -> tuple[str, bytes]:
+        header = self._producer_headers.get(producer)
+        if header is None:
+            if len(self._producer_headers) >= _PRODUCERS_REMEMBERED:
+                self._producer_headers.clear()
+            header = self._producer_headers[producer] = (PRODUCER, producer.encode())
+        return header
+
+    def _from_events(
+        self, request: _Request, route: Route, event_id: str | None, decoded: Decoded
+    ) -> None:
+        """Start the publishes of decoded events.
+
+        Args:
+            request: Shared state of the request.
+            route: Route of the topic.
+            event_id: Event id in the request's headers; such a request has one event.
+            decoded: Events of the request.
+        """
+        ticket, common, shared_bytes = request.ticket, request.common, request.shared_bytes
+        sizes = ticket.sizes
+        for index, event in enumerate(decoded.events):
+            if isinstance(event, Failure):
+                ticket.put(index, rejected(event))
+                continue
+            try:
+                record = route.record(event, common)
+            except Refused as refused:
+                value = event if isinstance(event, bytes) else event.value
+                sizes[index] = len(value) if value else 0
+                ticket.put(index, rejected(refused.failure, None, event_id))
+                continue
+            key, value = record.key, record.value
+            length = sizes[index] = len(value) if value else 0
+            if type(event) is bytes:
+                size = shared_bytes + PLAIN_BYTES + length + (len(key) if key else 0)
+                publish = Publish(record, size, ticket, index, event_id)
+            else:
+                size = shared_bytes + size_of(key, value, record.headers)
+                publish = Publish(record, size, ticket, index, event_id)
+                _take_own_id(publish, event)
+            self._start(request, route, publish, length)
+
+    def _from_columns(
+        self, request: _Request, route: Route, event_id: str | None, decoded: Decoded
+    ) -> None:
+        """Start the publishes of plain documents.
+
+        The scanner has already found their keys, partitions and digests.
+        """
+        ticket = request.ticket
+        topic, now_ms = route.topic, request.common.now_ms
+        keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
+        sizes, plain_bytes = ticket.sizes, request.shared_bytes + PLAIN_BYTES
+        key, partition = None, request.common.sticky % route.lane.partitions
+        for index, value in enumerate(decoded.events):
+            assert isinstance(value, bytes)
+            length = sizes[index] = len(value)
+            size = plain_bytes + length
+            if keys is not None and partitions is not None:
+                key, partition = keys[index], partitions[index]
+                size += len(key)
+            record = Record(topic, partition, key, value, PLAIN_HEADERS, now_ms)
+            publish = Publish(record, size, ticket, index, event_id)
+            if digests is not None:
+                publish.digest = digests[index]
+            self._start(request, route, publish, length)
+
+    def _start(self, request: _Request, route: Route, publish: Publish, length: int) -> None:
+        """Start a publish, or refuse it if it is too large or its lane accepts nothing.
+
+        Args:
+            request: Shared state of the request.
+            route: Route of the topic.
+            publish: The publish to start.
+            length: Length of its value, in bytes.
+        """
+        publish.common = request.common
+        if length > route.max_value_bytes or publish.size > route.max_record_bytes:
+            if not route.strategies:
+                failure = exceeded(route, length, publish.size)
+                _refuse(publish, failure)
+                if publish.record.value is not None:
+                    request.ticket.weigh(publish.index, publish.record.value)
+                return
+            publish.large = _TOO_LARGE
+        partition = publish.record.partition
+        failure_now = request.refusals.get(partition, _UNASKED)
+        if failure_now is _UNASKED:
+            failure_now = self._lanes.refusal(route.lane, partition)
+            request.refusals[partition] = failure_now
+        if failure_now is None:
+            request.started.append(publish)
+        else:
+            _refuse(publish, failure_now)
+
+
+def _refuse(publish: Publish, failure: Failure) -> None:
+    """Reject an event that was not started."""
+    assert publish.ticket is not None
+    outcome = rejected(failure, publish.record.key, publish.event_id)
+    publish.ticket.put(publish.index, outcome)
+
+
+def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
+    if not isinstance(event, RawEvent):
+        return
+    if event.partition is not None and event.partition != SPREAD:
+        publish.placed = True
+    if event.event_id is not None:
+        if publish.event_id is None:
+            publish.event_id, publish.source = event.event_id, event.source
+        publish.size += len(publish.event_id.encode())
+
+
+def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
+    """Set the publish's blob reference and digest; its value is in the blob store."""
+    publish.large = Large(streamed.stored)
+    # The configuration may have been reloaded since the first byte. If no digest was computed,
+    # the event equals no other: an empty digest clears the key's digest.
+    if route.digest is not None:
+        publish.digest = streamed.digest or b""
+        if streamed.digest is None:
+            publish.placed = True
+
+
+# Validation: schema checks and canonical forms.
+#
+# Small events are examined at once, large ones in the helper process. The events of a key keep
+# their order.
+
+
+class Fitting(Protocol):
+    """The stage after validation (`ingest.path.Reserve`)."""
+
+    def take(self, started: list[Publish]) -> None: ...
+
+    def one(self, publish: Publish) -> None:
+        """Take one event. Each event comes once; events of a key come in order."""
+        ...
+
+
+class Validate:
+    """Stage that validates events and computes digests of canonical forms.
+
+    Args:
+        fitting: The next stage.
+        refuse: Callback for each event that does not go on.
+        helper: Process that examines large events.
+        count: Callback with topic and reason, for each event whose bytes are compared instead of
+            its canonical form.
+
+    Attributes:
+        waiting: Keys with an event that waits here; later events of the key must not overtake it.
+    """
+
+    def __init__(
+        self,
+        fitting: Fitting,
+        refuse: Callable[[Publish, Failure], None],
+        helper: HelperProcess,
+        count: Callable[[str, Fallback], None],
+    ) -> None:
+        self._fitting = fitting
+        self._refuse = refuse
+        self._helper = helper
+        self._count = count
+        self._order = InOrder(fitting.one)
+        self.waiting: Sized = self._order.lines
+
+    def take(self, started: list[Publish], events: Sequence[Event]) -> None:
+        """Validate events of one request, in order.
+
+        No event overtakes an event of its key that waits here, even if a reload has changed the
+        topic's policy. If digests are of canonical forms, the scanner made those already set.
+
+        Args:
+            started: Publishes of the request that were started.
+            events: All events of the request.
+        """
+        common = started[0].common
+        assert common is not None
+        route = common.route
+        orders = route.orders
+        if orders is None:  # since a reload; older events may still wait here
+            for publish in started:
+                self._order.enter(publish, False)
+            return
+        for publish in started:
+            if publish.large is not None and publish.large.stored is not None:
+                self._order.enter(publish, False)  # it was examined while it was stored
+                continue
+            if publish.digest is not None and orders.schema is None:
+                self._order.enter(publish, False)
+                continue
+            record = publish.record
+            if route.digest is not None and (record.value is None or orders.comparison is None):
+                publish.digest = route.digest(record.value, content_type_of(record))
+            if record.value is not None:
+                record.headers = [*record.headers, *route.schema_headers]
+            self.event(publish, orders, events[publish.index])
+
+    def event(self, publish: Publish, orders: Orders, event: Event) -> None:
+        """Examine an event's value. A tombstone has no value, but keeps its position."""
+        value = publish.record.value
+        if value is None:
+            self._order.enter(publish, False)
+            return
+        assert not isinstance(event, Failure)  # a failed event is never started
+        document = event if isinstance(event, bytes) else event.document
+        self.content(publish, orders, Content(value, content_type_of(publish.record), document))
+
+    def content(self, publish: Publish, orders: Orders, content: Content) -> None:
+        """Examine one event. The event may go on or be refused before this returns."""
+        examination = None if is_long(orders, content) else examine_here(orders, content)
+        if examination is not None:
+            if self._note(publish, examination):
+                self._order.enter(publish, False)
+            return
+        self._order.enter(publish, True)
+        answer = self._helper.ask(examine, orders, content)
+
+        def answered(found: "asyncio.Future[Examination | None]") -> None:
+            if not publish.dropped:
+                self._end(publish, found.result() or examine_in_need(orders, content))
+
+        answer.add_done_callback(answered)
+
+    def drop(self, publish: Publish) -> bool:
+        """Drop an event that its client no longer waits for; events behind it go on.
+
+        Returns:
+            False if the event was not here.
+        """
+        return self._order.drop(publish)
+
+    def _end(self, publish: Publish, examination: Examination) -> None:
+        if self._note(publish, examination):
+            self._order.ready(publish)
+        else:
+            self._order.drop(publish)
+
+    def _note(self, publish: Publish, examination: Examination) -> bool:
+        """Apply the result of an examination. Return False if it refuses the event."""
+        failure, digest, fallback = examination
+        if failure is not None:
+            self._refuse(publish, failure)
+            return False
+        if digest is not None:
+            publish.digest = digest
+        if fallback is not None:
+            self._count(publish.record.topic, fallback)
+        return True

@@ -1,0 +1,179 @@
+"""The OpenAPI document says what the routers do, no more and no less."""
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from openapi_schema_validator import OAS31Validator
+
+from headgate.admin.app import management_app
+from headgate.config.settings import HttpSettings
+from headgate.core.outcome import TRAITS
+from headgate.http.openapi.document import (
+    DATA,
+    MANAGEMENT_PORT,
+    document,
+    document_of,
+    operations,
+)
+from headgate.http.origins import Cors
+from headgate.http.routes import Confluent, DataPlane
+
+HTTP = HttpSettings(batch_max_events=77, body_max_bytes=123_456)
+
+
+def api() -> Any:
+    return orjson.loads(document(HTTP))
+
+
+def declared(*ports: str) -> set[tuple[str, str]]:
+    return {(one.method, one.path) for one in operations(HTTP) if one.port in ports}
+
+
+HANGING_TOGETHER = ("audits", "replays", "offsets", "installation", "documents", "instance")
+
+
+class AnyPages:
+    """Has a page under every name; only the routes are looked at."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name in HANGING_TOGETHER:
+            return AnyPages()
+
+        async def page(_request: web.Request) -> web.Response:
+            return web.Response()
+
+        return page
+
+
+async def test_the_data_plane_is_what_is_declared() -> None:
+    some: Any = AnyPages()
+    confluent = Confluent(some, some, some, some)
+    plane = DataPlane(some, some, confluent, some, some, some, Cors(()))
+    routed = {(method, one.template) for one in plane.paths for method in one.methods}
+    assert routed == declared("data", "both")
+
+
+async def test_the_management_port_is_what_is_declared() -> None:
+    some: Any = AnyPages()
+    app = management_app(some)
+    routed = {
+        (route.method, route.resource.canonical)
+        for route in app.router.routes()
+        if route.resource is not None and route.method != "HEAD"
+    }
+    pages = {one for one in routed if one[1] == "/" or one[1].startswith("/console")}
+    assert pages, "the console's, for people"
+    assert routed - pages == declared("management", "both")
+
+
+def test_the_document_is_sound() -> None:
+    page = api()
+    assert page["openapi"].startswith("3.1")
+    schemas = page["components"]["schemas"]
+    for schema in schemas.values():
+        OAS31Validator.check_schema(schema)
+    refs = set(re.findall(r'"#/components/schemas/(\w+)"', document(HTTP).decode()))
+    assert refs <= schemas.keys()
+    ids = [one["operationId"] for methods in page["paths"].values() for one in methods.values()]
+    assert len(ids) == len(set(ids))
+    for target, methods in page["paths"].items():
+        for one in methods.values():
+            named = {each["name"] for each in one.get("parameters", ()) if each["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", target)), target
+
+
+def parts(value: Any) -> Iterator[dict[str, Any]]:
+    """Every object in the document."""
+    if isinstance(value, dict):
+        yield value
+    for one in value.values() if isinstance(value, dict) else value:
+        if isinstance(one, dict | list):
+            yield from parts(one)
+
+
+def test_what_is_required_is_described() -> None:
+    for one in parts(api()):
+        # Where there are no properties, it is a condition on an object that is described elsewhere.
+        if isinstance(one.get("required"), list) and one.get("type") == "object":
+            assert set(one["required"]) <= set(one.get("properties", ())), one
+
+
+def test_bodies_of_several_types_are_told_apart_by_generated_clients() -> None:
+    """They choose the content type by the class of the body: no "anything", no array."""
+    page = api()
+    for methods in page["paths"].values():
+        for one in methods.values():
+            content = one.get("requestBody", {}).get("content", {})
+            for media in content.values() if len(content) > 1 else ():
+                assert "$ref" in media["schema"] or media["schema"]["type"] == "string"
+
+
+def test_each_operation_says_what_it_does() -> None:
+    for methods in api()["paths"].values():
+        assert all(one["description"] for one in methods.values())
+
+
+def test_examples_fit_their_schemas() -> None:
+    page = api()
+    for methods in page["paths"].values():
+        for one in methods.values():
+            for parameter in one.get("parameters", ()):
+                if "example" in parameter:
+                    OAS31Validator(parameter["schema"]).validate(parameter["example"])
+            for media in one.get("requestBody", {}).get("content", {}).values():
+                if "example" in media and media["schema"].get("type") != "string":
+                    schema = {**media["schema"], "components": page["components"]}
+                    OAS31Validator(schema).validate(media["example"])
+
+
+def test_posting_events_may_answer_every_reason() -> None:
+    answers = api()["paths"]["/v1/topics/{topic}/events"]["post"]["responses"]
+    reported = " ".join(answer["description"] for answer in answers.values())
+    control_plane = ["replay_finished", "group_active", "not_covered"]
+    missing = [reason for reason in TRAITS if f"`{reason}`" not in reported]
+    assert missing == ["method_not_allowed", *control_plane]
+
+
+def test_the_limits_are_those_of_the_configuration() -> None:
+    text = api()["paths"]["/v1/topics/{topic}/events"]["post"]["description"]
+    assert "77 events" in text
+    assert "123456 bytes" in text
+
+
+def of_port(ports: frozenset[str], **http: Any) -> Any:
+    return orjson.loads(document_of(HttpSettings(**http), ports))
+
+
+@pytest.mark.parametrize(("ports", "port"), [(DATA, "data"), (MANAGEMENT_PORT, "management")])
+def test_the_document_of_a_port_has_what_it_serves_and_no_more(
+    ports: frozenset[str], port: str
+) -> None:
+    page = of_port(ports)
+    found = {(m.upper(), path) for path, methods in page["paths"].items() for m in methods}
+    assert found == declared(port, "both")
+    assert all(
+        "servers" not in one for methods in page["paths"].values() for one in methods.values()
+    )
+    text = orjson.dumps(page).decode()
+    refs = set(re.findall(r'"#/components/schemas/(\w+)"', text))
+    assert refs == page["components"]["schemas"].keys()
+    used = {tag for ms in page["paths"].values() for one in ms.values() for tag in one["tags"]}
+    assert {tag["name"] for tag in page["tags"]} == used
+    assert page["tags"][-1]["name"] == "Pages"
+
+
+def test_one_port_for_both_serves_all() -> None:
+    http = HttpSettings(port=8080, management_port=8080)
+    assert document_of(http, DATA) == document_of(http, MANAGEMENT_PORT) == document(http)
+
+
+def test_each_placeholder_has_a_value_and_each_part_a_use() -> None:
+    source = (files("headgate.http.openapi") / "openapi.json").read_text()
+    assert "${" not in document(HTTP).decode()
+    unused = [name for name in orjson.loads(source)["x-parts"] if f"${{{name}}}" not in source]
+    assert unused == []

@@ -1,0 +1,378 @@
+"""A data connection on a real socket: nothing that has arrived stays without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+from typing import Any, cast
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from headgate.core.publish import Ticket
+from headgate.core.refusal import Refused
+from headgate.core.reply import JSON, Reply
+from headgate.devstack.ports import LOOPBACK
+from headgate.http.answer import answered, on_the_wire
+from headgate.http.plain_post import PlainPosts
+from headgate.http.problems import problem_response
+from headgate.http.request_log import RequestLog
+from headgate.http.server import HttpServer
+from headgate.http.shortcut import ShortConnection
+from support.process.stack import eventually
+
+SHORT = "POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
+LONG = "POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\nOrigin: x\r\n"
+PAGE = "GET /page HTTP/1.1\r\nHost: x\r\n"
+BAD = b"nonsense\r\n\r\n"
+WAIT_S = 10.0  # a green test does not wait for it
+
+
+class Front:
+    """Stands in for `EventsFront`: requests end when the test says so, or at once.
+
+    A body `fail` is a bug, `wait` stays open; others are answered with themselves.
+    """
+
+    def __init__(self) -> None:
+        self.plain_posts = PlainPosts(1000)
+        self.open: list[Ticket] = []
+        self.bodies: dict[int, bytes] = {}
+
+    def begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        remote: str | None,
+        respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
+    ) -> Ticket | None:
+        if body == b"fail":
+            raise KeyError("a bug")
+        if body == b"none":
+            respond(on_the_wire(Reply(503, JSON, (), body), "id"))
+            return None
+        ticket = Ticket(topic, "shop", "id", 0.0)
+        self.bodies[id(ticket)] = body
+        ticket.done = body != b"wait"
+        self.open.append(ticket)  # kept, so that ids stay their own
+        if ticket.done:
+            respond(self.finish(ticket))
+            return None
+        ticket.waiter = ended
+        return ticket
+
+    def finish(self, ticket: Ticket) -> bytes:
+        body = self.bodies[id(ticket)]
+        if body == b"late":
+            raise KeyError("a bug")
+        return on_the_wire(Reply(200, JSON, (), body), "id")
+
+    def end(self) -> None:
+        """End what is open."""
+        for ticket in self.open:
+            if not ticket.done:
+                ticket.done = True
+                assert ticket.waiter is not None
+                ticket.waiter(ticket)
+
+
+class Room:
+    """A server with one client. pages: what is asked for that does not take the short way."""
+
+    def __init__(self, idle_s: float = 75.0) -> None:
+        self.front = Front()
+        connection = cast(Any, partial(ShortConnection, cast(Any, self.front)))
+        self.server = HttpServer(
+            self.handle, 8190, lambda: "id", RequestLog(), connection, idle_s=idle_s
+        )
+        self.failure: Exception | None = None
+        self.pages = asyncio.Event()
+        self.pages.set()
+        self.asked = 0
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.asked += 1
+        try:
+            body = await request.read()
+        except Refused as refused:
+            return problem_response(refused.failure, "id")
+        await self.pages.wait()
+        if self.failure is not None:
+            raise self.failure
+        return answered(request, Reply(200, JSON, (), body or b"page"), "id")
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.listening = await loop.create_server(self.server, LOOPBACK, 0)
+        self.reader, self.writer = await self.connect()
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        port = self.listening.sockets[0].getsockname()[1]
+        return await asyncio.open_connection(LOOPBACK, port)
+
+    async def close(self) -> None:
+        self.pages.set()
+        self.listening.close()
+        self.writer.close()
+        await self.server.shutdown(1.0)
+
+    def send(self, *requests: bytes) -> None:
+        self.writer.write(b"".join(requests))
+
+    async def answer(self) -> tuple[int, str, str]:
+        """Status, body, and what the answer says of the connection."""
+        async with asyncio.timeout(WAIT_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode()
+            fields = dict(line.split(": ", 1) for line in head.split("\r\n")[1:-2])
+            body = await self.reader.readexactly(int(fields["Content-Length"]))
+        assert head.lower().count("\r\nconnection:") == ("Connection" in fields)
+        return int(head.split(" ")[1]), body.decode(), fields.get("Connection", "")
+
+    async def is_closed(self) -> bool:
+        async with asyncio.timeout(WAIT_S):
+            return await self.reader.read(1) == b""
+
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        await eventually(is_done, WAIT_S, 0.005)
+
+
+def request(head: str, body: str = "") -> bytes:
+    return f"{head}\r\n{body}".encode()
+
+
+@pytest_asyncio.fixture
+async def room() -> AsyncIterator[Room]:
+    made = Room()
+    await made.open()
+    yield made
+    await made.close()
+
+
+def worse_than_info(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.levelno > logging.INFO]
+
+
+# ---- waiting for longer than a connection may be idle
+
+
+@pytest.mark.parametrize("head", [SHORT, LONG])
+async def test_a_request_may_wait_longer_than_a_connection_may_be_idle(
+    head: str,
+) -> None:
+    room = Room(idle_s=0.1)
+    await room.open()
+    try:
+        room.pages.clear()
+        room.send(request(head, "wait"))
+        await room.until(lambda: bool(room.front.open) or room.asked == 1)
+        await asyncio.sleep(0.35)
+        room.front.end()
+        room.pages.set()
+        assert await room.answer() == (200, "wait", "")
+        assert await room.is_closed()  # idle for 0.1 s
+    finally:
+        await room.close()
+
+
+# ---- one bad request behind good ones
+
+
+@pytest.mark.parametrize("head", [SHORT, LONG])
+@pytest.mark.parametrize("count", [1, 3, 31, 32, 33, 100])
+async def test_good_requests_before_a_bad_one_are_answered(
+    room: Room, head: str, count: int
+) -> None:
+    bodies = [f"{number:04}" for number in range(count)]
+    room.send(*(request(head, body) for body in bodies), BAD)
+    assert [await room.answer() for _ in bodies] == [(200, body, "") for body in bodies]
+    status, text, connection = await room.answer()
+    assert (status, connection) == (400, "close")
+    assert '"malformed"' in text
+    assert await room.is_closed()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        b"POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+        b"POST / HTTP/9.9\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA b: c\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 9000 + b"\r\n\r\n",
+    ],
+)
+async def test_whatever_is_bad_about_it(room: Room, bad: bytes) -> None:
+    room.send(request(SHORT, "wait"))
+    await room.until(lambda: bool(room.front.open))
+    room.send(request(SHORT, "none"), request(LONG, "more"), request(PAGE), bad)
+    await asyncio.sleep(0.05)
+    room.front.end()
+    answers = [await room.answer() for _ in range(5)]
+    assert room.asked == 2
+    assert [one[:2] for one in answers[:4]] == [
+        (200, "wait"),
+        (503, "none"),
+        (200, "more"),
+        (200, "page"),
+    ]
+    assert answers[4][0] in (400, 431)
+    assert answers[4][2] == "close"
+    assert await room.is_closed()
+
+
+async def test_a_body_that_breaks_off_fails_at_once(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    room.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+    await room.until(lambda: room.asked == 1)
+    room.send(b"zz\r\n")
+    status, _, connection = await room.answer()
+    assert (status, connection) == (400, "close")
+    assert await room.is_closed()
+    assert worse_than_info(caplog) == []
+
+
+async def test_so_does_a_queued_one(room: Room) -> None:
+    room.send(request(SHORT, "wait"))
+    await room.until(lambda: bool(room.front.open))
+    room.send(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+    await asyncio.sleep(0.05)
+    room.send(b"zz\r\n")
+    await asyncio.sleep(0.05)
+    room.front.end()
+    assert await room.answer() == (200, "wait", "")
+    assert (await room.answer())[2] == "close"
+
+
+# ---- a server that leaves
+
+
+@pytest.mark.parametrize(("head", "body"), [(SHORT, "good"), (LONG, "good"), (PAGE, "")])
+async def test_each_answer_sends_the_client_away(room: Room, head: str, body: str) -> None:
+    room.send(request(head, body))
+    assert (await room.answer())[2] == ""
+    room.server.is_leaving = True
+    room.send(request(head, body))
+    assert await room.answer() == (200, body or "page", "close")
+    assert await room.is_closed()
+
+
+async def test_what_was_open_when_it_began_to_leave(room: Room) -> None:
+    room.send(request(SHORT, "wait"))
+    await room.until(lambda: bool(room.front.open))
+    room.server.is_leaving = True
+    room.front.end()
+    assert await room.answer() == (200, "wait", "close")
+    assert await room.is_closed()
+
+
+async def test_refusals_send_the_client_away(room: Room) -> None:
+    room.server.is_leaving = True
+    room.send(request(SHORT, "none"))
+    assert await room.answer() == (503, "none", "close")
+    assert await room.is_closed()
+
+
+async def test_of_pipelined_requests_the_last_answer_says_it(room: Room) -> None:
+    room.server.is_leaving = True
+    requests = [(SHORT, "aaaa"), (LONG, "bbbb"), (SHORT, "none"), (PAGE, "")] * 25
+    room.send(*(request(head, body) for head, body in requests))
+    answers = [await room.answer() for _ in requests]
+    assert [body for _, body, _ in answers] == [body or "page" for _, body in requests]
+    assert [connection for *_, connection in answers] == [""] * 99 + ["close"]
+    assert await room.is_closed()
+
+
+async def test_it_waits_for_what_has_arrived(room: Room) -> None:
+    """On a connection that was idle until now, and for what is still open."""
+    room.send(request(SHORT, "good"))
+    await room.answer()
+    room.server.is_leaving = True
+    room.send(request(SHORT, "wait"))
+    leaving = asyncio.ensure_future(room.server.answered(WAIT_S))
+    await room.until(lambda: len(room.front.open) == 2)
+    await asyncio.sleep(0.1)
+    assert not leaving.done()
+    room.front.end()
+    await leaving
+    assert await room.answer() == (200, "wait", "close")
+
+
+async def test_it_waits_for_pages_but_not_for_idle_connections(room: Room) -> None:
+    _, idle = await room.connect()
+    room.pages.clear()
+    room.send(request(PAGE))
+    await room.until(lambda: room.asked == 1)
+    leaving = asyncio.ensure_future(room.server.answered(WAIT_S))
+    await asyncio.sleep(0.1)
+    assert not leaving.done()
+    room.pages.set()
+    await leaving
+    idle.close()
+
+
+async def test_a_body_on_its_way_is_refused(room: Room, caplog: pytest.LogCaptureFixture) -> None:
+    """The client may send the rest of it before it reads the answer."""
+    room.send(request(LONG, "ab"))
+    await room.until(lambda: room.asked == 1)
+    room.server.is_leaving = True
+    room.server.refuse_bodies()
+    await asyncio.sleep(0.05)
+    room.send(b"cd")
+    status, text, connection = await room.answer()
+    assert (status, connection) == (503, "close")
+    assert '"draining"' in text
+    assert await room.is_closed()
+    assert worse_than_info(caplog) == []
+
+
+async def test_it_does_not_wait_for_ever(room: Room) -> None:
+    room.send(request(SHORT, "wait"))
+    await room.until(lambda: bool(room.front.open))
+    await room.server.answered(0.05)
+    assert not room.front.open[0].done
+
+
+# ---- bugs, and clients that leave
+
+
+@pytest.mark.parametrize("body", ["fail", "late"])
+async def test_a_bug_is_answered(room: Room, caplog: pytest.LogCaptureFixture, body: str) -> None:
+    room.send(request(SHORT, body))
+    status, text, connection = await room.answer()
+    assert (status, connection) == (500, "close")
+    assert '"internal"' in text
+    assert await room.is_closed()
+    assert worse_than_info(caplog) != []
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_body_is_no_error(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    room.send(request(LONG, "abc"))
+    await room.until(lambda: room.asked == 1)
+    room.writer.transport.abort()
+    await room.until(lambda: not room.server.connections)
+    assert worse_than_info(caplog) == []
+
+
+async def test_a_client_that_leaves_before_the_answer_is_no_error(
+    room: Room, caplog: pytest.LogCaptureFixture
+) -> None:
+    room.pages.clear()
+    room.send(request(PAGE))
+    await room.until(lambda: room.asked == 1)
+    room.writer.transport.abort()
+    await asyncio.sleep(0.05)
+    room.pages.set()
+    await room.until(lambda: not room.server.connections)
+    assert worse_than_info(caplog) == []
