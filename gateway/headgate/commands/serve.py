@@ -65,7 +65,6 @@ def run_serve(args: argparse.Namespace) -> int:
     from headgate.metrics import logs
     from headgate.metrics.build import warn_unless_native
     from headgate.supervisor import parent
-    from headgate.supervisor.ports import PortTakenError
 
     environ, flags = dict(os.environ), {}
     if args.workers is not None:
@@ -77,7 +76,7 @@ def run_serve(args: argparse.Namespace) -> int:
     warn_unless_native(parent.log)
     try:
         return asyncio.run(parent.serve(parent.Start(args.config, environ, flags=flags)))
-    except PortTakenError as error:
+    except parent.PortTakenError as error:
         raise CommandError(str(error), FAILED) from error
 
 
@@ -174,7 +173,7 @@ def run_monitor(args: argparse.Namespace) -> int:
     from headgate.errors_in_words import listen_error
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields
-    from headgate.supervisor.kept_tls import TlsFilesError
+    from headgate.supervisor.active_config import TlsFilesError
     from headgate.supervisor.monitor_process import monitor
 
     text = read_file(args.config)

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.core.outage import Outage
-from headgate.supervisor.control import worker_socket
-from headgate.supervisor.lifeline import HURRY
-from headgate.supervisor.worker_client import WorkerClient
+from headgate.supervisor.control import HURRY, WorkerClient, worker_socket
 
 log = logging.getLogger("headgate.worker_process")
 
@@ -132,7 +130,7 @@ class WorkerProcess:
     async def _run_once(self) -> int:
         self._path.unlink(missing_ok=True)  # no client may connect to a dead worker's socket
         # Its own process group: Ctrl-C in a terminal reaches only the parent, which then drains.
-        # stdin is the lifeline (see lifeline.py): the pipe closes when this process ends.
+        # stdin is the lifeline (`control.hold_lifeline`): the pipe closes when this process ends.
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command, "--index", str(self.index),
             stdin=PIPE, process_group=0, env=self._environ,

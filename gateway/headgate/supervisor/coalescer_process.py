@@ -4,9 +4,11 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
+
+from aiohttp import web
 
 from headgate.audits.facts_log import FactsLog
 from headgate.backends.kafka.options import cluster_options
@@ -15,15 +17,65 @@ from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
+from headgate.http.pages import metrics_page, problems
+from headgate.http.request_log import RequestLog
+from headgate.http.server import PagesRunner
+from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
+from headgate.metrics.snapshot import Snapshot
 from headgate.offload.helper_process import HelperProcess
-from headgate.supervisor.coalescer_pages import Pages
 from headgate.suppression.sharded import states_now
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
 from headgate.wiring.tracing import tracing_of
+
+_LINGER_S = 1.0
+
+
+class Pages:
+    """HTTP pages of `headgate coalesce`: health and metrics, without the control plane.
+
+    `start` opens the port, `close` closes it.
+    """
+
+    def __init__(
+        self, meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int
+    ) -> None:
+        self._meter = meter
+        self._readiness = readiness
+        app = web.Application(middlewares=[problems(RequestLog())])
+        app.router.add_get("/live", self._live)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        self._runner = PagesRunner(app, header_max_bytes, _LINGER_S)
+
+    async def start(self, host: str, port: int) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: The port cannot be opened.
+        """
+        await self._runner.setup()
+        await self._runner.listen(host, port)
+
+    async def close(self) -> None:
+        """Close the port."""
+        await self._runner.cleanup()
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "live"})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        reply = self._readiness().reply()
+        return web.Response(body=reply.body, status=reply.status, content_type="application/json")
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        figures = self._meter.collect(with_details=False)
+        gauges = {**figures.gauges, **BUILD_GAUGES}
+        return metrics_page(request, Snapshot(figures.counters, gauges, figures.histograms))
+
 
 log = logging.getLogger("headgate.coalescing_process")
 

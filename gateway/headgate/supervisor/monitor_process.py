@@ -9,17 +9,142 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+from aiohttp import web
+
+from headgate.admin.requests import asking
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
+from headgate.core.outcome import Failure, Reason
+from headgate.core.refusal import Refused, brief, malformed
+from headgate.core.reply import json_text
 from headgate.core.terminal import PLAIN, Style
+from headgate.http.listener import server_context
+from headgate.http.origins import Origins
+from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
+from headgate.http.request_log import REPORTED, RequestLog
+from headgate.http.server import PagesRunner
+from headgate.metrics.build import BUILD_GAUGES
+from headgate.metrics.snapshot import Snapshot
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.rules import LagRules
 from headgate.monitor.table import lines
+from headgate.monitor.views import RowPlace, row_place
 from headgate.redis.pauses import RedisPauses
-from headgate.supervisor.monitor_pages import MonitorPages
+from headgate.supervisor.active_config import tls_error
+from headgate.wiring.callers import Callers
+
+_LINGER_S = 1.0
+_DIGITS = 10  # a partition's number has fewer
+
+
+class MonitorPages:
+    """HTTP pages of `headgate monitor`: groups, metrics, health.
+
+    `start` opens the port, `close` closes it.
+    """
+
+    def __init__(self, monitor: Monitor, settings: Settings) -> None:
+        self._monitor = monitor
+        self._settings = settings
+        self._tasks = OwnedTasks()
+        self._made = Callers(settings.auth, Origins.of_control_plane, lambda _: None)
+        self._callers = self._made.of(settings)
+        app = web.Application(
+            middlewares=[problems(RequestLog(logs_every_request=settings.logs.access))]
+        )
+        app.router.add_get("/live", self._live)
+        app.router.add_get("/ready", self._ready)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/v1/groups", self._groups)
+        app.router.add_get("/v1/groups/{group}", self._group)
+        http = settings.http
+        idle_s = http.idle_timeout_ms / 1000
+        self._runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, idle_s)
+
+    async def start(self) -> None:
+        """Open the port.
+
+        Raises:
+            OSError: The port or a TLS file cannot be opened.
+        """
+        await self._made.start(self._tasks)
+        await self._runner.setup()
+        http, port = self._settings.http, self._settings.monitor.port
+        try:
+            context = server_context(http)
+        except OSError as error:
+            raise tls_error(http, error) from error
+        await self._runner.listen(http.host, port, context)
+
+    async def close(self) -> None:
+        """Close the port."""
+        await self._runner.cleanup()
+        await self._tasks.end(_LINGER_S)
+
+    async def _live(self, _request: web.Request) -> web.Response:
+        return web.json_response({"status": "live"})
+
+    async def _ready(self, _request: web.Request) -> web.Response:
+        """Return 200 if every cluster was polled, or else 503."""
+        rows = [(f"kafka {cluster.name}", cluster.status) for cluster in self._monitor.clusters]
+        is_ready = all(status.ok for _, status in rows)
+        page = {
+            "status": "ready" if is_ready else "not ready",
+            "dependencies": {
+                name: {"ok": status.ok, "required": True, "detail": status.detail}
+                for name, status in rows
+            },
+        }
+        return web.json_response(page, status=200 if is_ready else 503, dumps=json_text)
+
+    async def _metrics(self, request: web.Request) -> web.Response:
+        figures = self._monitor.figures()
+        gauges = {**figures.gauges, **BUILD_GAUGES}
+        return metrics_page(request, Snapshot(figures.counters, gauges))
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        self._may_view(request)
+        wanted = paging(request)
+        page = self._monitor.groups(*_wanted(request))
+        rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)
+        return json_page(request, page | listed("groups", rows, following))
+
+    async def _group(self, request: web.Request) -> web.Response:
+        self._may_view(request)
+        name = request.match_info["group"]
+        group = await self._monitor.group(name)
+        if group is None:
+            detail = f"no cluster has a group {brief(name)} with members or commits"
+            raise Refused(Failure(Reason.NOT_FOUND, detail))
+        return json_page(request, group)
+
+    def _may_view(self, request: web.Request) -> None:
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        caller = self._callers.identify(headers, asking(request))
+        if isinstance(caller, Failure):
+            raise Refused(caller)
+        request.setdefault(REPORTED, {})["producer"] = caller.name
+        if "view" not in caller.roles:
+            raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))
+
+
+def _wanted(request: web.Request) -> tuple[str | None, int | None]:
+    """Return the topic and the partition in the query.
+
+    Raises:
+        Refused: The partition is no number, or the topic is missing.
+    """
+    topic, given = request.query.get("topic"), request.query.get("partition")
+    if given is None:
+        return topic, None
+    is_number = given.isascii() and given.isdecimal() and len(given) < _DIGITS
+    if topic is None or not is_number:
+        raise Refused(malformed("partition must be a number, and topic must name the topic"))
+    return topic, int(given)
+
 
 log = logging.getLogger("headgate.monitoring_process")
 

@@ -21,11 +21,9 @@ from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.health import Dependency
 from headgate.metrics.history import Recorder
 from headgate.supervisor.child import WorkerProcess
-from headgate.supervisor.control import WorkerState
-from headgate.supervisor.installation_log import InstallationLog
-from headgate.supervisor.monitor_client import MonitorClient
-from headgate.supervisor.observing import Observer, poll_of
-from headgate.supervisor.worker_client import WorkerUnreachableError
+from headgate.supervisor.control import WorkerState, WorkerUnreachableError
+from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of
+from headgate.supervisor.upstreams import MonitorClient
 
 _log = logging.getLogger("headgate.overview")
 

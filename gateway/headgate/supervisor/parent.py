@@ -8,38 +8,57 @@ certificates. With `http.reload_poll_ms` a change of their files does, too.
 
 import asyncio
 import logging
+import secrets
 import signal
+import socket
+import ssl
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from aiohttp import web
 
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Admin, Services
 from headgate.admin.installation import Installation
 from headgate.admin.pauses import PauseEndpoints
+from headgate.admin.requests import workers_only
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
+from headgate.config.settings import HttpSettings
+from headgate.errors_in_words import listen_error
+from headgate.http.listener import Listener
 from headgate.http.origins import Origins
-from headgate.http.server import HttpServer
+from headgate.http.server import HttpServer, PagesRunner
 from headgate.metrics.build import start_fields
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import second_tier
 from headgate.spool.folders import LeftBehind, events_in
-from headgate.supervisor import happenings
+from headgate.supervisor.active_config import (
+    ActiveConfig,
+    FileWatch,
+    Sources,
+    TlsSnapshot,
+    private_folder,
+)
 from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
-from headgate.supervisor.control import PARENT_SOCKET
-from headgate.supervisor.file_watch import FileWatch
-from headgate.supervisor.in_force import InForce, Sources
-from headgate.supervisor.installation_log import InstallationLog
-from headgate.supervisor.kept_tls import KeptTls
+from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
+from headgate.supervisor.installation_log import (
+    InstallationLog,
+    certificates_refused,
+    certificates_reloaded,
+    config_reloaded,
+    gateway_draining,
+    gateway_ended,
+    gateway_started,
+    reload_refused,
+)
 from headgate.supervisor.overview import Overview
-from headgate.supervisor.ports import management_sites, reserved
-from headgate.supervisor.private_folder import private_folder
-from headgate.supervisor.prometheus import plots_of
+from headgate.supervisor.upstreams import plots_of
 from headgate.wiring.callers import Callers
 from headgate.wiring.reloading import Reloading, RestartNeededError, beside
 
@@ -93,9 +112,9 @@ class Parent:
         self._folder = folder
         self._watch = FileWatch()
         self._watch.add(start.config)
-        self._in_force = InForce(Sources(start.config, start.environ, start.flags), folder)
-        settings = self._in_force.shown.loaded.settings
-        self._tls = KeptTls(settings.http, folder)
+        self._config = ActiveConfig(Sources(start.config, start.environ, start.flags), folder)
+        settings = self._config.shown.loaded.settings
+        self._tls = TlsSnapshot(settings.http, folder)
         self._watch.add(*self._tls.files)
         self._tls.accept_first(start.config)
         self._log = InstallationLog.of(settings.logs)
@@ -113,7 +132,7 @@ class Parent:
         )
         self._follow = second.follow
         services = Services(second.replays, second.offsets, second.snapshots)
-        pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._in_force)
+        pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._config)
         self._admin = Admin(self._overview, callers, pauses, services, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
@@ -143,7 +162,7 @@ class Parent:
 
     def _places(self, count: int) -> list[WorkerProcess]:
         folder = str(self._folder)
-        command = (*self._start.command, "--config", str(self._in_force.copy), "--folder", folder)
+        command = (*self._start.command, "--config", str(self._config.copy), "--folder", folder)
         launch = Launch(command, {**self._start.environ, **self._tls.environ}, self._folder)
         overview = self._overview
         watchers = Watchers(overview.worker_died, overview.worker_restarted, overview.worker_lost)
@@ -158,7 +177,7 @@ class Parent:
             look = partial(self._watch.run, period_ms / 1000, self._reloading.ask)
             tasks.keep(look, "file watch")
         self._say_that_it_starts()
-        self._log.note(happenings.started(str(self._start.config), len(self._workers)))
+        self._log.note(gateway_started(str(self._start.config), len(self._workers)))
         await self._callers.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
@@ -172,7 +191,7 @@ class Parent:
                 each.kill()
             stopping.cancel()
             ended = await asyncio.gather(*running, return_exceptions=True)
-            self._log.note(happenings.ended(is_clean))
+            self._log.note(gateway_ended(is_clean))
             await tasks.end(_END_S)
             await self._log.close()
         return _exit_code(ended, is_clean)
@@ -187,7 +206,7 @@ class Parent:
             each.end(self._is_hurried)
         bound_s = delay_s + http.drain_timeout_ms / 1000 + _DRAIN_MARGIN_S
         log.info("draining", extra={"delay_s": delay_s, "bound_s": bound_s})
-        self._log.note(happenings.draining(delay_s, bound_s))
+        self._log.note(gateway_draining(delay_s, bound_s))
         _, late = await asyncio.wait(running, timeout=bound_s)
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
@@ -196,7 +215,7 @@ class Parent:
     def _say_that_it_starts(self) -> None:
         http = self._overview.settings.http
         fields = {
-            **start_fields(self._start.config, self._in_force.text),
+            **start_fields(self._start.config, self._config.text),
             "data": f"{http.host}:{http.port}",
             "management": f"{http.host}:{http.management_port}",
             "workers": http.workers,
@@ -247,7 +266,7 @@ class Parent:
     async def _reload_file(self) -> bool:
         """Activate the file's topics and producers, all or none; return whether it did."""
         try:
-            reload = await beside(self._in_force.reread, self._callers.of)
+            reload = await beside(self._config.reread, self._callers.of)
         except ConfigError as error:
             self._refuse(str(error), [problem.option for problem in error.problems])
             return False
@@ -281,9 +300,9 @@ class Parent:
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         file = str(self._start.config)
         log.info(
-            "configuration reloaded", extra={"file": file, "config_sha256": self._in_force.sha256}
+            "configuration reloaded", extra={"file": file, "config_sha256": self._config.sha256}
         )
-        self._log.note(happenings.reloaded(file, self._overview.settings))
+        self._log.note(config_reloaded(file, self._overview.settings))
 
     async def _renew_certificates(self) -> bool:
         """Use the current certificates for new connections; return whether they have changed."""
@@ -292,7 +311,7 @@ class Parent:
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
             log.error("certificates refused, the old ones stay active: %s", error)  # noqa: TRY400
-            self._log.note(happenings.certificates_refused(error))
+            self._log.note(certificates_refused(error))
             return False
         if context is None:
             return False
@@ -301,7 +320,7 @@ class Parent:
         self._show_expiry()
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
-        self._log.note(happenings.certificates_reloaded())
+        self._log.note(certificates_reloaded())
         return True
 
     def _show_expiry(self) -> None:
@@ -315,7 +334,7 @@ class Parent:
             why,
             extra={"options": options},
         )
-        self._log.note(happenings.refused(str(self._start.config), why, options))
+        self._log.note(reload_refused(str(self._start.config), why, options))
 
 
 def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
@@ -327,3 +346,113 @@ def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
             log.error("worker could not be kept running", exc_info=error)
             return FAILED
     return OK if is_clean else FAILED
+
+
+# ---- the ports
+
+_Address = tuple[int, int, int, str, tuple[Any, ...]]
+
+# Workers of a killed parent need a moment to drain and free the port.
+_PATIENCE_S = 3.0
+_RETRY_PAUSE_S = 0.1
+_LINGER_S = 1.0  # time for requests in flight at the end
+
+
+class Management(NamedTuple):
+    """The management pages' server and port.
+
+    Args:
+        server: The server.
+        port: Its listener; None if the workers' port serves both.
+    """
+
+    server: HttpServer
+    port: Listener | None
+
+
+class PortTakenError(Exception):
+    """A port that cannot be opened; the text names it and the reason."""
+
+
+@asynccontextmanager
+async def reserved(host: str, port: int) -> AsyncIterator[None]:
+    """Reserve the data port for the workers, which share it (SO_REUSEPORT).
+
+    The sockets are bound and never listen, so they get no connection.
+
+    Raises:
+        PortTakenError: The port cannot be bound.
+    """
+    deadline = asyncio.get_running_loop().time() + _PATIENCE_S
+    with ExitStack() as holding:
+        for family, kind, protocol, _, address in await _addresses(host, port):
+            while (error := _taken(family, address)) is not None:
+                if asyncio.get_running_loop().time() > deadline:
+                    text = f"http.port: {host}:{port}: {listen_error(error)}"
+                    raise PortTakenError(text) from error
+                await asyncio.sleep(_RETRY_PAUSE_S)
+            held = holding.enter_context(socket.socket(family, kind, protocol))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind(address)
+        yield
+
+
+async def _addresses(host: str, port: int) -> Sequence[_Address]:
+    loop = asyncio.get_running_loop()
+    try:
+        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise PortTakenError(f"http.host: {host}: {listen_error(error)}") from error
+
+
+def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
+    """Return the error of binding the port exclusively; None if it is free.
+
+    With SO_REUSEPORT a second gateway would just share the port.
+    """
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            return error
+    return None
+
+
+@asynccontextmanager
+async def management_sites(
+    app: web.Application, http: HttpSettings, path: Path, context: ssl.SSLContext | None = None
+) -> AsyncIterator[Management]:
+    """Serve the management pages on their port and, for workers, on the unix socket `path`.
+
+    If both port numbers are equal, only the socket is served: the workers own the port and forward
+    requests. A new secret beside the socket proves to the parent that a request is from a worker.
+
+    Raises:
+        PortTakenError: The port cannot be opened.
+    """
+    secret = secrets.token_hex()
+    (path.parent / PARENT_SECRET).write_text(secret)  # the folder is private
+    app.middlewares.append(workers_only(secret))
+    runner = PagesRunner(app, http.header_max_bytes, _LINGER_S, http.idle_timeout_ms / 1000)
+    await runner.setup()
+    port = None
+    try:
+        await web.UnixSite(runner, str(path)).start()
+        if http.management_port != http.port:
+            port = await _listen(runner, http, context)
+        yield Management(runner.pages, port)
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(
+    runner: PagesRunner, http: HttpSettings, context: ssl.SSLContext | None
+) -> Listener:
+    host, port = http.host, http.management_port
+    try:
+        return await runner.listen(host, port, context)
+    except OSError as error:
+        text = f"http.management_port: {host}:{port}: {listen_error(error)}"
+        raise PortTakenError(text) from error

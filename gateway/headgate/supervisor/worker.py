@@ -20,10 +20,14 @@ from headgate.http.listener import server_context
 from headgate.metrics import logs
 from headgate.metrics.build import start_fields
 from headgate.redis.script import StoreError
-from headgate.supervisor import lifeline
-from headgate.supervisor.control import WorkerState, control_socket, worker_socket
-from headgate.supervisor.forward import Forward
-from headgate.supervisor.lifeline import HURRY
+from headgate.supervisor.control import (
+    HURRY,
+    Forward,
+    WorkerState,
+    control_socket,
+    hold_lifeline,
+    worker_socket,
+)
 from headgate.wiring.app import Worker
 from headgate.wiring.collector import spare_the_collector
 from headgate.wiring.leftovers import give_back_leftovers
@@ -62,7 +66,7 @@ def run_worker(place: WorkerFiles) -> int:
     text = read_file(place.config)
     settings = load(place.config, place.environ, place.folder, text)
     logs.configure(settings.logs)
-    lifeline.hold(settings.http.drain_timeout_ms / 1000)
+    hold_lifeline(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(place, settings, text))
     return 0

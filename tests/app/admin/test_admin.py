@@ -18,9 +18,8 @@ from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.http.auth import Peer
 from headgate.http.openapi.document import document
 from headgate.metrics.meter import HeldFigures
-from headgate.supervisor.control import PARENT_SECRET
-from headgate.supervisor.forward import Forward
-from headgate.supervisor.ports import management_sites
+from headgate.supervisor.control import PARENT_SECRET, Forward
+from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
 

@@ -20,7 +20,7 @@ from headgate.http.auth import Certificate, Peer
 from headgate.http.pages import problems
 from headgate.http.request_log import RequestLog
 from headgate.supervisor.control import PARENT_SECRET
-from headgate.supervisor.ports import management_sites
+from headgate.supervisor.parent import management_sites
 from support.identity.authority import Authority
 from support.identity.secured_ports import Answer, Caller, SecuredPorts, secured_ports, send
 

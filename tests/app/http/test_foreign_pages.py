@@ -11,8 +11,8 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
-from headgate.supervisor.forward import Forward
-from headgate.supervisor.ports import management_sites
+from headgate.supervisor.control import Forward
+from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port
 

@@ -12,7 +12,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.http.server import PagesRunner
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Labels, Meter
-from headgate.supervisor.coalescer_pages import Pages
+from headgate.supervisor.coalescer_process import Pages
 from support.clients.http_client import Answer, Connection, request_bytes
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, data_port

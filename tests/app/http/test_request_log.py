@@ -27,7 +27,7 @@ from headgate.core.publish import Ticket
 from headgate.http.auth import Authenticator
 from headgate.http.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.metrics import logs
-from headgate.supervisor.forward import Forward
+from headgate.supervisor.control import Forward
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 

@@ -13,8 +13,8 @@ from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.core.outcome import Failure, Reason
-from headgate.supervisor.monitor_client import MonitorClient, monitor_url
-from headgate.supervisor.monitor_pages import MonitorPages
+from headgate.supervisor.monitor_process import MonitorPages
+from headgate.supervisor.upstreams import MonitorClient, monitor_url
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port
 from support.scenarios.group_world import GROUP, TOPIC, World

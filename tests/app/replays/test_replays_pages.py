@@ -22,8 +22,8 @@ from headgate.core.refusal import Refused
 from headgate.http.origins import CORS_HEADERS
 from headgate.replays.registry import Control
 from headgate.replays.second_tier import NoSecondTier, Rows
-from headgate.supervisor.forward import Forward
-from headgate.supervisor.ports import management_sites
+from headgate.supervisor.control import Forward
+from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
 ID = "0192f0c1-7a3e-7c5a-9a52-2f4be1d3a001"

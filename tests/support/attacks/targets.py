@@ -18,8 +18,8 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
 from headgate.http.server import PagesRunner
-from headgate.supervisor.forward import Forward
-from headgate.supervisor.ports import management_sites
+from headgate.supervisor.control import Forward
+from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port
 

@@ -30,8 +30,8 @@ VERSION = ("--kube-version", "1.37")
 # Where the routes of each program's port are declared.
 _PAGES = {
     9090: "admin/app.py",
-    9091: "supervisor/coalescer_pages.py",
-    9096: "supervisor/monitor_pages.py",
+    9091: "supervisor/coalescer_process.py",
+    9096: "supervisor/monitor_process.py",
 }
 
 

@@ -21,8 +21,13 @@ from headgate.core.topics.topic import TopicState
 from headgate.metrics import logs
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
-from headgate.supervisor import lifeline
-from headgate.supervisor.control import WorkerState, control_socket, worker_socket
+from headgate.supervisor.control import (
+    HURRY,
+    WorkerState,
+    control_socket,
+    hold_lifeline,
+    worker_socket,
+)
 from headgate.supervisor.parent import Start, serve
 
 ORDERS = TopicState("orders", "main", b"\0" * 16, 6)
@@ -57,8 +62,8 @@ async def work(arguments: argparse.Namespace) -> None:
     loop = asyncio.get_running_loop()
     is_stubborn = os.environ.get("FAKE_WORKER") == "stubborn"
     is_slow = os.environ.get("FAKE_WORKER") == "slow"
-    for number in (signal.SIGTERM, lifeline.HURRY):
-        is_deaf = is_stubborn or (is_slow and number != lifeline.HURRY)
+    for number in (signal.SIGTERM, HURRY):
+        is_deaf = is_stubborn or (is_slow and number != HURRY)
         loop.add_signal_handler(number, (lambda: None) if is_deaf else stop.set)
     loop.add_signal_handler(signal.SIGHUP, worker.read_configuration)
     async with control_socket(worker_socket(arguments.folder, arguments.index), worker):
@@ -77,7 +82,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--index", type=int, required=True)
-    lifeline.hold(1.0)
+    hold_lifeline(1.0)
     mode = os.environ.get("FAKE_WORKER")
     if mode in ("hopeless", "broken"):
         return 2 if mode == "hopeless" else 1

@@ -53,7 +53,6 @@ NAMES = {
     "headgate.prometheus",
     "headgate.monitoring_process",
     "headgate.overview",
-    "headgate.ports",
     "headgate.private_folder",
     "headgate.reloading",
     "headgate.replays.sweeper",

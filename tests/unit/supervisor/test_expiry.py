@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.supervisor.kept_tls import expires_at
+from headgate.supervisor.active_config import expires_at
 from support.identity.authority import Authority
 
 YEAR = timedelta(days=365)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.supervisor.file_watch import FileWatch
+from headgate.supervisor.active_config import FileWatch
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from headgate.config import ConfigError, Settings
 from headgate.http.auth import Authenticator
-from headgate.supervisor.in_force import InForce, Sources
+from headgate.supervisor.active_config import ActiveConfig, Sources
 from headgate.wiring.reloading import RestartNeededError
 
 TEXT = """[clusters.main]
@@ -34,14 +34,14 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def in_force(file: Path, tmp_path: Path) -> InForce:
+def in_force(file: Path, tmp_path: Path) -> ActiveConfig:
     environ = {"HEADGATE_HTTP__WORKERS": "3", "HEADGATE_HTTP__PORT": "8081"}
     folder = tmp_path / "private"
     folder.mkdir()
-    return InForce(Sources(file, environ, {"HEADGATE_HTTP__WORKERS": "--workers"}), folder)
+    return ActiveConfig(Sources(file, environ, {"HEADGATE_HTTP__WORKERS": "--workers"}), folder)
 
 
-def test_every_value_has_its_origin(in_force: InForce) -> None:
+def test_every_value_has_its_origin(in_force: ActiveConfig) -> None:
     origins = in_force.shown.loaded.origins
     assert origins["http.workers"] == "--workers"
     assert origins["http.port"] == "HEADGATE_HTTP__PORT"
@@ -50,7 +50,7 @@ def test_every_value_has_its_origin(in_force: InForce) -> None:
     assert origins["http.host"] == "default"
 
 
-def test_a_good_file_is_taken_with_its_origins_and_kept(file: Path, in_force: InForce) -> None:
+def test_a_good_file_is_taken_with_its_origins_and_kept(file: Path, in_force: ActiveConfig) -> None:
     before = in_force.shown
     file.write_text("# a line more\n" + TEXT + 'suppress = "raw"\nkind = "state"\n')
     reload = in_force.reread(nobody)
@@ -69,7 +69,7 @@ def test_a_good_file_is_taken_with_its_origins_and_kept(file: Path, in_force: In
     ],
 )
 def test_a_refused_file_changes_nothing(
-    file: Path, in_force: InForce, text: str, error: type[Exception]
+    file: Path, in_force: ActiveConfig, text: str, error: type[Exception]
 ) -> None:
     before = in_force.shown
     file.write_text(text)
@@ -79,7 +79,7 @@ def test_a_refused_file_changes_nothing(
     assert in_force.copy.read_text() == TEXT
 
 
-def test_findings_are_of_what_is_in_force(file: Path, in_force: InForce) -> None:
+def test_findings_are_of_what_is_in_force(file: Path, in_force: ActiveConfig) -> None:
     assert "topics" not in {one.subject for one in in_force.findings()}
     file.write_text(TEXT.partition("[topics")[0])
     in_force.reread(nobody)

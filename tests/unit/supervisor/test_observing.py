@@ -17,7 +17,7 @@ from headgate.core.installation import (
     read_entry,
 )
 from headgate.core.suppression import AWAY, ON, QUARANTINE
-from headgate.supervisor.observing import Observer, Poll, span
+from headgate.supervisor.installation_log import Observer, Poll, span
 
 Found = tuple[str, str, Mapping[str, Any]]
 WELL = {"kafka main": (True, "connected"), "redis": (True, "connected")}

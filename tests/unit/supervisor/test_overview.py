@@ -16,10 +16,9 @@ from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Snapshot
 from headgate.supervisor.child import WorkerProcess
-from headgate.supervisor.control import WorkerState
+from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import Overview
-from headgate.supervisor.worker_client import WorkerUnreachableError
 
 READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from headgate.supervisor.private_folder import private_folder
+from headgate.supervisor.active_config import private_folder
 
 HOLD = """
 import sys, time
-from headgate.supervisor.private_folder import private_folder
+from headgate.supervisor.active_config import private_folder
 with private_folder() as folder:
     (folder / "headgate.toml").write_text("a password")
     print(folder, flush=True)

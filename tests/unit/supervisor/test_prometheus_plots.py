@@ -13,7 +13,7 @@ import pytest
 from headgate.admin.console.figures import Recorded
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Recorder
-from headgate.supervisor.prometheus import PrometheusPlots, query
+from headgate.supervisor.upstreams import PrometheusPlots, query
 from support.network.accepting import accepting
 from support.network.prometheus_answers import PrometheusAnswers
 

@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from headgate.config.problems import ConfigError
 from headgate.config.settings import HttpSettings
 from headgate.kafka.access import ClusterAccess, client_arguments
-from headgate.supervisor.kept_tls import KeptTls, TlsFilesError
+from headgate.supervisor.active_config import TlsFilesError, TlsSnapshot
 from support.identity.authority import Authority, Pair
 
 
@@ -25,14 +25,14 @@ def pair(authority: Authority) -> Pair:
     return authority.issue("server")
 
 
-def kept(pair: Pair, folder: Path, authorities: Path) -> KeptTls:
+def kept(pair: Pair, folder: Path, authorities: Path) -> TlsSnapshot:
     http = HttpSettings(
         tls_cert_file=str(pair.certificate),
         tls_key_file=str(pair.key),
         tls_client_ca_file=str(authorities),
     )
     (folder / "kept").mkdir(exist_ok=True)
-    return KeptTls(http, folder / "kept")
+    return TlsSnapshot(http, folder / "kept")
 
 
 def locked(pair: Pair) -> bytes:

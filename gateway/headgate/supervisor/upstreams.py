@@ -1,24 +1,56 @@
-"""The console's plots from Prometheus; from memory while Prometheus does not answer."""
+"""Clients of the other servers whose data the management pages show: Prometheus and the monitor."""
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
 import orjson
 
 from headgate.admin.console.figures import Plots, Recorded
+from headgate.admin.instance import Monitored
+from headgate.config import Settings
 from headgate.config.settings import ConsoleSettings
+from headgate.core.outage import Outage
+from headgate.core.outcome import Failure, Reason
 from headgate.core.secrets import masked
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels
-from headgate.supervisor.answers import TooMuchError, whole
 
-log = logging.getLogger("headgate.prometheus")
+# ---- bounded reads of responses
+
+
+class TooMuchError(ValueError):
+    """A response that exceeds its size limit."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"its answer is larger than {max_bytes:,} bytes")
+
+
+async def read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """Return the body of a response.
+
+    Raises:
+        TooMuchError: The body is larger than `max_bytes`.
+        aiohttp.ClientPayloadError: The body ends too early.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in answer.content.iter_any():  # one read returns only the buffered bytes
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > max_bytes:
+            raise TooMuchError(max_bytes)
+    return b"".join(chunks)
+
+
+# ---- the console's plots from Prometheus
+
+_prometheus_log = logging.getLogger("headgate.prometheus")
 
 _SPAN_S = 21_600.0  # default time span of a plot
 _STEPS = 240  # points of a plot
@@ -114,7 +146,7 @@ class PrometheusPlots:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._trouble = f"cannot be reached: {error}"
         self._away_until = time.monotonic() + _AWAY_S
-        log.warning("Prometheus at %s %s", masked(self._url), self._trouble)
+        _prometheus_log.warning("Prometheus at %s %s", masked(self._url), self._trouble)
         return None
 
     async def _posted(self, form: Mapping[str, str]) -> bytes:
@@ -122,7 +154,7 @@ class PrometheusPlots:
             aiohttp.ClientSession(timeout=_NO_TIMEOUT) as session,
             session.post(self._url, data=form, allow_redirects=False) as answer,
         ):
-            body = await whole(answer, self._max_bytes)
+            body = await read_body(answer, self._max_bytes)
             if answer.status != 200:
                 raise NoFiguresError(f"answered {answer.status}{_said(body)}")
             return body
@@ -204,3 +236,73 @@ def _points(answer: Any, asked: Query, grid: Grid) -> Points:
             if 0 <= position < count and math.isfinite(value):
                 row[position] = value
     return Points(start, step, {labels: row for labels, row in rows.items() if any(row)})
+
+
+# ---- the monitor
+
+_monitor_log = logging.getLogger("headgate.monitor_client")
+
+_MONITOR_TIMEOUT = aiohttp.ClientTimeout(total=10)
+_MAX_MONITOR_BYTES = 67_108_864  # a group of ten thousand partitions has some 20 MB
+_ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+
+
+def monitor_url(settings: Settings) -> str:
+    """Return the URL of the monitor."""
+    if settings.monitor.url is not None:
+        return settings.monitor.url.rstrip("/")
+    host = _ANYWHERE.get(settings.http.host, settings.http.host)
+    scheme = "http" if settings.http.tls_cert_file is None else "https"
+    return f"{scheme}://{host}:{settings.monitor.port}"
+
+
+class MonitorClient:
+    """A client of the monitor.
+
+    Args:
+        settings: Returns the active settings.
+        clock: Monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, settings: Callable[[], Settings], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings = settings
+        self._outage = Outage(clock)
+
+    async def ask(self, path: str, authorization: str | None) -> Monitored | Failure:
+        """Return the monitor's response, or the failure if there is none.
+
+        Requests are rare and come from people, so no connection stays open.
+
+        Args:
+            path: Path of the page.
+            authorization: The caller's own Authorization header.
+        """
+        url = monitor_url(self._settings())
+        headers = {} if authorization is None else {"Authorization": authorization}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=_MONITOR_TIMEOUT) as session,
+                session.get(url + path, headers=headers, allow_redirects=False) as answer,
+            ):
+                monitored = Monitored(
+                    answer.status, answer.content_type, await read_body(answer, _MAX_MONITOR_BYTES)
+                )
+        except (TooMuchError, aiohttp.ClientPayloadError) as error:
+            _monitor_log.warning(
+                "response of the monitor at %s cannot be used: %r", masked(url), error
+            )
+            return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            if self._outage.begins():  # a live page sends a request every few seconds
+                _monitor_log.warning("no monitor answers at %s: %r", masked(url), error)
+            detail = (
+                "no monitor answers: start `headgate monitor` with this configuration, or set "
+                "monitor.url"
+            )
+            return Failure(Reason.NOT_FOUND, detail)
+        away_s = self._outage.ends()
+        if away_s is not None:
+            _monitor_log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})
+        return monitored
