@@ -45,7 +45,7 @@ from cases import (
     workers,
 )
 from cases import peers as peer_cases
-from headgate.ingest import pipeline
+from headgate.ingest import path as event_path
 from memory_report import keys_table, memory_table, moments_table
 from peers import tables
 from peers.stand import PEERS, peer_stand
@@ -90,7 +90,7 @@ def say(line: str) -> None:
 def machine() -> str:
     return (
         f"{time.strftime('%Y-%m-%d')}, Python {platform.python_version()}, "
-        f"{'compiled' if pipeline.__file__.endswith('.so') else 'not compiled'}, "
+        f"{'compiled' if event_path.__file__.endswith('.so') else 'not compiled'}, "
         f"{os.cpu_count()} cores, load average before {os.getloadavg()[0]:.2f}"
     )
 
