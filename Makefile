@@ -30,7 +30,7 @@ JOBS ?= 5
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
 
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
-BESIDE := spark clients/python/src tests loadtest docs deploy/grafana .
+BESIDE := spark clients/python/src tests loadtest docs .
 # What the compiled modules are checked with: what reaches them in memory, and some real brokers.
 COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/test_lanes_chaos.py tests/integration/backends/kafka/test_lanes_refusals.py

@@ -154,7 +154,7 @@ def test_options_exist(document: Path) -> None:
 def test_metrics_exist(document: Path) -> None:
     # and what is no metric of the gateway: the consumer's, its table, packages
     others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
-    others |= {"headgate_client", "headgate_dashboards"}
+    others |= {"headgate_client"}
     known = {*metrics.METRICS, *JOB_LABELS, *(name for name, _ in records()), *others}
     named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
     assert named <= known
