@@ -31,7 +31,7 @@ from headgate.core.terminal import Ink, escaped, one_line
 if TYPE_CHECKING:
     from headgate.check.rules import Finding
     from headgate.commands.command_line import Subparsers
-    from headgate.wiring.initialise import ReportLine
+    from headgate.commands.initialise import ReportLine
 
 
 _CONFIG_HELP = """  headgate config --config headgate.toml
@@ -194,7 +194,7 @@ def run_init(args: argparse.Namespace) -> int:
     """Create, check, report; return the exit code. Raises ConfigError."""
     import asyncio  # slow imports
 
-    from headgate.wiring.initialise import initialise
+    from headgate.commands.initialise import initialise
 
     # the report already has aiokafka's messages
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())

@@ -135,7 +135,7 @@ def _drop(args: argparse.Namespace) -> int:
 def _drain(args: argparse.Namespace) -> int:
     from headgate.config import load
     from headgate.spool.folders import kept_in
-    from headgate.wiring.spool_drain import drain
+    from headgate.wiring.spool import drain
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)

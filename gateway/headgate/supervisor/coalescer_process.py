@@ -27,8 +27,7 @@ from headgate.metrics.snapshot import Snapshot
 from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.sharded import states_now
 from headgate.wiring.coalescing import HeldTopics, cluster_of
-from headgate.wiring.collector import spare_the_collector
-from headgate.wiring.leftovers import give_back_leftovers
+from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.tracing import tracing_of
 
 _LINGER_S = 1.0

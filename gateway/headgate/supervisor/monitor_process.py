@@ -34,7 +34,7 @@ from headgate.monitor.table import lines
 from headgate.monitor.views import RowPlace, row_place
 from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.active_config import tls_error
-from headgate.wiring.callers import Callers
+from headgate.wiring.reloading import Callers
 
 _LINGER_S = 1.0
 _DIGITS = 10  # a partition's number has fewer

@@ -59,8 +59,7 @@ from headgate.supervisor.installation_log import (
 )
 from headgate.supervisor.overview import Overview
 from headgate.supervisor.upstreams import plots_of
-from headgate.wiring.callers import Callers
-from headgate.wiring.reloading import Reloading, RestartNeededError, beside
+from headgate.wiring.reloading import Callers, Reloading, RestartNeededError, beside
 
 log = logging.getLogger("headgate.workers")
 

@@ -29,8 +29,7 @@ from headgate.supervisor.control import (
     worker_socket,
 )
 from headgate.wiring.app import Worker
-from headgate.wiring.collector import spare_the_collector
-from headgate.wiring.leftovers import give_back_leftovers
+from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
 log = logging.getLogger("headgate.worker")

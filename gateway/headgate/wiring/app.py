@@ -8,6 +8,8 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
 
+from aiohttp import web
+
 from headgate.audits.facts_log import FactsLog
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.blobs.blobs import Blobs
@@ -23,19 +25,33 @@ from headgate.backends.kafka.options import (
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts
-from headgate.config import Settings
+from headgate.config import HttpSettings, RedisSettings, Settings
+from headgate.config.settings import LogSettings, ProducerSettings
+from headgate.core.admission import Admission
 from headgate.core.coalescing import topic_of
 from headgate.core.content import forget_received
 from headgate.core.ids import EventIds, RequestIds
 from headgate.core.suppression import state_rows
 from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import SimilarTopics, TopicState
-from headgate.http.events import EventsFront
-from headgate.http.origins import Origins
-from headgate.http.routes import Page
+from headgate.http.confluent.records import RecordStreams
+from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
+from headgate.http.events import BurstsFront, EventsFront
+from headgate.http.listener import Listener, server_context
+from headgate.http.openapi.docs_pages import Documents
+from headgate.http.origins import Cors, Origins
+from headgate.http.request_log import RequestLog, RequestReports
+from headgate.http.routes import Confluent, DataPlane, Page
+from headgate.http.server import HttpServer, close_sites
+from headgate.http.shortcut import ShortConnection
+from headgate.http.starting import InTurn, Starting
+from headgate.http.streams import StreamLimits, Streams
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.events import EventIdentity
+from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
-from headgate.ingest.gate import Gate
+from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
+from headgate.ingest.path import Pipeline
 from headgate.ingest.routes import Compiler, Routes
 from headgate.ingest.turn import at_end_of_turn
 from headgate.metrics.health import Dependency, Readiness
@@ -49,19 +65,21 @@ from headgate.suppression.sharded import (
     redis_dependencies,
     states_now,
 )
-from headgate.wiring.callers import Callers
 from headgate.wiring.coalescing import HeldTopics, cluster_of
-from headgate.wiring.front import data_plane, listen, request_log, starting, streams
-from headgate.wiring.identity import identity_of
-from headgate.wiring.limits import Limits
-from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
-from headgate.wiring.reloading import Preparing, Reload, free_in_turns
+from headgate.wiring.pipeline import (
+    PipelineParts,
+    RequestLimits,
+    build_pipeline,
+    identity_of,
+    suppressor_of,
+)
+from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
-from headgate.wiring.suppression import suppressor_of
-from headgate.wiring.tracing import tracing_of
+from headgate.wiring.tracing import Tracing, tracing_of
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
 _END_S = 1.0  # time for cancelled tasks to end
+_LINGER_S = 2.0  # time for connections still open after the last response
 
 
 class Worker:
@@ -324,3 +342,138 @@ class Worker:
 
     def _depths(self) -> Iterator[tuple[str, int, int, int]]:
         return chain(self.lanes.depths(), self.facts_log.depths())
+
+
+class Limits:
+    """The limits of producers in one worker: its even share of the instance's limits."""
+
+    def __init__(self, settings: Settings, workers: int, meter: Meter) -> None:
+        self._workers = workers
+        self.admission = Admission(
+            settings.admission.in_flight_max_bytes // workers,
+            settings.admission.in_flight_max_events // workers,
+        )
+        self.quotas = ProducerQuotas(workers, time.monotonic, meter.quota_rejected)
+        self.in_turn = InTurn(settings.http.request_timeout_ms / 1000)
+        self.replace(settings.producers)
+
+    def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
+        """Activate other producers; their events in flight and used quotas stay counted."""
+        self.quotas.replace(producers)
+        self.admission.limits = in_flight_limits(producers, self._workers)
+
+
+# ---- the HTTP side: the handler of each path, and the port
+
+
+def starting(
+    pipeline: Pipeline,
+    service: IdentityClient | ShardedIdentity | None,
+    redis: RedisSettings,
+    meter: Meter,
+    deadlines: Deadlines,
+    in_turn: InTurn,
+) -> Starting:
+    """Return the starter of requests.
+
+    Args:
+        pipeline: The pipeline.
+        service: Store of Idempotency-Keys, if there is a Redis.
+        redis: The settings of Redis.
+        meter: The metrics.
+        deadlines: The deadlines of requests.
+        in_turn: The queue of waiting requests.
+    """
+    keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
+    once = Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
+    return Starting(pipeline, once, deadlines, in_turn)
+
+
+def streams(settings: Settings, gate: Gate, blobs: Blobs | None) -> Streams:
+    """Return the handler of bodies over the size limit."""
+    http, limit = settings.http, settings.blobs.max_bytes
+    window = (http.body_max_bytes, http.body_timeout_ms / 1000)
+    limits = StreamLimits(limit, *window, http.json_max_depth)
+    return Streams(gate, blobs, limits)
+
+
+def data_plane(
+    front: EventsFront,
+    bursts: Bursts,
+    topics: KnownTopics,
+    readiness: Callable[[], Readiness],
+    request_ids: RequestIds,
+    http: HttpSettings,
+    others: Page | None,
+) -> DataPlane:
+    """Return the data plane, which has a handler for each path. For `others` see `DataPlane`."""
+    return DataPlane(
+        front,
+        BurstsFront(front, bursts),
+        _confluent(front, topics, http),
+        readiness,
+        request_ids,
+        Documents(partial(_document, http), partial(_own_document, http)),
+        Cors(http.cors_origins),
+        others,
+    )
+
+
+def _document(http: HttpSettings) -> bytes:
+    # The document of both ports takes a MiB, and most workers never serve it.
+    from headgate.http.openapi.document import document
+
+    return document(http)
+
+
+def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) -> RequestReports:
+    """Return the request log; `closing` takes the callback that ends it."""
+    log = RequestLog(logs_every_request=logs.access, trace_id=tracing.trace_id)
+    closing.callback(log.close)
+    return tracing.reports(log)
+
+
+def _own_document(http: HttpSettings) -> bytes:
+    from headgate.http.openapi.document import DATA, document_of
+
+    return document_of(http, DATA)
+
+
+async def listen(
+    plane: DataPlane,
+    front: EventsFront,
+    request_ids: RequestIds,
+    http: HttpSettings,
+    tracing: Tracing,
+    closing: AsyncExitStack,
+) -> tuple[HttpServer, Listener]:
+    """Open the data port; `closing` takes the callbacks that close it."""
+    server = HttpServer(
+        tracing.answer(plane.answer, front),
+        http.header_max_bytes,
+        request_ids,
+        front.request_log,
+        partial(ShortConnection, tracing.front(front)),
+        idle_s=http.idle_timeout_ms / 1000,
+    )
+    runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
+    await runner.setup()
+    closing.push_async_callback(runner.cleanup)
+    closing.push_async_callback(close_sites, runner, server, _LINGER_S)
+    port = Listener(runner, http.host, http.port, shares=True)
+    await port.start(server_context(http))
+    closing.callback(port.close)
+    closing.push_async_callback(port.stop_accepting)
+    return server, port
+
+
+def _confluent(front: EventsFront, topics: KnownTopics, http: HttpSettings) -> Confluent:
+    service = ProduceService(front, topics)
+    return Confluent(
+        service,
+        ProduceEndpoint(service, http.batch_max_events),
+        RecordStreams(
+            service, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000
+        ),
+        TopicViews(service),
+    )

@@ -30,7 +30,7 @@ from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
 from headgate.tracing.spans import LaterSpans
-from headgate.wiring.suppression import suppressor_of
+from headgate.wiring.pipeline import suppressor_of
 
 log = logging.getLogger("headgate.coalescing")
 

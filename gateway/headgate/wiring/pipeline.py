@@ -18,25 +18,39 @@ of an oversize event enter again at the stages that reserve and produce (`Produc
 If topics spool, `spool.spool` stands between stages and lanes, and acts as each to the other.
 """
 
+import os
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
+from headgate.backends.kafka.topics import KafkaTopics
+from headgate.config import Settings
+from headgate.config.backend_settings import RedisSettings
 from headgate.core.admission import Admission
 from headgate.core.formats.canonical import Fallback
 from headgate.core.ids import EventIds
 from headgate.core.outcome import Outcome
+from headgate.core.suppression import Scope
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.store import IdentityOptions, RedisIdentityStore
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.complete import Complete, Reports
 from headgate.ingest.gate import Admit, Expire, Gate, Quotas
 from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Turn
+from headgate.metrics.meter import Meter
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage
 from headgate.spool.service import SpoolService
+from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
+from headgate.suppression.store import RedisStore
+from headgate.suppression.suppressor import Suppressor, memberships
 
 
 class RequestLimits(NamedTuple):
@@ -157,3 +171,63 @@ def build_pipeline(parts: PipelineParts) -> Built:
         expire,
     )
     return Built(Pipeline(*stages, limits.batch_max_events), oversize)
+
+
+# ---- connections to Redis
+
+
+def suppressor_of(
+    settings: Settings,
+    verdicts: Verdicts,
+    meter: SuppressionMeter,
+    topics: KafkaTopics,
+    *,
+    fences_by_writing: bool = True,
+) -> AnySuppressor | None:
+    """Return a client of the suppression state on all Redis servers; None without Redis."""
+    redis = settings.redis
+    servers = redis.servers
+    if not servers:
+        return None
+    longest = max(cluster.delivery_timeout_ms for cluster in settings.clusters.values())
+    options = SuppressOptions(
+        token_ttl_ms=2 * longest,
+        quarantine_ms=redis.quarantine_ms,
+        max_suppress_age_ms=redis.max_suppress_age_ms,
+        timeout_ms=redis.timeout_ms,
+        fences_by_writing=fences_by_writing,
+        touches_opened=len(servers) > 1,
+    )
+    members = memberships(list(servers), options, redis.namespace)
+    own = (verdicts, options, time.monotonic, os.urandom, meter, partial(_grow, topics))
+    stores = [RedisStore(address, options.timeout_ms) for address in servers.values()]
+    if len(stores) == 1:
+        return Suppressor(stores[0], *own, members[0])
+    parts = {
+        name: Suppressor(store, *own, member, f"suppression at {name}")
+        for name, store, member in zip(servers, stores, members, strict=True)
+    }
+    timeout_s = options.timeout_ms / 1000
+    return ShardedSuppressor(parts, members[0].agreement, time.monotonic, timeout_s)
+
+
+def _grow(topics: KafkaTopics, scope: Scope, partitions: int) -> None:
+    topics.grown(scope.topic, scope.topic_id, partitions)
+
+
+def identity_of(redis: RedisSettings, meter: Meter) -> IdentityClient | ShardedIdentity | None:
+    """Return a client of the state of Idempotency-Keys and event ids; None without Redis."""
+    options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
+    clients = {
+        name: IdentityClient(
+            RedisIdentityStore(address, redis.timeout_ms),
+            options,
+            time.monotonic,
+            os.urandom,
+            meter,
+        )
+        for name, address in redis.servers.items()
+    }
+    if len(clients) > 1:
+        return ShardedIdentity(clients)
+    return next(iter(clients.values()), None)

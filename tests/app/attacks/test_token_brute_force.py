@@ -15,7 +15,7 @@ import pytest
 from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.http.auth import OWN_PAGES, WINDOW_S, AttemptLimit, Authenticator
-from headgate.wiring.callers import Callers
+from headgate.wiring.reloading import Callers
 from support.attacks.targets import PORTS, management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port

@@ -33,7 +33,7 @@ from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.ingest.clock import Deadlines
 from headgate.ingest.gate import ProducerQuotas
 from headgate.metrics.health import Readiness
-from headgate.wiring.front import data_plane
+from headgate.wiring.app import data_plane
 from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange
 from support.gateway.fakes import FakeLanes, FakeSuppression

@@ -7,8 +7,8 @@ from itertools import chain, repeat
 
 import pytest
 
-from headgate.wiring import leftovers as module
-from headgate.wiring.leftovers import Leftovers, give_back_leftovers
+from headgate.wiring import memory
+from headgate.wiring.memory import Leftovers, give_back_leftovers
 from support.process.stack import eventually
 
 MIB = 2**20
@@ -57,8 +57,8 @@ class Cycle:
 async def test_cycles_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collector would come for them in an hour, and with them for what they hold."""
     resident = chain([80 * MIB], repeat(200 * MIB))
-    monkeypatch.setattr(module, "_LOOK_S", 0.001)
-    monkeypatch.setattr(module, "memory_bytes", lambda: next(resident))
+    monkeypatch.setattr(memory, "_LOOK_S", 0.001)
+    monkeypatch.setattr(memory, "memory_bytes", lambda: next(resident))
     gc.collect()
     gc.disable()
     try:
