@@ -93,6 +93,7 @@ ALLOWED = {
         "http",
         "core",
         "config",
+        "errors_in_words",
         "idempotency",
         "native.chosen",
         "metrics",

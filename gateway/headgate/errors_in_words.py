@@ -68,42 +68,87 @@ class PemFile(NamedTuple):
         """Return why the file cannot be used, and the fix."""
         return FileTrouble(self.option, f"{self.path!r} cannot be used: {why}", fix)
 
-    def unreadable(self) -> FileTrouble | None:
-        """Return why the file cannot be read; None if it can."""
+    def unusable_text(self, kind: str) -> FileTrouble | None:
+        """Return why the file's text cannot be used; None if it has a part of this kind.
+
+        Args:
+            kind: `certificate` or `private key`.
+        """
         try:
-            with Path(self.path).open("rb") as file:
-                file.read(1)
+            text = Path(self.path).read_bytes()
         except OSError as error:
             fix = "Correct the path, or let the gateway's user read the file."
             return self.trouble(file_error(error), fix)
+        give = _GIVE[kind]
+        if not text.strip():
+            return self.trouble("it is empty", give)
+        labels = sorted({label.decode() for label in _PEM_LABEL.findall(text)})
+        if not labels:
+            if text[:1] == _DER:
+                return self.trouble("it is binary (DER or PKCS #12), not PEM", _CONVERT[kind])
+            return self.trouble("it is not PEM: no line begins with -----BEGIN", give)
+        if not any(label.endswith(kind.upper()) for label in labels):
+            return self.trouble(f"it has no {kind}, only {' and '.join(labels)}", give)
         return None
+
+
+_PEM_LABEL: Final = re.compile(rb"^-----BEGIN ([A-Z0-9 ]{1,40})-----", re.MULTILINE)
+_DER: Final = b"\x30"  # an ASN.1 sequence, with which such files begin
+_LOCKED: Final = (b"-----BEGIN ENCRYPTED PRIVATE KEY-----", b"Proc-Type: 4,ENCRYPTED")
+_COPY: Final = "Copy the whole file again."
+_GIVE: Final[Mapping[str, str]] = {
+    "certificate": "Give certificates in PEM.",
+    "private key": "Give the private key in PEM, without a password.",
+}
+_CONVERT: Final[Mapping[str, str]] = {
+    "certificate": "Convert it: openssl x509 -inform DER -in FILE -out FILE.pem",
+    "private key": "Convert it: openssl pkey -inform DER -in FILE -out FILE.pem",
+}
 
 
 def authorities_trouble(file: PemFile) -> FileTrouble | None:
     """Return why a file of certificates cannot be used; None if it can."""
-    if unreadable := file.unreadable():
-        return unreadable
+    if unusable := file.unusable_text("certificate"):
+        return unusable
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file.path)
-    except ssl.SSLError:
-        return file.trouble("it has no certificate in PEM", "Give certificates in PEM.")
+    except OSError:  # `ssl.SSLError` is one
+        return file.trouble("a certificate in it is damaged", _COPY)
     return None
 
 
 def key_pair_trouble(certificate: PemFile, key: PemFile) -> FileTrouble | None:
     """Return which file of a certificate and its key cannot be used, and why; None if both can."""
-    if trouble := authorities_trouble(certificate) or key.unreadable():
+    trouble = authorities_trouble(certificate) or key.unusable_text("private key")
+    if trouble:
         return trouble
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.load_cert_chain(certificate.path, key.path, password=no_password)
-    except ssl.SSLError as error:
-        if error.reason == "KEY_VALUES_MISMATCH":
-            why = f"it is not the key of {certificate.option} = {certificate.path!r}"
-            return key.trouble(why, "Give the key of this certificate.")
-        why = "it has no private key in PEM, or the key has a password"
-        return key.trouble(why, "Give the private key in PEM, without a password.")
+    except OSError as error:  # `ssl.SSLError` is one
+        return _pair_trouble(certificate, key, getattr(error, "reason", None) or "")
     return None
+
+
+def _pair_trouble(certificate: PemFile, key: PemFile, reason: str) -> FileTrouble:
+    """Return what is wrong with two files that are PEM.
+
+    Args:
+        certificate: The file of the certificate.
+        key: The file of its key.
+        reason: The reason that OpenSSL gives; empty if it gives none.
+    """
+    text = Path(key.path).read_bytes()
+    if any(mark in text for mark in _LOCKED):
+        fix = "Give the key without a password: openssl pkey -in FILE -out FILE.pem"
+        return key.trouble("its private key has a password", fix)
+    if reason == "KEY_VALUES_MISMATCH":
+        why = f"it is not the key of {certificate.option} = {certificate.path!r}"
+        return key.trouble(why, "Give the key of this certificate.")
+    if not reason:
+        return key.trouble("its private key is damaged", _COPY)
+    fix = "Issue a certificate that OpenSSL takes at its security level."
+    return certificate.trouble(f"OpenSSL refuses it ({_spelled(reason)})", fix)
 
 
 def no_password() -> bytes:

@@ -4,29 +4,19 @@ They need neither Kafka nor Redis (`connect.py` checks those).
 """
 
 import os
-import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headgate.check.rules import Finding, error, judge_options, ok, warn
-from headgate.config.settings import Settings, dotted
+from headgate.config.pem_files import authorities, key_pairs, pem_troubles
+from headgate.config.settings import Settings
 from headgate.core.terminal import counted
 from headgate.errors_in_words import file_error, user
 
 _FILE_URL = "file://"
 _SPOOL_FILES = ("lock", "spool.db", "spool.db-wal", "spool.db-shm")
-
-
-class _KeyPair(NamedTuple):
-    """A certificate and its key, each with its option."""
-
-    certificate_option: str
-    certificate: str | None
-    key_option: str
-    key: str | None
 
 
 def judge_settings(settings: Settings, origins: Mapping[str, str]) -> Iterator[Finding]:
@@ -65,12 +55,8 @@ def _findings(settings: Settings) -> Iterator[Finding]:
         yield from _folder("blobs.url", url.removeprefix(_FILE_URL))
     yield from _file("logs.installation_file", settings.logs.installation_file)
     yield from _file("monitor.state_file", settings.monitor.state_file)
-    for option, path in _authorities(settings):
-        if path is not None:
-            yield from _authority(option, path)
-    for pair in _key_pairs(settings):
-        if pair.certificate is not None:
-            yield from _certificate(pair)
+    for trouble in pem_troubles(settings):
+        yield error(*trouble)
     parts = urlsplit(settings.auth.jwt_jwks_url or "")
     if parts.scheme == "file":
         yield from _readable("auth.jwt_jwks_url", unquote(parts.path))
@@ -80,8 +66,8 @@ def _tried(settings: Settings) -> int:
     """Return the number of options that name a path."""
     url, keys = settings.blobs.url or "", settings.auth.jwt_jwks_url or ""
     written = (settings.spool.path, settings.logs.installation_file, settings.monitor.state_file)
-    read = [path for _, path in _authorities(settings)]
-    pairs = [path for each in _key_pairs(settings) for path in (each.certificate, each.key)]
+    read = [path for _, path in authorities(settings)]
+    pairs = [path for each in key_pairs(settings) for path in (each.certificate, each.key)]
     named = sum(path is not None for path in (*written, *read, *pairs))
     return named + url.startswith(_FILE_URL) + keys.startswith(_FILE_URL)
 
@@ -148,55 +134,3 @@ def _readable(option: str, path: str) -> Iterator[Finding]:
     except OSError as wrong:
         fix = "Correct the path, or let the gateway's user read the file."
         yield error(option, f"{path} cannot be read: {file_error(wrong)}", fix)
-
-
-def _authorities(settings: Settings) -> Iterator[tuple[str, str | None]]:
-    yield "http.tls_client_ca_file", settings.http.tls_client_ca_file
-    yield "redis.ssl_cafile", settings.redis.ssl_cafile
-    yield "auth.jwt_jwks_ca_file", settings.auth.jwt_jwks_ca_file
-    for name, cluster in settings.clusters.items():
-        yield dotted(("clusters", name, "ssl_cafile")), cluster.ssl_cafile
-        yield dotted(("clusters", name, "sasl_oauth_ca_file")), cluster.sasl_oauth_ca_file
-
-
-def _key_pairs(settings: Settings) -> Iterator[_KeyPair]:
-    http = settings.http
-    yield _KeyPair("http.tls_cert_file", http.tls_cert_file, "http.tls_key_file", http.tls_key_file)
-    for name, cluster in settings.clusters.items():
-        options = (dotted(("clusters", name, each)) for each in ("ssl_certfile", "ssl_keyfile"))
-        yield _KeyPair(next(options), cluster.ssl_certfile, next(options), cluster.ssl_keyfile)
-
-
-def _authority(option: str, path: str) -> Iterator[Finding]:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except OSError as wrong:  # `ssl.SSLError` is one
-        text = f"{path} cannot be used: {_words(wrong)}"
-        yield error(option, text, "Give certificates (PEM) that the gateway's user may read.")
-
-
-def _certificate(pair: _KeyPair) -> Iterator[Finding]:
-    """Check a certificate and its key, and that they belong together."""
-    paths = (
-        (pair.certificate_option, pair.certificate),
-        (pair.key_option, pair.key),
-    )
-    unreadable = [
-        finding for option, path in paths if path is not None for finding in _readable(option, path)
-    ]
-    yield from unreadable
-    if unreadable or pair.certificate is None:
-        return
-    try:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.load_cert_chain(pair.certificate, pair.key, password=lambda: b"-")
-    except OSError as wrong:
-        text = f"{pair.certificate} and its key cannot be used: {_words(wrong)}"
-        fix = "Give a certificate (PEM) and its key, without a password."
-        yield error(pair.certificate_option, text, fix)
-
-
-def _words(wrong: OSError) -> str:
-    if isinstance(wrong, ssl.SSLError):
-        return (wrong.reason or str(wrong)).lower().replace("_", " ")
-    return file_error(wrong)

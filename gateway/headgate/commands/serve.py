@@ -134,14 +134,16 @@ def run_coalesce(args: argparse.Namespace) -> int:
     """Coalesce until a signal; return the exit code. Raises ConfigError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate.config import load, read_file
+    from headgate.config import load_with_origins, read_file
+    from headgate.config.pem_files import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields
     from headgate.supervisor.coalescer_process import coalesce
 
     text = read_file(args.config)
-    settings = load(args.config, os.environ, text=text)
+    settings, origins = load_with_origins(args.config, os.environ, text=text)
+    refuse_bad_pem_files(args.config, settings, origins)
     logs.configure(settings.logs)
     try:
         uvloop.run(coalesce(settings, start_fields(args.config, text)))
@@ -169,7 +171,8 @@ def run_monitor(args: argparse.Namespace) -> int:
     import uvloop  # slow to import, as what follows
 
     from headgate.commands.output import style, write
-    from headgate.config import load, read_file
+    from headgate.config import load_with_origins, read_file
+    from headgate.config.pem_files import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields
@@ -177,7 +180,8 @@ def run_monitor(args: argparse.Namespace) -> int:
     from headgate.supervisor.monitor_process import monitor
 
     text = read_file(args.config)
-    settings = load(args.config, os.environ, text=text)
+    settings, origins = load_with_origins(args.config, os.environ, text=text)
+    refuse_bad_pem_files(args.config, settings, origins)
     logs.configure(settings.logs)
     if args.once:
         return _once(settings, args.json)

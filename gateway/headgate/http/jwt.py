@@ -22,6 +22,7 @@ from headgate.config.settings import AuthSettings
 from headgate.core.outage import Outage
 from headgate.core.outcome import Failure, Reason
 from headgate.core.secrets import masked, without_secrets
+from headgate.errors_in_words import PemFile, authorities_trouble
 from headgate.http.auth import Claims
 
 _RSA_MIN_BITS = 2048  # NIST SP 800-131A, and RFC 7518 section 3.3
@@ -250,9 +251,8 @@ class FetchedKeys:
             try:
                 verified = ssl.create_default_context(cafile=self._ca_file)
             except OSError as error:
-                why = error.strerror or str(error)
-                text = f"auth.jwt_jwks_ca_file = {self._ca_file!r} cannot be used: {why}"
-                raise BadKeysError(text) from error
+                file = PemFile("auth.jwt_jwks_ca_file", self._ca_file)
+                raise BadKeysError(str(authorities_trouble(file) or error)) from error
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session,
             # After a redirect, the keys could be those of another server.

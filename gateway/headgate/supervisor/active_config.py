@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from headgate.admin.installation import Configuration, Found
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
+from headgate.config.pem_files import refuse_bad_pem_files
 from headgate.config.problems import ConfigError, Origins, Problem, shown
 from headgate.config.settings import HttpSettings
 from headgate.errors_in_words import FileTrouble, PemFile, authorities_trouble, key_pair_trouble
@@ -92,8 +93,9 @@ class ActiveConfig:
     def _load(self, text: str) -> Loaded:
         file, environ, flags = self._sources
         settings, origins = load_with_origins(file, environ, text=text)
-        named = {option: flags.get(origin, origin) for option, origin in origins.items()}
-        return Loaded(settings, Origins(named))
+        named = Origins({option: flags.get(origin, origin) for option, origin in origins.items()})
+        refuse_bad_pem_files(file, settings, named)
+        return Loaded(settings, named)
 
     def _accept(self, text: str, loaded: Loaded) -> None:
         keep_schemas(loaded.settings.topics, self._folder)

@@ -13,7 +13,13 @@ from typing import Any
 
 from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
 from headgate.core.topics.topic import Globs, is_glob
-from headgate.errors_in_words import file_error
+from headgate.errors_in_words import (
+    FileTrouble,
+    PemFile,
+    authorities_trouble,
+    file_error,
+    key_pair_trouble,
+)
 from headgate.kafka.access import ClusterAccess
 from headgate_spark.job.command_line import USAGE, JobError
 
@@ -46,6 +52,7 @@ def connection(
 
 
 _PREFIX = "HEADGATE_CLUSTERS__"
+_PKCS8 = b"-----BEGIN PRIVATE KEY-----"
 _MAX_REQUEST_MS = 30_000  # Kafka's default
 # Options of a cluster, and what Kafka's Java client calls them.
 _CLIENT_OPTIONS = {
@@ -151,6 +158,8 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
     tier = given.get("tier", "ingest")
     if tier not in ("ingest", "backfill"):
         raise JobError(f'clusters.{name}.tier = "{tier}": expected "ingest" or "backfill"', USAGE)
+    if trouble := _pem_trouble(name, given):
+        raise JobError(str(trouble), USAGE)
     client = {"bootstrap.servers": servers}
     for option, theirs in _CLIENT_OPTIONS.items():
         if given.get(option):
@@ -163,6 +172,28 @@ def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, st
         client["sasl.jaas.config"] = _login(name, given)
     aiokafka = connection(name, servers, _password(name, given), given)
     return Cluster(name, tier, client, aiokafka, given.get("backfill") or None)
+
+
+def _pem_trouble(name: str, given: Mapping[str, Any]) -> FileTrouble | None:
+    """Return which PEM file of a cluster cannot be used, and why; None if all can."""
+    files = {
+        option: PemFile(f"clusters.{name}.{option}", str(given[option]))
+        for option in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+        if given.get(option)
+    }
+    if "ssl_cafile" in files and (trouble := authorities_trouble(files["ssl_cafile"])):
+        return trouble
+    if "ssl_certfile" not in files:
+        return None
+    key = files.get("ssl_keyfile")
+    if key is None:
+        return FileTrouble(f"clusters.{name}.ssl_keyfile", "missing", "Give the certificate's key.")
+    if trouble := key_pair_trouble(files["ssl_certfile"], key):
+        return trouble
+    if _PKCS8 not in Path(key.path).read_bytes():
+        fix = "Convert it: openssl pkcs8 -topk8 -nocrypt -in FILE -out FILE.pem"
+        return key.trouble("Kafka's Java client takes a key in PKCS #8 only", fix)
+    return None
 
 
 def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:

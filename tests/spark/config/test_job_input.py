@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from headgate.core.groups import Partition
 from headgate.core.times import shown_time
@@ -19,6 +20,7 @@ from headgate_spark.job.command_line import JobError, parse_time, reason_of
 from headgate_spark.job.options import chosen_topics, must_exist, read_config
 from headgate_spark.session.kafka_view import Range, by_offsets, lost, parse_offsets, since
 from headgate_spark.session.session import parse_settings
+from support.identity.authority import Authority
 
 CONFIG = """
 [clusters.main]
@@ -57,16 +59,47 @@ def test_the_environment_goes_over_the_file(tmp_path: Path) -> None:
 def test_a_login_is_told_to_the_java_client(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text('a"b\\c\n')
+    authorities = Authority(tmp_path).file
     text = (
         '[clusters.main]\nbootstrap_servers = "one:9092"\nsecurity_protocol = "SASL_SSL"\n'
         'sasl_mechanism = "SCRAM-SHA-512"\nsasl_username = "audit"\n'
-        f'sasl_password_file = "{secret}"\nssl_cafile = "ca.pem"\n'
+        f'sasl_password_file = "{secret}"\nssl_cafile = "{authorities}"\n'
     )
     client = read_config(write(tmp_path, text), {}).clusters["main"].client
     assert client["sasl.mechanism"] == "SCRAM-SHA-512"
     assert 'ScramLoginModule required username="audit"' in client["sasl.jaas.config"]
     assert 'password="a\\"b\\\\c";' in client["sasl.jaas.config"]
     assert client["ssl.truststore.type"] == "PEM"
+
+
+def test_a_bad_pem_file_of_a_cluster_is_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("job")
+    files = {
+        "ssl_cafile": authority.file,
+        "ssl_certfile": pair.certificate,
+        "ssl_keyfile": pair.key,
+    }
+    config = write(
+        tmp_path,
+        '[clusters.main]\nbootstrap_servers = "one:9092"\nsecurity_protocol = "SSL"\n'
+        + "".join(f'{option} = "{file}"\n' for option, file in files.items()),
+    )
+    client = read_config(config, {}).clusters["main"].client
+    assert client["ssl.keystore.key"] == pair.key.read_text()
+    key = serialization.load_pem_private_key(pair.key.read_bytes(), None)
+    old_form = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
+    cases = [(option, b"no PEM", "it is not PEM") for option in files]
+    for option, bad, why in (*cases, ("ssl_keyfile", old_form, "takes a key in PKCS #8 only")):
+        good = files[option].read_bytes()
+        files[option].write_bytes(bad)
+        with pytest.raises(JobError, match=f"clusters.main.{option}: '.*' cannot be used: .*{why}"):
+            read_config(config, {})
+        files[option].write_bytes(good)
 
 
 def test_a_login_that_the_jobs_do_not_have_is_said(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def paths(root: Path) -> Settings:
     )
 
 
+_NO_LABEL = "no line begins with -----BEGIN"
 WRITTEN = {"spool.path": Level.ERROR, "blobs.url": Level.ERROR,
            "logs.installation_file": Level.WARN, "monitor.state_file": Level.WARN}  # fmt: skip
 
@@ -100,7 +101,7 @@ def test_each_path_is_tried_as_the_user_that_runs_the_check() -> None:
         ("spool.path", "spool/spool.db cannot be written by the user nobody"),
         ("logs.installation_file", "logs/installation.log cannot be written by the user nobody"),
         ("blobs.url", "nobody may not write in"),
-        ("http.tls_key_file", "key.pem cannot be read: the user nobody has no permission"),
+        ("http.tls_cert_file", "key.pem' cannot be used: the user nobody has no permission"),
     ):
         assert any(option in line and path in line for line in shown.splitlines()), shown
 
@@ -165,6 +166,9 @@ def test_files_for_tls_that_cannot_be_used_are_errors(tmp_path: Path) -> None:
         "clusters.main.ssl_certfile",
     }  # fmt: skip
     assert {finding.level for finding in found.values()} == {Level.ERROR}
+    for finding in found.values():
+        assert finding.text == f"{str(wrong)!r} cannot be used: it is not PEM: {_NO_LABEL}"
+        assert finding.fix == "Give certificates in PEM."
 
 
 def test_keys_that_cannot_be_read_are_errors(tmp_path: Path) -> None:

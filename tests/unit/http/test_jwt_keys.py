@@ -231,6 +231,17 @@ async def test_keys_over_tls_come_from_a_known_authority(tmp_path: Path) -> None
         assert world.is_good("one")
 
 
+async def test_a_bad_file_of_authorities_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    authority, issuer = Authority(tmp_path), Issuer()
+    authority.file.write_bytes(b"no PEM")
+    with serving(issuer, authority.issue("issuer")) as server:
+        await World(issuer, server, jwt_jwks_ca_file=str(authority.file)).keys.fetch()
+    why = f"auth.jwt_jwks_ca_file: {str(authority.file)!r} cannot be used: it is not PEM"
+    assert why in caplog.text
+
+
 async def test_without_any_keys_tokens_are_not_refused_for_good() -> None:
     issuer = Issuer()
     issuer.add("one")

@@ -291,12 +291,12 @@ async def test_each_bad_file_is_named_at_the_start_and_at_a_reload(
 ) -> None:
     other = authority.issue("other").key.read_bytes()
     cases: list[tuple[Path, bytes | None, str, str]] = [
-        (pair.certificate, b"no PEM", "http.tls_cert_file", "it has no certificate in PEM"),
+        (pair.certificate, b"no PEM", "http.tls_cert_file", "it is not PEM"),
         (pair.certificate, None, "http.tls_cert_file", "the file does not exist"),
         (pair.key, other, "http.tls_key_file", "it is not the key of http.tls_cert_file = "),
-        (pair.key, b"", "http.tls_key_file", "it has no private key in PEM"),
-        (pair.key, locked(pair), "http.tls_key_file", "or the key has a password"),
-        (authority.file, b"", "http.tls_client_ca_file", "it has no certificate in PEM"),
+        (pair.key, b"", "http.tls_key_file", "it is empty"),
+        (pair.key, locked(pair), "http.tls_key_file", "its private key has a password"),
+        (authority.file, b"", "http.tls_client_ca_file", "it is empty"),
     ]
     reloaded = kept(pair, tmp_path, authority.file)
     assert reloaded.accept() is not None
