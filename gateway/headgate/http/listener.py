@@ -1,16 +1,26 @@
 """Listening ports with replaceable TLS, which lose no connection when they stop."""
 
 import asyncio
+import logging
+import re
+import secrets
 import socket
 import ssl
 import struct
+import time
 from array import array
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
+from headgate.core.refusal import malformed
+from headgate.core.reply import problem
+from headgate.errors_in_words import no_password
+
+log = logging.getLogger("headgate.http.listener")
 
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 
@@ -128,6 +138,8 @@ class Listener:
     ) -> list[tuple[web.SockSite, socket.socket]]:
         sites = []
         for listening in self._sockets:
+            if isinstance(context, _TlsContext):
+                context.port = listening.getsockname()[1]
             shared = listening.dup()  # closed with its site
             site = web.SockSite(self._runner, shared, ssl_context=context, backlog=_BACKLOG)
             await site.start()
@@ -157,6 +169,108 @@ def _has_queued(listening: socket.socket) -> bool:
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENTS = {"optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_DISCARDED_BYTES = 16_777_216  # of a plain request: most clients read the response earlier
+_LOG_EVERY_S = 60.0
+_HOST = re.compile(
+    rb"^host:[ \t]*([A-Za-z0-9._:\[\]-]{1,255})[ \t]*\r?$", re.IGNORECASE | re.MULTILINE
+)
+
+
+class _PlainRequests:
+    """Log of plain HTTP on ports with TLS: one line a minute for the whole process."""
+
+    def __init__(self) -> None:
+        self._next_s = float("-inf")
+        self._left_out = 0
+
+    def count(self, port: int) -> None:
+        """Log a connection to the port, or count it for the next line."""
+        now_s = time.monotonic()
+        if now_s < self._next_s:
+            self._left_out += 1
+            return
+        log.warning(
+            "a client spoke plain HTTP to port %d, which serves HTTPS; it was answered 400",
+            port,
+            extra={"port": port, "left_out": self._left_out},
+        )
+        self._next_s, self._left_out = now_s + _LOG_EVERY_S, 0
+
+
+_plain_requests = _PlainRequests()
+
+
+class _Handshake(ssl.SSLObject):
+    """The TLS side of a connection, which answers a client that speaks plain HTTP.
+
+    asyncio and uvloop send what the handshake leaves in the outgoing buffer, as long as the
+    handshake is not complete. So the response to plain HTTP goes there, and the handshake then
+    waits for data that never completes it. It ends when the client closes, or at the timeout for
+    handshakes. Until then the rest of the request is discarded: closing a socket with unread data
+    would destroy the response.
+    """
+
+    _incoming: ssl.MemoryBIO
+    _outgoing: ssl.MemoryBIO
+    _port: int
+    _is_tls: bool | None = None  # None before the first byte
+    _discarded = 0
+
+    def begin(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, port: int) -> None:
+        """Set the buffers of the connection and the port of its socket."""
+        self._incoming, self._outgoing, self._port = incoming, outgoing, port
+
+    def do_handshake(self) -> None:
+        """Continue the handshake.
+
+        Raises:
+            ssl.SSLError: It failed, or (`ssl.SSLWantReadError`) needs more data.
+        """
+        if self._is_tls is None and self._incoming.pending:
+            received = self._incoming.read()
+            self._incoming.write(received)
+            # A TLS client begins with the byte 22, a method of HTTP with a capital letter.
+            self._is_tls = not b"A" <= received[:1] <= b"Z"
+            if not self._is_tls:
+                self._outgoing.write(_answer_in_plain_text(received))
+                _plain_requests.count(self._port)
+        if self._is_tls is False:
+            self._discarded += len(self._incoming.read())
+            if self._discarded > _DISCARDED_BYTES:
+                raise ssl.SSLError("the client speaks plain HTTP")
+            raise ssl.SSLWantReadError("the client speaks plain HTTP")
+        super().do_handshake()
+
+
+def _answer_in_plain_text(received: bytes) -> bytes:
+    """Return the response to a plain request. received: the beginning of the request."""
+    host = _HOST.search(received)
+    address = "" if host is None else host[1].decode("ascii")
+    detail = f"this port speaks HTTPS, and this is plain HTTP; use https://{address}"
+    request_id = secrets.token_hex(8)
+    reply = problem(malformed(detail), request_id)
+    head = (
+        f"HTTP/1.1 {reply.status} Bad Request\r\nContent-Type: {reply.content_type}\r\n"
+        f"Content-Length: {len(reply.body)}\r\nX-Request-Id: {request_id}\r\n"
+        "X-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + reply.body
+
+
+class _TlsContext(ssl.SSLContext):
+    """A context whose connections answer plain HTTP. port: the port of its socket."""
+
+    sslobject_class = _Handshake
+    port = 0
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **options: Any
+    ) -> ssl.SSLObject:
+        """Return the TLS side of a connection."""
+        made = super().wrap_bio(incoming, outgoing, *args, **options)
+        if isinstance(made, _Handshake):
+            made.begin(incoming, outgoing, self.port)
+        return made
 
 
 def server_context(http: HttpSettings) -> ssl.SSLContext | None:
@@ -167,10 +281,12 @@ def server_context(http: HttpSettings) -> ssl.SSLContext | None:
     """
     if http.tls_cert_file is None:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=http.tls_client_ca_file)
+    default = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context = _TlsContext(ssl.PROTOCOL_TLS_SERVER)
+    context.verify_flags, context.keylog_filename = default.verify_flags, default.keylog_filename
     context.minimum_version = _VERSIONS[http.tls_min_version]
     if http.tls_client_ca_file is not None:
+        context.load_verify_locations(http.tls_client_ca_file)
         context.verify_mode = _CLIENTS[http.tls_client_auth]
-    # Without a password, OpenSSL would ask for it on the terminal.
-    context.load_cert_chain(http.tls_cert_file, http.tls_key_file, password=lambda: b"-")
+    context.load_cert_chain(http.tls_cert_file, http.tls_key_file, password=no_password)
     return context

@@ -279,7 +279,7 @@ LOG_FIELDS: Final[Mapping[str, LogField]] = {
     "python": LogField(STRING, "Python's version."),
     "data": LogField(STRING, "Address and port of the data plane (events)."),
     "management": LogField(STRING, "Address and port of the management plane."),
-    "port": LogField(INTEGER, "The monitor's port."),
+    "port": LogField(INTEGER, "The monitor's port, or the port that a client used."),
     "file": LogField(STRING, "The configuration file."),
     "config_sha256": LogField(
         STRING, "SHA-256 of the active configuration file, as sha256sum prints it."
