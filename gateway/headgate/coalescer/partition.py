@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -55,7 +55,12 @@ from headgate.core.outcome import Failure, Name, Reason
 from headgate.core.record import Record
 from headgate.core.topics.route import Route
 from headgate.core.topics.topic import TopicState
-from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
+from headgate.kafka.aiokafka_internals import (
+    client_of,
+    drop_consumer,
+    open_consumer,
+    read_commits,
+)
 
 _WAIT_MS = 1000  # the longest fetch: stops and reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed after so long without records
@@ -773,14 +778,16 @@ class HeldWatch:
     ) -> dict[str, HeldLag]:
         lags = {}
         for state in states:
-            consumer._client.add_topic(state.name)
+            client_of(consumer).add_topic(state.name)
             tps = [TopicPartition(state.name, number) for number in range(state.partitions)]
-            committed: Mapping[TopicPartition, Any]
-            committed = await consumer._coordinator.fetch_committed_offsets(tps)
+            committed = await read_commits(consumer, tps)
             starts = await consumer.beginning_offsets(tps)
             ends = await consumer.end_offsets(tps)
             # Without an offset the coalescer begins at the earliest record.
-            reached = {tp: max(_offset(committed.get(tp)), starts[tp]) for tp in tps}
+            reached = {
+                tp: max(committed[tp].offset, starts[tp]) if tp in committed else starts[tp]
+                for tp in tps
+            }
             late = {tp for tp in tps if reached[tp] < ends[tp]}
             records = sum(ends[tp] - reached[tp] for tp in late)
             is_old = bool(late) and await self._is_too_old(consumer, state, late, reached)
@@ -802,11 +809,6 @@ class HeldWatch:
         offsets = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
         # None: no record is younger than that, so all uncovered records are older.
         return any(first is None or reached[tp] < first.offset for tp, first in offsets.items())
-
-
-def _offset(committed: Any) -> int:
-    """Return a committed offset, or -1: aiokafka omits partitions that have no commit."""
-    return -1 if committed is None else int(committed.offset)
 
 
 async def _drop(consumer: AIOKafkaConsumer | None) -> None:

@@ -24,6 +24,7 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned, Ownership
 from headgate.consumer.partition import OwnedPartition, Received
 from headgate.core.pauses import Pauses
+from headgate.kafka.aiokafka_internals import known_position
 
 log = logging.getLogger("headgate.consumer.assignment")
 
@@ -134,13 +135,12 @@ class Assignment:
         They may be behind offsets without events, such as a transaction's marker, which aiokafka
         does not deliver.
         """
-        assignment = self._consumer._subscription.subscription.assignment
         for tp in tps:
             partition = self.partitions[tp]
             if self._ownership.is_current(partition.owned):
-                state = assignment.state_value(tp)
-                if state is not None and state.has_valid_position:
-                    partition.reached(state.position)
+                position = known_position(self._consumer, tp)
+                if position is not None:
+                    partition.reached(position)
 
     async def _open_all(self) -> None:
         done_below = await go_to_starts(

@@ -6,8 +6,7 @@ declared dead has neither for a moment, and without them a broker accepts any co
 group: also that of a process that was suspended, after its successors have left. So this module
 sends each request itself, with the generation of the assignment or not at all.
 
-Private part of aiokafka 0.14: `_coordinator.fetch_committed_offsets`, as the public call gives no
-metadata. Starting positions are set from the same answer, so that they and the note belong
+Starting positions are set from the same answer as the note of a commit, so that both belong
 together.
 """
 
@@ -24,6 +23,13 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import OwnedPartition
 from headgate.core.groups import CommitNote, Committer, read_note
+from headgate.kafka.aiokafka_internals import (
+    client_of,
+    commit_once,
+    find_coordinator,
+    generation_of,
+    read_commits,
+)
 from headgate.kafka.wire import any_node, read_metadata
 
 log = logging.getLogger("headgate.consumer.commits")
@@ -95,7 +101,7 @@ class TopicIds:
         """Raise PositionError if the store's offsets are another topic's; KafkaError; OSError."""
         if self._store is None or not self._topics:
             return
-        client = self._consumer._client
+        client = client_of(self._consumer)
         topics = (await read_metadata(client, any_node(client), self._topics)).topics
         ids = {name: topic.topic_id.hex() for name, topic in topics.items() if any(topic.topic_id)}
         await self._store.check_topics(ids)
@@ -137,11 +143,7 @@ class Commits:
 
     def begin(self) -> None:
         """Note the group's present generation, in which the assignment begins."""
-        self._generation = self._present_generation()
-
-    def _present_generation(self) -> tuple[int, str]:
-        coordinator = self._consumer._coordinator
-        return coordinator.generation, coordinator.member_id
+        self._generation = generation_of(self._consumer)
 
     async def run(self) -> None:
         """Commit at every interval."""
@@ -176,18 +178,17 @@ class Commits:
 
     async def _send(self, marks: Mapping[TopicPartition, CommitMark]) -> bool:
         """Send a commit; False if this member's generation has ended, and nothing was sent."""
-        coordinator = self._consumer._coordinator
         commits = {
             tp: OffsetAndMetadata(to.offset, self._metadata(tp, to)) for tp, to in marks.items()
         }
         while True:
-            await coordinator.ensure_coordinator_known()
-            if self._present_generation() != self._generation:
+            await find_coordinator(self._consumer)
+            if generation_of(self._consumer) != self._generation:
                 self._counts.stale_commits += len(marks)
                 return False
             try:
                 # There must be no await between the check of the generation and this request.
-                await coordinator._do_commit_offsets(None, commits)
+                await commit_once(self._consumer, commits)
             except KafkaError as error:
                 # A deleted topic needs no retry: a new topic of its name is another one.
                 if not error.retriable or isinstance(error, UnknownTopicOrPartitionError):
@@ -221,8 +222,8 @@ class Commits:
         return marks
 
     def _metadata(self, tp: TopicPartition, mark: CommitMark) -> str:
-        """Return the note for a monitor and the next owner; aiokafka has no public member id."""
-        member = self._consumer._coordinator.member_id
+        """Return the note for a monitor and the next owner."""
+        _, member = generation_of(self._consumer)
         committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)
         reaches_further = mark.done_below > mark.offset
         return CommitNote(committer, mark.done_below if reaches_further else None).text()
@@ -262,7 +263,7 @@ async def go_to_starts(
 async def _follow_the_group(
     consumer: AIOKafkaConsumer, tps: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    commits = await consumer._coordinator.fetch_committed_offsets(tps)
+    commits = await read_commits(consumer, tps)
     for tp, committed in commits.items():
         consumer.seek(tp, committed.offset)
     noted = dict(_notes(commits))

@@ -22,8 +22,7 @@ from headgate.core.oversize.chunks import (
     headers_of,
     read_head,
 )
-from headgate.kafka.access import client_arguments
-from headgate.kafka.aiokafka_internals import legible, use_own_metadata
+from headgate.kafka.aiokafka_internals import legible, open_producer
 
 log = logging.getLogger("headgate.consumer.failures")
 
@@ -53,10 +52,7 @@ class Failures:
         if self._topic is not None:
             # Not idempotent: after a refused batch aiokafka leaves a hole in the sequence, and the
             # broker refuses every later batch, too. So a dead letter may come twice.
-            self._producer = AIOKafkaProducer(
-                **client_arguments(self._cluster), client_id=self._client_id, acks="all"
-            )
-            use_own_metadata(self._producer.client)
+            self._producer = open_producer(self._cluster, client_id=self._client_id, acks="all")
             await self._producer.start()
 
     async def close(self) -> None:

@@ -1,19 +1,10 @@
-"""A member of a consumer group: keeps a consumer, and begins and ends terms of ownership.
-
-Private parts of aiokafka 0.14, and why:
-- `_coordinator.fetch_committed_offsets`: the public call gives no metadata.
-- `_coordinator._coordination_task`, `_fetcher._fetch_task`: a dead one leaves a consumer that says
-  nothing and gets nothing.
-- `_client`: whether a topic is there, and to look again.
-- `_coordinator._pending_exception`: kept until the next poll, and a member without partitions never
-  polls.
-"""
+"""A member of a consumer group: keeps a consumer, and begins and ends terms of ownership."""
 
 import asyncio
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
@@ -22,7 +13,13 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.ownership import Owned, Ownership
-from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
+from headgate.kafka.aiokafka_internals import (
+    client_of,
+    drop_consumer,
+    group_trouble,
+    open_consumer,
+    read_commits,
+)
 
 log = logging.getLogger("headgate.consumer.membership")
 
@@ -151,25 +148,20 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 
 async def committed(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, str]:
     """Return the group's offset (-1: none) and its metadata. Raises KafkaError."""
-    commits: Any = await consumer._coordinator.fetch_committed_offsets([tp])
-    commit = commits.get(tp)
-    return (
-        (-1, "") if commit is None or commit.offset < 0 else (commit.offset, commit.metadata or "")
-    )
+    commit = (await read_commits(consumer, [tp])).get(tp)
+    return (-1, "") if commit is None else (commit.offset, commit.metadata or "")
 
 
 async def _watch(consumer: AIOKafkaConsumer, topics: list[str], stop: asyncio.Event) -> None:
     """Watch the consumer until `stop`. Raises KafkaError if it cannot go on."""
-    coordinator, client = consumer._coordinator, consumer._client
+    client = client_of(consumer)
     while not stop.is_set():
         # A topic that is not there, or not again yet: aiokafka would look in five minutes.
         if not all(client.cluster.partitions_for_topic(topic) for topic in topics):
             client.force_metadata_update()
-        for task in (coordinator._coordination_task, consumer._fetcher._fetch_task):
-            if task.done():
-                raise KafkaError("a task of the consumer has ended")
-        if coordinator._pending_exception is not None:
-            raise KafkaError(repr(coordinator._pending_exception))
+        trouble = group_trouble(consumer)
+        if trouble is not None:
+            raise KafkaError(trouble)
         try:
             async with asyncio.timeout(_WATCH_S):
                 await stop.wait()

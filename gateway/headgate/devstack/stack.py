@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from headgate.config import load
@@ -42,7 +42,8 @@ from headgate.devstack.servers import (
     wait_for_redis,
 )
 from headgate.errors_in_words import connection_error
-from headgate.kafka.aiokafka_internals import use_own_metadata
+from headgate.kafka.access import ClusterAccess
+from headgate.kafka.aiokafka_internals import open_admin
 
 _STILL_S = 10.0  # between two lines about a wait
 _PAUSE_S = 1.0
@@ -278,8 +279,7 @@ def create_topics(
 
 async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
     """Create the topics that do not exist yet; return their names. Raises KafkaError."""
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
-    use_own_metadata(admin._client)
+    admin = open_admin(ClusterAccess(bootstrap))
     await admin.start()
     try:
         present = set(await admin.list_topics())

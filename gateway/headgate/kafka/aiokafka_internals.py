@@ -1,27 +1,47 @@
-"""Replacements for internals of aiokafka: metadata requests, shutdown, names of headers.
+"""The inside of aiokafka: the only module that uses its private attributes and modules.
+
+Other modules use aiokafka's documented interface (`aiokafka`, `.admin`, `.errors`, `.structs`) and
+the functions of this module, which also open all clients. Each section gives the reason for its
+private parts. tests/unit/kafka/test_aiokafka_internals.py compares them with the installed aiokafka
+and names the functions to look at when a new version differs.
 
 aiokafka's metadata requests ask the broker to create unknown topics. A client that still remembers
-a deleted topic would therefore create it again, empty.
+a deleted topic would therefore create it again, empty. All clients of this module use other
+requests.
 """
 
 import asyncio
+import copy
 import logging
 import random
 import socket
 import struct
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.client import AIOKafkaClient
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient as AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
-from aiokafka.conn import AIOKafkaConnection, create_conn
+from aiokafka.conn import AIOKafkaConnection as AIOKafkaConnection
+from aiokafka.conn import create_conn
 from aiokafka.consumer import fetcher
-from aiokafka.errors import KafkaConnectionError, KafkaError
-from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.errors import KafkaConnectionError, KafkaError, ProducerClosed
+from aiokafka.producer.message_accumulator import MessageBatch as MessageBatch
+from aiokafka.producer.sender import Sender, SendProduceReqHandler
+from aiokafka.protocol.admin import DescribeConfigsRequest as DescribeConfigsRequest
+from aiokafka.protocol.fetch import FetchRequest as FetchRequest
+from aiokafka.protocol.metadata import MetadataRequest as MetadataRequest
+from aiokafka.protocol.produce import ProduceRequest
+from aiokafka.record.default_records import (
+    DefaultRecordBatchBuilder,
+    _DefaultRecordBatchBuilderPy,
+    _DefaultRecordBatchPy,
+)
 from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess, client_arguments
@@ -38,7 +58,7 @@ _BEGIN_TIMEOUT_S = 10.0  # known brokers may be back by then
 
 
 class _Metadata:
-    """Replacement for `bootstrap` and `_metadata_update` of aiokafka 0.14's `AIOKafkaClient`.
+    """Replacement for `bootstrap` and `_metadata_update` of aiokafka's client.
 
     If no known broker answers, it starts again with the bootstrap servers, as Java's clients do
     (KIP-899). A broker that the controller has fenced may have returned an empty list of brokers,
@@ -157,6 +177,67 @@ def use_own_metadata(client: AIOKafkaClient) -> None:
     client.bootstrap, client._metadata_update = own.bootstrap, own.update
 
 
+# ---- Clients
+#
+# A consumer and an admin client have no public way to their client, which sends any request.
+
+
+def open_client(access: ClusterAccess, **options: Any) -> AIOKafkaClient:
+    """Return a client that is not connected yet and creates no topic.
+
+    Args:
+        access: The cluster.
+        options: Further arguments of aiokafka's client.
+    """
+    client = AIOKafkaClient(**client_arguments(access), **options)
+    use_own_metadata(client)
+    return client
+
+
+def open_producer(access: ClusterAccess, **options: Any) -> AIOKafkaProducer:
+    """Return a producer that is not started yet and creates no topic (see `open_client`)."""
+    producer = AIOKafkaProducer(**client_arguments(access), **options)
+    use_own_metadata(producer.client)
+    return producer
+
+
+def open_admin(access: ClusterAccess, **options: Any) -> AIOKafkaAdminClient:
+    """Return an admin client that is not started yet (see `open_client`)."""
+    admin = AIOKafkaAdminClient(**client_arguments(access), **options)
+    use_own_metadata(client_of(admin))
+    return admin
+
+
+def open_consumer(access: ClusterAccess, **options: Any) -> AIOKafkaConsumer:
+    """Return a consumer that is not started yet, commits nothing by itself and creates no topic.
+
+    It reads any header name, while aiokafka's own consumer fails on a name that is not UTF-8 and
+    never gets past that record (see `open_client`).
+    """
+    keep_header_names()
+    consumer = AIOKafkaConsumer(**client_arguments(access), enable_auto_commit=False, **options)
+    use_own_metadata(client_of(consumer))
+    return consumer
+
+
+def client_of(owner: AIOKafkaConsumer | AIOKafkaAdminClient) -> AIOKafkaClient:
+    """Return the client that a consumer or an admin client sends its requests with."""
+    return owner._client
+
+
+def share_connections(
+    client: AIOKafkaClient, connections: MutableMapping[Any, AIOKafkaConnection], lock: asyncio.Lock
+) -> None:
+    """Make a client use the connections of other clients of the same cluster, and share its own.
+
+    Args:
+        client: The client.
+        connections: The open connections; a client adds those that it opens.
+        lock: The lock for opening a connection.
+    """
+    client._conns, client._get_conn_lock_value = connections, lock
+
+
 # ---- Shutdown of aiokafka clients, also while Kafka does not answer
 #
 # `stop()` and `close()` of aiokafka flush first, and hang while a broker is unavailable
@@ -190,10 +271,32 @@ async def drop_consumer(consumer: AIOKafkaConsumer) -> None:
     await drop_client(consumer._client, *getattr(fetcher, "_pending_tasks", ()))
 
 
-async def drop_producer(producer: AIOKafkaProducer) -> None:
-    """Shut down a producer at once; the next producer with its id aborts its transaction."""
-    producer._closed = True
-    await drop_client(producer.client, producer._sender.sender_task)
+async def drop_producer(
+    producer: AIOKafkaProducer, requests: Iterable[asyncio.Task[Any]] = ()
+) -> None:
+    """Shut down a producer at once; data that was not sent yet is never sent.
+
+    The next producer with its id aborts its transaction.
+
+    Args:
+        producer: The producer.
+        requests: The tasks of its requests (see `keep_requests` and `LaneAccess`).
+    """
+    producer._closed = True  # as stop() does; __del__ warns otherwise
+    tasks = [*requests, producer._sender.sender_task]
+    for task in tasks:
+        if task is not None:
+            task.cancel()
+    await drop_client(producer.client, *tasks)
+
+
+async def drop_admin(admin: AIOKafkaAdminClient) -> None:
+    """Close the connections of an admin client, also if it was never started."""
+    connections = client_of(admin)._conns
+    for connection in list(connections.values()):
+        connection.close()
+    connections.clear()
+    await admin.close()
 
 
 async def drop_client(client: AIOKafkaClient, *tasks: asyncio.Task[None] | None) -> None:
@@ -234,6 +337,308 @@ async def end_task(task: asyncio.Task[None]) -> None:
         await asyncio.wait([task], timeout=0.05)
     if task.done() and not task.cancelled():
         task.exception()  # retrieved, because the task was cancelled on purpose
+
+
+# ---- Producers of lanes
+#
+# - `_txn_manager`: a refused batch consumes its sequence numbers, and aiokafka never returns them
+#   (aio-libs/aiokafka #1017). The successor of a producer keeps its id and raises the epoch, as
+#   Java's producer does (KIP-360); brokers then refuse late batches of the predecessor.
+# - `_message_accumulator`: `send_batch` repeats checks of the lane, and adds a shield around a
+#   future that is never cancelled here. Without the shield, a lane gets the result of its batch
+#   before the sender collects the next request's batches, not after. A waiting batch can be taken
+#   back. `_batch_ttl`: a batch without a leader would expire after request_timeout_ms and poison
+#   its partition; the deadline of its lane ends it instead.
+# - `_sender`, `_sync_task`: if one has died, the producer accepts batches and never sends them
+#   (#1039). `_in_flight`: the brokers that have a request under way.
+# - `_send_produce_req`: the sender keeps the tasks of its requests in a local variable, so
+#   cancelling the sender does not end them.
+# - `SendProduceReqHandler`: it retries a batch that a broker refused for one topic, while the other
+#   topics of the broker wait, and it addresses topics only by name.
+
+
+AddressedBatch = tuple[TopicPartition, bytes, bytes]  # partition, topic id or empty, record batch
+
+
+class LaneAccess:
+    """Access of lanes to an idempotent producer that has not been started.
+
+    Attributes:
+        busy: Ids of the brokers with a request under way, updated by the sender.
+        codec: The number of the codec in the protocol.
+        batch_bytes: The limit of an uncompressed batch.
+        requests: The tasks of the requests under way.
+    """
+
+    def __init__(
+        self,
+        producer: AIOKafkaProducer,
+        request_for: Callable[[ProduceRequest, list[AddressedBatch]], Any],
+        not_retried: tuple[type[KafkaError], ...],
+        on_request_end: Callable[[int, int], None],
+    ) -> None:
+        """Replace the requests of the producer.
+
+        Args:
+            producer: The producer.
+            request_for: Returns the request to send, from aiokafka's request and its batches.
+            not_retried: Errors that end a batch at its first attempt; its lane sends it again.
+            on_request_end: Called with a broker's id and the number of records of its request.
+        """
+        self._producer = producer
+        self._accumulator = producer._message_accumulator
+        self._accumulator._batch_ttl = float("inf")
+        self._sequences = producer._txn_manager
+        self._request_for = request_for
+        self._not_retried = not_retried
+        self._on_request_end = on_request_end
+        self.busy: set[int] = producer._sender._in_flight
+        self.codec, self.batch_bytes = batch_settings(producer)
+        self.requests: set[asyncio.Task[Any]] = set()
+        producer._sender._send_produce_req = self._send
+
+    async def _send(self, node: int, batches: Mapping[TopicPartition, MessageBatch]) -> None:
+        _keep_current_task(self.requests)
+        records = sum([batch.record_count for batch in batches.values()])
+        sender = self._producer._sender
+        try:
+            await RequestHandler(sender, batches, self._request_for, self._not_retried).do(node)
+            sender._in_flight.remove(node)
+            sender._muted_partitions.difference_update(batches)
+        finally:
+            self._on_request_end(node, records)
+
+    def follow(self, predecessor: "LaneAccess", max_epoch: int) -> None:
+        """Continue with the producer id of a predecessor and the next epoch, if there are any."""
+        pid, epoch = predecessor._sequences.producer_id, predecessor._sequences.producer_epoch
+        if pid >= 0 and epoch < max_epoch:
+            self._sequences.set_pid_and_epoch(pid, epoch + 1)
+
+    def on_task_end(self, callback: Callable[[asyncio.Task[Any]], None]) -> None:
+        """Call back if the sender or the metadata task of the started producer ends."""
+        self._producer._sender.sender_task.add_done_callback(callback)
+        self._producer.client._sync_task.add_done_callback(callback)
+
+    def append(self, builder: Any, tp: TopicPartition, topic_id: bytes) -> tuple[MessageBatch, int]:
+        """Hand over a batch for a partition that has no other batch.
+
+        Args:
+            builder: The batch, with the interface of aiokafka's `BatchBuilder`.
+            tp: The partition.
+            topic_id: Kafka's id of the topic; 16 zeros or empty if it is not known.
+
+        Returns:
+            The batch, and the sequence number of its first record.
+
+        Raises:
+            KafkaError: The sender has died.
+        """
+        accumulator = self._accumulator
+        if accumulator._exception is not None:
+            raise copy.copy(accumulator._exception)
+        if accumulator._closed or self._producer._closed or tp in accumulator._batches:
+            raise ProducerClosed
+        sequence: int = self._sequences.sequence_number(tp)
+        builder.close()
+        batch = accumulator._append_batch(builder, tp)
+        batch.topic_id = topic_id
+        return batch, sequence
+
+    def rewind(self, tp: TopicPartition, sequence: int) -> None:
+        """Set the sequence number of a partition's next batch."""
+        self._sequences.increment_sequence_number(
+            tp, sequence - self._sequences.sequence_number(tp)
+        )
+
+    def is_waiting(self, batch: MessageBatch) -> bool:
+        """Return whether the sender has the batch and no request carries it now."""
+        return batch in self._accumulator._batches.get(batch.tp, ())
+
+    def take_back(self, batch: MessageBatch) -> None:
+        """Remove a waiting batch."""
+        batches = self._accumulator._batches
+        batches[batch.tp].remove(batch)
+        if not batches[batch.tp]:
+            del batches[batch.tp]
+
+
+class RequestHandler(SendProduceReqHandler):  # type: ignore[misc]
+    """Handler of one request to one broker; for the arguments see `LaneAccess`."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        batches: Mapping[TopicPartition, MessageBatch],
+        request_for: Callable[[ProduceRequest, list[AddressedBatch]], Any],
+        not_retried: tuple[type[KafkaError], ...],
+    ) -> None:
+        super().__init__(sender, batches)
+        self._request_for = request_for
+        self._not_retried = not_retried
+
+    def create_request(self) -> Any:
+        """Make the request; aiokafka calls this."""
+        addressed = [
+            (tp, batch.topic_id, batch.get_data_buffer()) for tp, batch in self._batches.items()
+        ]
+        return self._request_for(super().create_request(), addressed)
+
+    def _can_retry(self, error: BaseException, batch: MessageBatch) -> bool:
+        if batch.retry_count == 1 and isinstance(error, self._not_retried):
+            return False
+        return bool(super()._can_retry(error, batch))
+
+
+def batch_settings(producer: AIOKafkaProducer) -> tuple[int, int]:
+    """Return the codec's number in the protocol, and the limit of an uncompressed batch.
+
+    A batch with another builder than aiokafka's needs them, and there is no public way to them.
+    """
+    accumulator = producer._message_accumulator
+    return accumulator._compression_type, accumulator._batch_size
+
+
+# ---- Transactional producers
+#
+# - `_send_produce_req`, `_maybe_do_transactional_request`: as for lanes, the sender does not end
+#   the tasks of its requests.
+# - `_drain_waiter`: the sender that has ended sets its error on each batch and on the future for
+#   its drain, and asyncio would log each that no task retrieves.
+# - `sender_task`: a sender that was fenced ends, and later calls fail with an assertion.
+
+
+def keep_requests(producer: AIOKafkaProducer) -> set[asyncio.Task[Any]]:
+    """Return a set that holds the tasks of the producer's requests while they run."""
+    requests: set[asyncio.Task[Any]] = set()
+    sender = producer._sender
+    produce, ask = sender._send_produce_req, sender._maybe_do_transactional_request
+
+    async def produce_kept(node: int, batches: Any) -> None:
+        _keep_current_task(requests)
+        await produce(node, batches)
+
+    def ask_kept() -> asyncio.Task[Any] | None:
+        task: asyncio.Task[Any] | None = ask()
+        if task is not None:
+            _keep(task, requests)
+        return task
+
+    sender._send_produce_req = produce_kept
+    sender._maybe_do_transactional_request = ask_kept
+    return requests
+
+
+def is_in_transaction(producer: AIOKafkaProducer) -> bool:
+    """Return whether a transaction is open."""
+    return bool(producer._txn_manager.is_in_transaction())
+
+
+def forget_failures(producer: AIOKafkaProducer) -> None:
+    """Retrieve the errors of all batches of a dropped producer."""
+    accumulator = producer._message_accumulator
+    waiting = [batch for batches in accumulator._batches.values() for batch in batches]
+    for batch in (*waiting, *accumulator._pending_batches):
+        waiter = batch._drain_waiter
+        if waiter.done() and not waiter.cancelled():
+            waiter.exception()
+
+
+def sender_error(producer: AIOKafkaProducer) -> BaseException | None:
+    """Return the error that has ended a producer's sender, or None."""
+    task = producer._sender.sender_task
+    is_over = task is not None and task.done() and not task.cancelled()
+    return task.exception() if is_over else None
+
+
+def _keep(task: asyncio.Task[Any], tasks: set[asyncio.Task[Any]]) -> None:
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+
+
+def _keep_current_task(tasks: set[asyncio.Task[Any]]) -> None:
+    task = asyncio.current_task()
+    if task is not None:
+        _keep(task, tasks)
+
+
+# ---- Consumers and their groups
+#
+# - `_coordinator`: the public `committed` has no metadata; `commit` reads the member id and the
+#   generation whenever it sends, also when it retries (see `consumer.commits`); the member id is
+#   not public.
+# - `_coordination_task`, `_fetch_task`, `_sync_task`: a consumer without one of them reports no
+#   error and gets no records. `_pending_exception` is kept until the next poll, and a member
+#   without partitions never polls.
+# - `_subscription`: the public `position` waits for a position.
+
+
+async def read_commits(
+    consumer: AIOKafkaConsumer, tps: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return a group's commits; partitions without one are omitted. Raises KafkaError."""
+    commits = await consumer._coordinator.fetch_committed_offsets(list(tps))
+    return {tp: commit for tp, commit in commits.items() if commit.offset >= 0}
+
+
+def generation_of(consumer: AIOKafkaConsumer) -> tuple[int, str]:
+    """Return the group's generation and the member id; neither is set outside of the group."""
+    coordinator = consumer._coordinator
+    return coordinator.generation, coordinator.member_id
+
+
+async def find_coordinator(consumer: AIOKafkaConsumer) -> None:
+    """Wait until the coordinator of the group is known."""
+    await consumer._coordinator.ensure_coordinator_known()
+
+
+async def commit_once(
+    consumer: AIOKafkaConsumer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+) -> None:
+    """Send one commit request, with the generation of this moment. Raises KafkaError.
+
+    The request is made before the first await.
+    """
+    await consumer._coordinator._do_commit_offsets(None, offsets)
+
+
+def group_trouble(consumer: AIOKafkaConsumer) -> str | None:
+    """Return why a started member of a group gets no records any more, or None."""
+    coordinator = consumer._coordinator
+    for task in (coordinator._coordination_task, consumer._fetcher._fetch_task):
+        if task.done():
+            return "a task of the consumer has ended"
+    error = coordinator._pending_exception
+    return None if error is None else repr(error)
+
+
+def is_running(consumer: AIOKafkaConsumer) -> bool:
+    """Return whether the tasks of a started consumer without a group go on."""
+    return not (consumer._fetcher._fetch_task.done() or client_of(consumer)._sync_task.done())
+
+
+def known_position(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None:
+    """Return the position in an assigned partition, or None if there is none yet."""
+    state = consumer._subscription.subscription.assignment.state_value(tp)
+    return state.position if state is not None and state.has_valid_position else None
+
+
+# ---- Codecs
+#
+# `CompiledEncoder` is five times as fast as `PythonEncoder`, but it takes the timestamp -1 for a
+# missing one, and refuses header names that are not UTF-8.
+
+
+CompiledEncoder = DefaultRecordBatchBuilder
+PythonEncoder = _DefaultRecordBatchBuilderPy
+
+
+def replace_zstd(encode: Callable[[Any], bytes]) -> None:
+    """Make aiokafka's record builder compress with another function.
+
+    The compiled builder looks up the function in its own module for each batch.
+    """
+    module = sys.modules[DefaultRecordBatchBuilder.__module__]
+    module.zstd_encode = encode  # type: ignore[attr-defined]
 
 
 # ---- Names of record headers that are not UTF-8
@@ -327,26 +732,9 @@ class _Bytes(bytearray):
         return super().decode("utf-8", _STRANGE)
 
 
-# ---- Consumers that tolerate any header name
-#
-# aiokafka's own consumer fails on a header name that is not UTF-8, and never gets past that record.
-
-
-def open_consumer(access: ClusterAccess, **options: Any) -> AIOKafkaConsumer:
-    """Return a consumer that is not started yet and commits nothing by itself.
-
-    It reads any header name, creates no topic, and uses the metadata requests of this module.
-
-    Args:
-        access: The cluster.
-        options: Further arguments of aiokafka's consumer.
-    """
-    keep_header_names()
-    consumer = AIOKafkaConsumer(**client_arguments(access), enable_auto_commit=False, **options)
-    use_own_metadata(consumer._client)
-    return consumer
-
-
 def keep_header_names() -> None:
-    """Make the consumers of this process read any name, by a private part of aiokafka 0.14."""
+    """Make the consumers of this process read any header name.
+
+    The fetcher of aiokafka looks up the class of record batches in its module for each response.
+    """
     fetcher.MemoryRecords = lambda data: LenientRecords(data, MemoryRecords, _DefaultRecordBatchPy)

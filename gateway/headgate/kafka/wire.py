@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 from io import BytesIO
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import IncompatibleBrokerVersion, NodeNotReadyError
+
+from headgate.kafka.aiokafka_internals import AIOKafkaClient
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")

@@ -8,7 +8,11 @@ from typing import Any
 
 HEADER_BYTES = 61  # of a batch; DefaultRecordBatch.RECORD_BATCH_OVERHEAD in Kafka
 _MAGIC = 2
-_NO_TIMESTAMP = -1
+# The compiled encoder takes -1, the timestamp of records without one, for a missing timestamp, and
+# uses the next record's instead. If the first record has none, all timestamps are encoded later by
+# this much, and the batch's own two timestamps, which the others are relative to, are set back.
+_NO_TIMESTAMP, _SHIFT_MS = -1, 1
+_TIMES_AT, _TIMES = 27, struct.Struct(">qq")  # of the first record, and the newest one
 # Offsets in the batch's header. The length counts the bytes after it; the checksum begins with the
 # attributes, whose lowest bits are the codec.
 _AFTER_LENGTH, _CRC_AT, _ATTRIBUTES_AT = 12, 17, 21
@@ -21,11 +25,11 @@ _PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
 class Records:
     """A record batch under construction.  max_bytes: of the batch, with its header."""
 
-    __slots__ = ("_encoder", "_max_bytes", "count")
+    __slots__ = ("_encoder", "_shift_ms", "count")
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
         self._encoder: Any = _encoder(max_bytes)
+        self._shift_ms = 0
         self.count = 0
 
     @property
@@ -40,8 +44,9 @@ class Records:
         headers: list[tuple[str, bytes | None]],
     ) -> bool:
         if self.count == 0 and timestamp_ms == _NO_TIMESTAMP:
-            self._encoder = _encoder_in_python(self._max_bytes)
-        added = self._encoder.append(self.count, timestamp_ms, key, value, headers)
+            self._shift_ms = _SHIFT_MS
+        at_ms = timestamp_ms + self._shift_ms
+        added = self._encoder.append(self.count, at_ms, key, value, headers)
         if added is None:
             return False
         self.count += 1
@@ -49,6 +54,10 @@ class Records:
 
     def take(self) -> bytearray:
         batch: bytearray = self._encoder.build()
+        if self._shift_ms:
+            first_ms, newest_ms = _TIMES.unpack_from(batch, _TIMES_AT)
+            shift_ms = self._shift_ms
+            _TIMES.pack_into(batch, _TIMES_AT, first_ms - shift_ms, newest_ms - shift_ms)
         return batch
 
 
@@ -56,17 +65,6 @@ def _encoder(max_bytes: int) -> Any:
     from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
     return DefaultRecordBatchBuilder(_MAGIC, 0, 0, 0, 0, 0, max_bytes)
-
-
-def _encoder_in_python(max_bytes: int) -> Any:
-    """Return aiokafka's encoder in Python.
-
-    The compiled encoder takes -1 for a missing timestamp, and uses the next record's instead.
-    """
-    from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
-
-    # Its limit is one byte higher.
-    return _DefaultRecordBatchBuilderPy(_MAGIC, 0, False, 0, 0, 0, max_bytes - 1)
 
 
 def with_body(batch: bytearray, codec: int, body: bytes) -> bytearray:

@@ -6,7 +6,6 @@ UTF-8; and it compresses what only grows by that, so that a record that the sour
 be larger than the target takes. Its encoder in Python does none of this. It takes those batches
 in which that matters, and the compiled one, which is five times as fast, takes all others. How
 large a batch may be is up to who opens the producer (`mirror.writer`, `replay.registry`).
-Private parts of aiokafka 0.14: both encoders, and what the producer's accumulator knows.
 """
 
 import asyncio
@@ -15,13 +14,21 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import InvalidProducerEpoch, KafkaError, ProducerFenced
-from aiokafka.record.default_records import DefaultRecordBatchBuilder, _DefaultRecordBatchBuilderPy
 
-from headgate.kafka.aiokafka_internals import RawName, drop_producer, use_own_metadata
+from headgate.kafka import aiokafka_internals
+from headgate.kafka.aiokafka_internals import (
+    AIOKafkaConnection,
+    CompiledEncoder,
+    PythonEncoder,
+    RawName,
+    batch_settings,
+    drop_producer,
+    sender_error,
+    share_connections,
+)
 from headgate.replays.segments import NO_TIMESTAMP, Segment, earliest, merge
-from headgate_spark.copying.cluster import job_arguments
+from headgate_spark.copying.cluster import CLIENT_ID
 from headgate_spark.job.options import Connection
 
 # ---- chunks: records of a partition as they were read, and the segments that they become
@@ -136,8 +143,7 @@ class Batch:
     @classmethod
     def of(cls, producer: AIOKafkaProducer) -> "Batch":
         """An empty one as this producer would make it."""
-        accumulator = producer._message_accumulator
-        return cls(accumulator._compression_type, accumulator._batch_size)
+        return cls(*batch_settings(producer))
 
     def fill(
         self, records: Sequence[SourceRecord], first: int = 0, added: Sequence[Header] = ()
@@ -194,7 +200,7 @@ class Batch:
         """Append records and return the number that the encoder has taken."""
         append, added, number = self._encoder.append, self._added, 0
         end = None if limit is None else self._first + limit
-        is_raw = type(self._encoder) is _DefaultRecordBatchBuilderPy
+        is_raw = type(self._encoder) is PythonEncoder
         # A call and a kept object less a record are felt: so much a bare copying loop costs.
         for one in islice(self._records, self._first, end):
             headers = [*one.headers, *added]  # the compiled encoder takes no tuple
@@ -209,18 +215,17 @@ class Batch:
         return number
 
     def _compiled_encoder(self, codec: int) -> Any:
-        return DefaultRecordBatchBuilder(_MAGIC, codec, 1, -1, -1, 0, self._max_bytes)
+        return CompiledEncoder(_MAGIC, codec, 1, -1, -1, 0, self._max_bytes)
 
     def _encoder_in_python(self, codec: int) -> Any:
-        return _DefaultRecordBatchBuilderPy(_MAGIC, codec, True, -1, -1, 0, self._max_bytes)
+        return PythonEncoder(_MAGIC, codec, True, -1, -1, 0, self._max_bytes)
 
 
 # ---- transactional producers, each of which writes to one partition in order
 #
-# Private parts of aiokafka 0.14: a sender that was fenced ends, and whoever calls then meets an
-# assertion of aiokafka's, so the sender is asked what ended it. And a client's connections, which
-# producers may share: producer id and epoch are in each request, so what fences a producer has
-# nothing to do with the connection that it writes to.
+# A sender that was fenced ends, and later calls fail with an assertion of aiokafka's, so the sender
+# is asked for its error. Producers may share connections: producer id and epoch are in each
+# request, so fencing a producer has nothing to do with the connection that it writes to.
 
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
@@ -240,13 +245,12 @@ class Connections:
 
     def use_in(self, producer: AIOKafkaProducer) -> None:
         """Have a producer that has not been started use them."""
-        client = producer.client
-        client._conns, client._get_conn_lock_value = self._open, self._opening
+        share_connections(producer.client, self._open, self._opening)
 
     async def drop(self, producer: AIOKafkaProducer) -> None:
         """End a producer that uses them at once. What it has sent may still be done, as with a
         connection of its own; who starts with its id later fences it."""
-        producer.client._conns = {}
+        share_connections(producer.client, {}, self._opening)
         await drop_producer(producer)
 
     def close(self) -> None:
@@ -262,8 +266,9 @@ def open_producer(
     """A producer whose start fences every older one of this id. max_batch_bytes: of several
     records."""
     codec = connection.compression
-    producer = AIOKafkaProducer(
-        **job_arguments(connection),
+    return aiokafka_internals.open_producer(
+        connection,
+        client_id=CLIENT_ID,
         transactional_id=transactional_id,
         transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
         acks="all",
@@ -271,8 +276,6 @@ def open_producer(
         compression_type=None if codec == "none" else codec,
         linger_ms=0,
     )
-    use_own_metadata(producer.client)
-    return producer
 
 
 async def send_records(
@@ -316,6 +319,4 @@ async def offset_of(sent: asyncio.Future[Any]) -> int:
 
 def is_fenced(producer: AIOKafkaProducer, error: BaseException) -> bool:
     """Return whether a later producer with the same transactional id has taken over."""
-    sender = producer._sender.sender_task
-    is_over = sender is not None and sender.done() and not sender.cancelled()
-    return isinstance(error, _FENCED) or (is_over and isinstance(sender.exception(), _FENCED))
+    return isinstance(error, _FENCED) or isinstance(sender_error(producer), _FENCED)

@@ -6,17 +6,24 @@ from contextlib import asynccontextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
 from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka import aiokafka_internals as consumers
-from headgate.kafka.access import client_arguments, create_topics
-from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer, use_own_metadata
+from headgate.kafka.access import create_topics
+from headgate.kafka.aiokafka_internals import (
+    AIOKafkaClient,
+    client_of,
+    drop_admin,
+    drop_consumer,
+    drop_producer,
+    open_admin,
+    open_producer,
+)
 from headgate.kafka.wire import Metadata, any_node, read_metadata
 from headgate_spark.job.command_line import USAGE, JobError, in_words
 from headgate_spark.job.options import Cluster, Connection, JobConfig
@@ -26,11 +33,6 @@ from headgate_spark.job.options import Cluster, Connection, JobConfig
 
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
 CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it asserts its own states
-
-
-def job_arguments(connection: Connection) -> dict[str, Any]:
-    """Return the arguments of every aiokafka client of a job."""
-    return {**client_arguments(connection), "client_id": CLIENT_ID}
 
 
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
@@ -70,7 +72,7 @@ class ClusterAdmin:
 
     async def metadata(self) -> Metadata:
         """Nodes and topics, as one of the nodes knows them."""
-        client = self._consumer._client
+        client = client_of(self._consumer)
         found = await read_metadata(client, any_node(client))
         sound = {name: one for name, one in found.topics.items() if not one.error}
         return found._replace(topics=sound)
@@ -149,10 +151,9 @@ class ClusterAdmin:
 
     async def remove(self, topic: str, keys: Mapping[int, Iterable[bytes]]) -> None:
         """Write records without value: partition -> keys."""
-        producer = AIOKafkaProducer(
-            **job_arguments(self.connection), enable_idempotence=True, linger_ms=20
+        producer = open_producer(
+            self.connection, client_id=CLIENT_ID, enable_idempotence=True, linger_ms=20
         )
-        use_own_metadata(producer.client)
         try:
             await producer.start()
             waiting = [
@@ -169,8 +170,7 @@ class ClusterAdmin:
 @asynccontextmanager
 async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
     """Connect. Raises JobError for whatever the cluster does wrong in the block, too."""
-    admin = AIOKafkaAdminClient(**job_arguments(connection))
-    use_own_metadata(admin._client)
+    admin = open_admin(connection, client_id=CLIENT_ID)
     consumer = open_consumer(connection)
     try:
         await consumer.start()
@@ -181,14 +181,7 @@ async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
         raise JobError(f"cluster {connection.name} ({servers}): {in_words(error)}") from error
     finally:
         await drop_consumer(consumer)
-        await _close(admin)
-
-
-async def _close(admin: Any) -> None:
-    for connection in list(admin._client._conns.values()):
-        connection.close()
-    admin._client._conns.clear()
-    await admin.close()
+        await drop_admin(admin)
 
 
 # ---- topic ids: a topic that was deleted and recreated has another one

@@ -8,12 +8,16 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import OffsetOutOfRangeError
-from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.structs import TopicPartition
 
-from headgate.kafka.aiokafka_internals import drop_consumer
+from headgate.kafka.aiokafka_internals import (
+    AIOKafkaClient,
+    FetchRequest,
+    client_of,
+    drop_consumer,
+    is_running,
+)
 from headgate.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
 from headgate.replays.segments import FOREIGN, Segment
 from headgate_spark.copying.batches import Chunk, SourceRecord
@@ -255,7 +259,7 @@ class SourceConsumer:
     partition that is being read. A partition whose reader has reached the end is paused: Kafka
     keeps a fetch of partitions without records, and the others would wait for it.
 
-    A private part of aiokafka 0.14: after an error of its own, such as two answers for a partition
+    After an error of aiokafka's own, such as two answers for a partition
     whose leader has changed, the tasks of a consumer end, and it returns no records for good. Then
     the next reader that starts makes a new one, and readers of the old one fail.
     """
@@ -310,7 +314,7 @@ class SourceConsumer:
         except BaseException:
             await drop_consumer(consumer)
             raise
-        self._buckets.throttle(consumer._client, self._count)
+        self._buckets.throttle(client_of(consumer), self._count)
         consumer.assign(self._tps)
         consumer.pause(*self._tps)
         for tp in self._tps:  # without a position it would look for a group's
@@ -321,11 +325,6 @@ class SourceConsumer:
         count = self._counts.get(tp)
         if count is not None:
             count(size)
-
-
-def is_running(consumer: AIOKafkaConsumer) -> bool:
-    """Return whether the tasks of a consumer that was started go on."""
-    return not (consumer._fetcher._fetch_task.done() or consumer._client._sync_task.done())
 
 
 class SourceReader:
@@ -377,7 +376,7 @@ class SourceReader:
     async def check(self, source_id: str) -> None:
         """Raise RecreatedError unless what was read so far is this topic's."""
         async with self._translated():
-            found = await topic_id(self.consumer._client, self._tp)
+            found = await topic_id(client_of(self.consumer), self._tp)
         if found != source_id:
             raise RecreatedError(f"its id is {found}, it was {source_id}")
 

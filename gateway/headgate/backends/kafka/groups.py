@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
-from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
@@ -28,12 +26,14 @@ from headgate.core.groups import (
     read_subscription,
 )
 from headgate.core.topics.topic import TopicState, with_settings
-from headgate.kafka.access import client_arguments
 from headgate.kafka.aiokafka_internals import (
+    AIOKafkaClient,
+    DescribeConfigsRequest,
+    client_of,
     drop_client,
     drop_consumer,
+    open_client,
     open_consumer,
-    use_own_metadata,
 )
 from headgate.kafka.wire import (
     NO_TAGS,
@@ -407,12 +407,9 @@ class GroupReader:
 
     async def _connected(self) -> AIOKafkaClient:
         if self._client is None:
-            self._client = AIOKafkaClient(
-                **client_arguments(self._options),
-                client_id="headgate-monitor",
-                request_timeout_ms=_TIMEOUT_MS,
+            self._client = open_client(
+                self._options, client_id="headgate-monitor", request_timeout_ms=_TIMEOUT_MS
             )
-            use_own_metadata(self._client)
             await self._client.bootstrap()
         return self._client
 
@@ -611,7 +608,7 @@ class CommitStream:
 
     async def _partitions(self) -> int:
         """Return the number of partitions, from a node; 0 if the topic does not exist."""
-        client = self._consumer._client
+        client = client_of(self._consumer)
         metadata = (await read_metadata(client, any_node(client), [TOPIC])).topics[TOPIC]
         if metadata.error == UnknownTopicOrPartitionError.errno:
             return 0

@@ -14,8 +14,7 @@ from headgate.backends.kafka.options import ClusterOptions
 from headgate.core.groups import Described
 from headgate.core.refusal import brief
 from headgate.errors_in_words import connection_error
-from headgate.kafka.access import client_arguments
-from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer, use_own_metadata
+from headgate.kafka.aiokafka_internals import client_of, drop_consumer, open_admin, open_consumer
 from headgate.kafka.wire import any_node, read_metadata
 
 _SCAN_SILENCE_S = 60.0  # longer than any leader change
@@ -336,7 +335,7 @@ class TierView:
 
     async def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """Return the ids of the existing ones of these topics, in the form of Kafka's tools."""
-        client = self._consumer._client
+        client = client_of(self._consumer)
         metadata = (await read_metadata(client, any_node(client))).topics
         return {topic: metadata[topic].uuid for topic in topics if topic in metadata}
 
@@ -476,7 +475,7 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
 async def _described(admin: AIOKafkaAdminClient, group: str) -> Described | None:
     """Return the description of a group of the new protocol."""
     node = await admin.find_coordinator(group)
-    by_group: dict[str, Described] = await admin._client.send(node, describe_consumer([group]))
+    by_group: dict[str, Described] = await client_of(admin).send(node, describe_consumer([group]))
     return by_group.get(group)
 
 
@@ -490,8 +489,7 @@ async def view_of(options: ClusterOptions) -> AsyncIterator[TierView]:
 @asynccontextmanager
 async def admin_of(options: ClusterOptions) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an admin client, and close it at the end."""
-    admin = AIOKafkaAdminClient(**client_arguments(options), client_id="headgate-control")
-    use_own_metadata(admin._client)
+    admin = open_admin(options, client_id="headgate-control")
     try:
         async with asyncio.timeout(SILENCE_S):
             await admin.start()

@@ -2,18 +2,16 @@
 
 import logging
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from aiokafka import errors
-from aiokafka.producer.message_accumulator import MessageBatch
-from aiokafka.producer.sender import SendProduceReqHandler
-from aiokafka.protocol.produce import ProduceRequest
 
 from headgate.backends.kafka.topics import kafka_name
 from headgate.core.outcome import Failure, Reason
 from headgate.core.oversize.limits import refused_by_kafka
+from headgate.kafka.aiokafka_internals import AddressedBatch
 from headgate.kafka.wire import NO_TAGS, NULL, FlexibleRequest, Reader, varint
 
 # ---- Meaning of a failed batch: certainly not written, or not known
@@ -178,8 +176,7 @@ def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
 # its lane, which ends with the former topic.
 #
 # aiokafka's highest version is 7. This is version 13 of ProduceRequest.json and
-# ProduceResponse.json. This module is not compiled, because a subclass of a foreign class cannot
-# be.
+# ProduceResponse.json.
 
 
 _PRODUCE: Final = 0
@@ -202,19 +199,22 @@ class ProduceById:
         by_name: aiokafka's request with the same batches, for brokers before Kafka 4.1.
         topics: The batches by topic id and partition.
         names: The topic names by id.
+        timeout_ms: Kafka's time limit for the replicas.
     """
 
     required_acks = _ALL_REPLICAS
 
     def __init__(
         self,
-        by_name: ProduceRequest,
+        by_name: Any,
         topics: Mapping[bytes, dict[int, bytes]],
         names: Mapping[bytes, str],
+        timeout_ms: int,
     ) -> None:
         self._by_name = by_name
         self._topics = topics
         self._names = names
+        self._timeout_ms = timeout_ms
 
     def prepare(self, versions: dict[int, tuple[int, int]]) -> Any:
         """Choose the version that the connection's broker supports."""
@@ -224,8 +224,8 @@ class ProduceById:
         return FlexibleRequest(_PRODUCE, bounds, self._encoded, self._read).prepare(versions)
 
     def _encoded(self, _version: int) -> bytes:
-        timeout_ms = self._by_name._timeout
-        parts = [NULL, struct.pack(">hi", _ALL_REPLICAS, timeout_ms), varint(len(self._topics) + 1)]
+        limits = struct.pack(">hi", _ALL_REPLICAS, self._timeout_ms)
+        parts = [NULL, limits, varint(len(self._topics) + 1)]
         for topic_id, batches in self._topics.items():
             parts += [topic_id, varint(len(batches) + 1)]
             for partition, batch in batches.items():
@@ -242,39 +242,21 @@ class ProduceById:
         return Produced(topics)
 
 
-class BatchSender(SendProduceReqHandler):  # type: ignore[misc]
-    """aiokafka's handler of one request, with two changes.
+def request_by_id(by_name: Any, batches: Iterable[AddressedBatch], timeout_ms: int) -> Any:
+    """Return a request that addresses topics by id, or by name unless all ids are known.
 
-    It addresses batches by topic id if all of them have one, and it does not retry batches that
-    their lanes will send again (`Fate.LATER`).
+    Args:
+        by_name: aiokafka's request with the same batches.
+        batches: The batches.
+        timeout_ms: Kafka's time limit for the replicas.
     """
-
-    def create_request(self) -> Any:
-        """Address topics by id if all batches have one."""
-        by_name = super().create_request()
-        topics, names = dict[bytes, dict[int, bytes]](), dict[bytes, str]()
-        for tp, batch in self._batches.items():
-            topic_id = topic_id_of(batch)
-            if not any(topic_id):
-                return by_name
-            topics.setdefault(topic_id, {})[tp.partition] = batch.get_data_buffer()
-            names[topic_id] = tp.topic
-        return ProduceById(by_name, topics, names)
-
-    def _can_retry(self, error: BaseException, batch: MessageBatch) -> bool:
-        if batch.retry_count == 1 and isinstance(error, NOT_NOW):
-            return False
-        return bool(super()._can_retry(error, batch))
-
-
-def address(batch: MessageBatch, topic_id: bytes) -> None:
-    """Set the topic id of a batch; 16 zeros or empty if it is not known."""
-    batch.topic_id = topic_id
-
-
-def topic_id_of(batch: MessageBatch) -> bytes:
-    """Return the topic id that `address` set."""
-    return getattr(batch, "topic_id", b"")
+    topics, names = dict[bytes, dict[int, bytes]](), dict[bytes, str]()
+    for tp, topic_id, batch in batches:
+        if not any(topic_id):
+            return by_name
+        topics.setdefault(topic_id, {})[tp.partition] = batch
+        names[topic_id] = tp.topic
+    return ProduceById(by_name, topics, names, timeout_ms)
 
 
 def _partition(reader: Reader) -> tuple[Any, ...]:

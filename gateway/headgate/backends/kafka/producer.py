@@ -1,45 +1,26 @@
-"""An idempotent aiokafka producer for lanes; the only module that uses its private parts.
-
-Public part: `start`. Private parts, and the reasons (aiokafka is pinned to 0.14):
-- `_txn_manager._sequence_numbers`: a refused batch consumes its sequence numbers, and aiokafka
-  never returns them (aio-libs/aiokafka #1017); `rewind` does.
-- `_txn_manager._pid_and_epoch`: the successor keeps the producer id and raises the epoch, as
-  Java's producer does (KIP-360). Brokers then refuse late batches of the predecessor.
-- `_sender`, `client._sync_task`: if one has died, the producer accepts batches and never sends
-  them (#1039).
-- `_message_accumulator`: the number of a batch's attempts, and batches that never expire by
-  themselves. `send_batch` calls `_append_batch`. Before that it repeats checks of the lane, and
-  after it adds a shield around a future that is never cancelled here. Without the shield, a lane
-  gets the result of its batch before the sender collects the next request's batches, not after.
-- `_sender._in_flight`: the brokers that have a request under way.
-- `SendProduceReqHandler`: it retries a batch that a broker refused for one topic, while the other
-  topics of the broker wait, and it addresses topics only by name. See `produce_request`.
-"""
+"""An idempotent producer that all lanes of a cluster share, and its batches."""
 
 import asyncio
-import copy
 import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import NoBrokersAvailable, ProducerClosed
-from aiokafka.producer.message_accumulator import MessageBatch
-from aiokafka.producer.transaction_manager import PidAndEpoch
-from aiokafka.record import default_records
+from aiokafka import codec
+from aiokafka.errors import NoBrokersAvailable
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.produce_request import (
-    BatchSender,
-    address,
-    learn_error_codes,
+from headgate.backends.kafka.produce_request import NOT_NOW, learn_error_codes, request_by_id
+from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.kafka.aiokafka_internals import (
+    AddressedBatch,
+    LaneAccess,
+    MessageBatch,
+    drop_producer,
+    open_producer,
+    replace_zstd,
 )
-from headgate.core.record import Record
-from headgate.kafka.access import client_arguments
-from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
-from headgate.native.chosen import Records, seal
-from headgate.native.records import compressed
+from headgate.native.chosen import Records, seal, with_body
 
 # ---- Replacement of aiokafka's `BatchBuilder` for a lane's batch
 #
@@ -113,17 +94,33 @@ _LEVEL = 3  # the default of cramjam and of Kafka's own producer
 
 
 def keep_zstd() -> None:
-    """Make aiokafka's record builder use a shared compressor.
+    """Make aiokafka's record builder and `compressed` use a shared compressor."""
+    replace_zstd(_zstd_encode)
 
-    The compiled builder looks up the function in its own module for each batch.
+
+_COMPRESSOR: Final = zstd.ZstdCompressor(level=_LEVEL)
+_ZSTD: Final = 4
+
+
+def _zstd_encode(data: Any) -> bytes:  # any buffer; a compiled function checks its types
+    frame: bytes = _COMPRESSOR.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    return frame
+
+
+def compressed(batch: bytearray, codec_number: int) -> bytearray:
+    """Compress the records of a batch, even if they become larger.
+
+    Args:
+        batch: Batch with uncompressed records.
+        codec_number: The codec's number in the protocol; 0 for none.
     """
-    compressor = zstd.ZstdCompressor(level=_LEVEL)
-
-    def encode(data: Any) -> bytes:  # any buffer; a compiled function checks its types
-        return compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
-
-    module = sys.modules[default_records.DefaultRecordBatchBuilder.__module__]
-    module.zstd_encode = encode  # type: ignore[attr-defined]
+    if codec_number == 0:
+        return batch
+    records = memoryview(batch)[BATCH_OVERHEAD:]
+    if codec_number == _ZSTD:
+        return with_body(batch, codec_number, _zstd_encode(records))
+    encode = (codec.gzip_encode, codec.snappy_encode, codec.lz4_encode)[codec_number - 1]
+    return with_body(batch, codec_number, encode(bytes(records)))
 
 
 # ---- Times of hand-overs: many lanes at once, because every request to a broker costs the same
@@ -293,8 +290,8 @@ class Producer:
     ) -> None:
         learn_error_codes()
         keep_zstd()
-        self._inner = AIOKafkaProducer(
-            **client_arguments(options),
+        self._inner = open_producer(
+            options,
             enable_idempotence=True,
             acks="all",
             max_batch_size=max_batch_bytes,
@@ -302,15 +299,10 @@ class Producer:
             request_timeout_ms=options.request_timeout_ms,
             linger_ms=0,
         )
-        # A batch without a leader would expire after request_timeout_ms and poison its partition.
-        # The lane's own deadline ends it instead.
-        self._accumulator = self._inner._message_accumulator
-        self._accumulator._batch_ttl = float("inf")
-        use_own_metadata(self._inner.client)
-        self._requests: set[asyncio.Task[None]] = set()
-        busy = self._inner._sender._in_flight
-        self._rounds = Rounds(options.linger_ms / 1000, busy, is_pressed)
-        self._own_requests()
+        self._access = LaneAccess(self._inner, self._request_for, NOT_NOW, self._request_ended)
+        self._request_timeout_ms = options.request_timeout_ms
+        self._rounds = Rounds(options.linger_ms / 1000, self._access.busy, is_pressed)
+        self._topics: set[str] = set()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._cluster = self._inner.client.cluster
         self._cluster.add_listener(self._metadata_changed)
@@ -325,13 +317,11 @@ class Producer:
             not self._cluster.brokers()
         ):  # with the producer id of `before` it starts without a broker
             raise NoBrokersAvailable("the cluster names no broker")
-        self._inner._sender.sender_task.add_done_callback(self._died)
-        self._inner.client._sync_task.add_done_callback(self._died)
+        self._access.on_task_end(self._died)
 
     def knows(self, tp: TopicPartition) -> bool:
         """Return whether the client's metadata has the partition, as `send` requires."""
-        partitions = self._cluster._partitions.get(tp.topic)
-        return partitions is not None and tp.partition in partitions
+        return self._cluster.leader_for_partition(tp) is not None
 
     def turn(
         self, tp: TopicPartition, is_first: bool, is_full: bool
@@ -341,23 +331,24 @@ class Producer:
         A lane does not wait for a partition without a leader, because aiokafka looks for the leader
         only if it has a batch.
         """
-        leader = self._cluster._partitions[tp.topic][tp.partition].leader
+        leader: int = self._cluster.leader_for_partition(tp)
         return self._rounds.turn(leader, is_first, is_full) if leader >= 0 else None
 
     def create_batch(self) -> Builder:
         """Return a new batch for `send`."""
-        accumulator = self._accumulator
-        return Builder(accumulator._compression_type, accumulator._batch_size)
+        return Builder(self._access.codec, self._access.batch_bytes)
 
     async def learn(self, topic: str) -> None:
         """Request a topic's metadata once; give up soon, because the producer may be dropped."""
         client = self._inner.client
+        self._topics.add(topic)
         client.add_topic(topic)
         await asyncio.wait([client.force_metadata_update()], timeout=_LEARN_S)
 
     def forget(self, topic: str) -> None:
         """Stop requesting a deleted topic's metadata."""
-        self._inner.client._topics.discard(topic)
+        self._topics.discard(topic)
+        self._inner.client.set_topics(self._topics)
 
     def send(self, builder: Any, tp: TopicPartition, topic_id: bytes) -> Handed:
         """Hand over a batch for a partition that it `knows` and that has no other batch.
@@ -370,15 +361,7 @@ class Producer:
         Raises:
             KafkaError: The sender has died.
         """
-        accumulator = self._accumulator
-        if accumulator._exception is not None:
-            raise copy.copy(accumulator._exception)
-        if accumulator._closed or self._inner._closed or tp in accumulator._batches:
-            raise ProducerClosed
-        sequence = self._inner._txn_manager.sequence_number(tp)
-        builder.close()
-        batch = accumulator._append_batch(builder, tp)
-        address(batch, topic_id)
+        batch, sequence = self._access.append(builder, tp, topic_id)
         return Handed(batch.future, batch, sequence)
 
     def rewind(self, handed: Handed) -> None:
@@ -386,18 +369,15 @@ class Producer:
 
         This is exact, because the lane has no other outstanding batch.
         """
-        self._inner._txn_manager._sequence_numbers[handed.inside.tp] = handed.base_sequence
+        self._access.rewind(handed.inside.tp, handed.base_sequence)
 
     def is_waiting(self, handed: Handed) -> bool:
         """Return whether the sender has the batch and no request carries it now."""
-        return handed.inside in self._accumulator._batches.get(handed.inside.tp, ())
+        return self._access.is_waiting(handed.inside)
 
     def take_back(self, handed: Handed) -> None:
         """Remove a waiting batch that was never sent."""
-        batches = self._accumulator._batches
-        batches[handed.inside.tp].remove(handed.inside)
-        if not batches[handed.inside.tp]:
-            del batches[handed.inside.tp]
+        self._access.take_back(handed.inside)
 
     def fail(self, reason: str) -> None:
         """Request a successor."""
@@ -406,39 +386,18 @@ class Producer:
 
     async def drop(self) -> None:
         """Shut down the producer at once; data that was not sent yet is never sent."""
-        self._inner._closed = True  # as stop() does, which itself can hang
-        for request in self._requests:
-            request.cancel()
-        sender = self._inner._sender.sender_task
-        if sender is not None:
-            sender.cancel()
         self._rounds.go()
-        await drop_client(self._inner.client, sender, *self._requests)
+        await drop_producer(self._inner, self._access.requests)
 
     def _follow(self, before: "Producer") -> None:
-        pid, epoch = before._inner._txn_manager._pid_and_epoch
-        fenced = before.broken.done() and before.broken.result() in _FENCED
-        if pid >= 0 and epoch < _MAX_EPOCH and not fenced:
-            self._inner._txn_manager._pid_and_epoch = PidAndEpoch(pid, epoch + 1)
+        if not (before.broken.done() and before.broken.result() in _FENCED):
+            self._access.follow(before._access, _MAX_EPOCH)
 
-    def _own_requests(self) -> None:
-        # The sender keeps its request tasks in a local variable; cancelling it could leave some.
-        sender = self._inner._sender
+    def _request_for(self, by_name: Any, batches: list[AddressedBatch]) -> Any:
+        return request_by_id(by_name, batches, self._request_timeout_ms)
 
-        async def send_owned(node: int, batches: dict[TopicPartition, MessageBatch]) -> None:
-            task = asyncio.current_task()
-            if task is not None:
-                self._requests.add(task)
-                task.add_done_callback(self._requests.discard)
-            records = sum([batch.record_count for batch in batches.values()])
-            try:
-                await BatchSender(sender, batches).do(node)
-                sender._in_flight.remove(node)
-                sender._muted_partitions.difference_update(batches)
-            finally:
-                self._rounds.ended(node, records)
-
-        sender._send_produce_req = send_owned
+    def _request_ended(self, node: int, records: int) -> None:
+        self._rounds.ended(node, records)
 
     def _metadata_changed(self, _: object) -> None:
         self._rounds.go()

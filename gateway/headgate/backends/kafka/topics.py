@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer
-from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     BrokerResponseError,
@@ -23,8 +21,6 @@ from aiokafka.errors import (
     TopicAuthorizationFailedError,
     for_code,
 )
-from aiokafka.protocol.admin import DescribeConfigsRequest
-from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
@@ -36,8 +32,17 @@ from headgate.core.refusal import Refused, brief
 from headgate.core.terminal import counted
 from headgate.core.topics.internal_topics import InternalTopic
 from headgate.core.topics.topic import SETTINGS, PartitionState, TopicState, with_settings
-from headgate.kafka.access import client_arguments, create_topics
-from headgate.kafka.aiokafka_internals import drop_client, open_consumer, use_own_metadata
+from headgate.kafka.access import create_topics
+from headgate.kafka.aiokafka_internals import (
+    AIOKafkaClient,
+    DescribeConfigsRequest,
+    MetadataRequest,
+    client_of,
+    drop_client,
+    open_admin,
+    open_client,
+    open_consumer,
+)
 from headgate.kafka.wire import TopicMetadata, read_metadata
 
 # ---- Reader of one cluster's topics and their settings
@@ -114,12 +119,9 @@ class TopicReader:
 
     async def _connected(self) -> AIOKafkaClient:
         if self._client is None:
-            self._client = AIOKafkaClient(
-                **client_arguments(self._options),
-                client_id="headgate-topics",
-                request_timeout_ms=ANSWER_TIMEOUT_MS,
+            self._client = open_client(
+                self._options, client_id="headgate-topics", request_timeout_ms=ANSWER_TIMEOUT_MS
             )
-            use_own_metadata(self._client)
             await self._client.bootstrap()
         return self._client
 
@@ -529,13 +531,12 @@ async def _stop(consumer: AIOKafkaConsumer) -> None:
         async with asyncio.timeout(_STOP_S):
             await consumer.stop()
     except (KafkaError, OSError, TimeoutError):
-        await drop_client(consumer._client)
+        await drop_client(client_of(consumer))
 
 
 async def create_on(options: ClusterOptions, topics: Iterable[InternalTopic]) -> None:
     """Create topics; ignore those that exist already. Raises KafkaError."""
-    admin = AIOKafkaAdminClient(**client_arguments(options))
-    use_own_metadata(admin._client)
+    admin = open_admin(options)
     await admin.start()
     try:
         await create_topics(admin, topics)

@@ -4,27 +4,26 @@ aiokafka's own methods are not used to end it: `stop()` flushes and may hang, an
 epoch whose last request may still be on its way (counterexample 12 of
 docs/design/coalescing-protocol.md). After any error the producer is dropped, and the next one's
 InitProducerId aborts its open transaction.
-Private parts of aiokafka 0.14, and why:
-- `_sender._send_produce_req`, `_sender._maybe_do_transactional_request`: the sender keeps the
-  tasks of its requests in a local variable, so cancelling the sender does not end them.
-- `_closed`: set by `stop()`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from itertools import chain
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, ProducerFenced
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.produce_request import Fate, classify, learn_error_codes
 from headgate.core.record import Record
-from headgate.kafka.access import client_arguments
-from headgate.kafka.aiokafka_internals import drop_client, use_own_metadata
+from headgate.kafka.aiokafka_internals import (
+    drop_producer,
+    forget_failures,
+    is_in_transaction,
+    keep_requests,
+    open_producer,
+)
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the transaction timeout
@@ -60,8 +59,8 @@ class TransactionalProducer:
 
     def __init__(self, options: ClusterOptions, transactional_id: str, max_batch_bytes: int):
         learn_error_codes()
-        self._inner = AIOKafkaProducer(
-            **client_arguments(options),
+        self._inner = open_producer(
+            options,
             transactional_id=transactional_id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
             acks="all",
@@ -70,10 +69,8 @@ class TransactionalProducer:
             request_timeout_ms=options.request_timeout_ms,
             linger_ms=0,
         )
-        use_own_metadata(self._inner.client)
         self._max_bytes = min(max_batch_bytes, _MAX_BATCH_BYTES)
-        self._requests: set[asyncio.Task[Any]] = set()
-        self._own_requests()
+        self._requests = keep_requests(self._inner)
 
     async def start(self, within_s: float) -> None:
         """Connect and send InitProducerId, which fences the previous producer with this id.
@@ -88,7 +85,7 @@ class TransactionalProducer:
 
     async def begin(self) -> None:
         """Begin a transaction unless one is open. Costs no request."""
-        if not self._inner._txn_manager.is_in_transaction():
+        if not is_in_transaction(self._inner):
             async with _translated(STEP_TIMEOUT_S):
                 await self._inner.begin_transaction()
 
@@ -127,25 +124,8 @@ class TransactionalProducer:
 
     async def drop(self) -> None:
         """Shut down the producer at once, in bounded time."""
-        self._inner._closed = True
-        sender = self._inner._sender.sender_task
-        for task in [sender, *self._requests]:
-            if task is not None:
-                task.cancel()
-        await drop_client(self._inner.client, *self._requests, sender)
-        self._forget_failures()
-
-    def _forget_failures(self) -> None:
-        """Retrieve the errors of all batches, which asyncio would log otherwise.
-
-        The ended sender sets its error on each batch and on the future for its drain. Here no task
-        waits for these futures.
-        """
-        accumulator = self._inner._message_accumulator
-        for batch in chain(*accumulator._batches.values(), accumulator._pending_batches):
-            waiter = batch._drain_waiter
-            if waiter.done() and not waiter.cancelled():
-                waiter.exception()
+        await drop_producer(self._inner, self._requests)
+        forget_failures(self._inner)
 
     async def _send(
         self,
@@ -183,29 +163,6 @@ class TransactionalProducer:
         # A later step may fail first; then no task awaits this future.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         return future
-
-    def _own_requests(self) -> None:
-        sender = self._inner._sender
-        produce, ask = sender._send_produce_req, sender._maybe_do_transactional_request
-
-        async def send_owned(node: int, batches: Any) -> None:
-            task = asyncio.current_task()
-            if task is not None:
-                self._own(task)
-            await produce(node, batches)
-
-        def ask_owned() -> asyncio.Task[Any] | None:
-            task: asyncio.Task[Any] | None = ask()
-            if task is not None:
-                self._own(task)
-            return task
-
-        sender._send_produce_req = send_owned
-        sender._maybe_do_transactional_request = ask_owned
-
-    def _own(self, task: asyncio.Task[Any]) -> None:
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
 
 
 @asynccontextmanager

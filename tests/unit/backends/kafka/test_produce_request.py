@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 from aiokafka import errors
-from aiokafka.producer.message_accumulator import MessageBatch
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.produce_request import (
-    BatchSender,
+    NOT_NOW,
     Fate,
     InconsistentTopicIdError,
     UnknownTopicIdError,
-    address,
     classify,
     learn_error_codes,
+    request_by_id,
 )
 from headgate.core.outcome import Reason
+from headgate.kafka.aiokafka_internals import MessageBatch, RequestHandler
 
 IDS = {"deals": b"\x11" * 16, "clicks": b"\x22" * 16}
 
@@ -50,14 +50,20 @@ class Sender:
     _retry_backoff = 0.1
 
 
-async def handler(ids: dict[str, bytes]) -> tuple[BatchSender, dict[TopicPartition, MessageBatch]]:
+async def handler(
+    ids: dict[str, bytes],
+) -> tuple[RequestHandler, dict[TopicPartition, MessageBatch]]:
     places = [TopicPartition("deals", 0), TopicPartition("deals", 300), TopicPartition("clicks", 1)]
     batches = {}
     for place in places:
         batches[place] = batch = MessageBatch(place, Built(b"%d" % place.partition * 200), 1, 0)
         batch._retry_count = 1
-        address(batch, ids.get(place.topic, b""))
-    return BatchSender(Sender, batches), batches
+        batch.topic_id = ids.get(place.topic, b"")
+    return RequestHandler(Sender, batches, by_id, NOT_NOW), batches
+
+
+def by_id(by_name: Any, addressed: Any) -> Any:
+    return request_by_id(by_name, addressed, Sender._request_timeout_ms)
 
 
 @pytest.mark.parametrize("newest", [13, 14])
