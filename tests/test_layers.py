@@ -192,6 +192,24 @@ PURE = {
 # Time, randomness, the environment and the world are arguments of the core.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",
            "time", "uuid", "logging", "urllib.request", "http", "multiprocessing"}  # fmt: skip
+# The only file that knows the inside of aiokafka; the modules of aiokafka that others may import,
+# and the usual names of its objects.
+AIOKAFKA_INTERNALS = GATEWAY / "kafka" / "aiokafka_internals.py"
+AIOKAFKA_DOCUMENTED = {
+    "aiokafka", "aiokafka.abc", "aiokafka.admin", "aiokafka.admin.config_resource",
+    "aiokafka.codec", "aiokafka.coordinator.assignors.roundrobin", "aiokafka.errors",
+    "aiokafka.structs",
+}  # fmt: skip
+# The parent imports the twin of the encoder, and must not import aiokafka for it.
+AIOKAFKA_ALLOWED = {
+    GATEWAY / "native" / "plain_records.py": {
+        "aiokafka.record.default_records", "aiokafka.record.util",
+    },
+}  # fmt: skip
+AIOKAFKA_NAMES = {
+    "admin", "client", "consumer", "producer", "self._admin", "self._client", "self._consumer",
+    "self._inner", "self._producer", "self.consumer",
+}  # fmt: skip
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -258,16 +276,68 @@ def test_what_is_said_of_what_is_too_large_is_in_one_file() -> None:
     assert saying == {"core/oversize/limits.py"}
 
 
-def test_consumers_are_made_in_one_place() -> None:
-    """What aiokafka fails on, such as a header name that is not UTF-8, is tolerated there."""
+def python_files() -> Iterator[Path]:
+    for folder in (GATEWAY, SPARK):
+        yield from sorted(folder.rglob("*.py"))
+
+
+def test_clients_of_kafka_are_made_in_one_place() -> None:
+    """There they do not create topics, and read header names that are not UTF-8."""
+    classes = {"AIOKafkaClient", "AIOKafkaConsumer", "AIOKafkaProducer", "AIOKafkaAdminClient"}
     makers = {
-        path.relative_to(ROOT).as_posix()
-        for folder in ("gateway", "spark")
-        for path in (ROOT / folder).rglob("*.py")
+        path
+        for path in python_files()
         for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("AIOKafkaConsumer")
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in classes
     }
-    assert makers == {"gateway/headgate/kafka/aiokafka_internals.py"}
+    assert makers == {AIOKAFKA_INTERNALS}
+
+
+def test_the_inside_of_aiokafka_is_used_in_one_file() -> None:
+    """Other files use its documented modules, and no private attribute of its objects."""
+    offending = []
+    for path in python_files():
+        tree = ast.parse(path.read_text())
+        names = set(imported(path))
+        modules = {
+            node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and is_of_aiokafka(node.module or "")
+        }
+        if path != AIOKAFKA_INTERNALS:
+            documented = AIOKAFKA_DOCUMENTED | AIOKAFKA_ALLOWED.get(path, set())
+            offending += [(path, module) for module in modules - documented]
+            if modules or any("aiokafka_internals" in name for name in names):
+                offending += [(path, f"line {line}") for line in foreign_private_lines(tree)]
+    assert offending == []
+
+
+def is_of_aiokafka(module: str) -> bool:
+    return module.partition(".")[0] == "aiokafka"
+
+
+def foreign_private_lines(tree: ast.AST) -> list[int]:
+    """Lines with a private attribute that no class of the file defines."""
+    nodes = list(ast.walk(tree))
+    own = {
+        node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    } | {
+        node.attr
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and ast.unparse(node.value) == "self"
+    }
+    return [
+        node.lineno
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and node.attr not in {"_replace", "_asdict"}
+        and ast.unparse(node.value) not in {"self", "cls"}
+        and not node.attr.startswith("__")
+        and (node.attr not in own or ast.unparse(node.value) in AIOKAFKA_NAMES)
+    ]
 
 
 def test_no_two_rooms_import_each_other() -> None:
