@@ -76,6 +76,7 @@ ALLOWED = {
         "config.settings",
         "offload",
         "metrics.health",
+        "tracing.spans",
     },
     "oversize": {"oversize", "core", "backends.base", "ingest"},
     "spool": {
@@ -112,7 +113,7 @@ ALLOWED = {
         "metrics",
         "replays.registry",
     },
-    "tracing": {"__version__", "tracing", "core", "backends.base"},
+    "tracing": {"__version__", "tracing", "core"},
     "top": {"core", "monitor.table", "top"},
     "replays": {
         "replays",

@@ -15,6 +15,7 @@ from headgate.core.owner import RecordOwner
 from headgate.core.record import Record
 from headgate.core.suppression import Reservation
 from headgate.core.topics.route import Common
+from headgate.core.trace_context import Trace
 
 
 class Stage(IntEnum):
@@ -147,6 +148,7 @@ class Ticket:
         facts: Report the facts of one in this many events of the topic; 0 for none.
         needs_offset: Whether the response contains offsets, so that no event may be `spooled`.
         weighing: Documents that are too large, by index; the front finds their largest parts.
+        trace: Its trace, if it is sampled.
     """
 
     __slots__ = (
@@ -167,6 +169,7 @@ class Ticket:
         "request_id",
         "sizes",
         "topic",
+        "trace",
         "waiter",
         "weighing",
     )
@@ -191,6 +194,7 @@ class Ticket:
         self.waiter: Callable[[Ticket], None] | None = None
         self.attempt: Attempt | None = None
         self.weighing: list[tuple[int, bytes]] | None = None
+        self.trace: Trace | None = None
 
     def expect(self, events: int) -> None:
         """Set the number of events that need an outcome."""

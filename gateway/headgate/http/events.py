@@ -9,44 +9,32 @@ from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
 from headgate.core.admission import DRAINING, Admission
-from headgate.core.outcome import TRAITS, Failure, Outcome, Reason, rejected
+from headgate.core.outcome import TRAITS, Failure, Reason, rejected
 from headgate.core.oversize.limits import Weight, heaviest
 from headgate.core.publish import Ticket
 from headgate.core.refusal import Refused, TooMuch, brief
 from headgate.core.reply import JSON, Reply, answer, json_text, problem
 from headgate.core.request import read_burst, read_options, with_query_key
+from headgate.core.trace_context import TRACEPARENT, Trace
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Budget, read_body, received_body, waits_for_leave
 from headgate.http.plain_post import MAX_BYTES, PlainPosts
-from headgate.http.request_log import REPORTED, RequestReports
+from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.http.starting import Starting
 from headgate.http.streams import Streams, streamed
 from headgate.idempotency.requests import EVENTS
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.ingest.gate import ProducerQuotas
 from headgate.ingest.path import Decode, Inbound, Pipeline
+from headgate.metrics.meter import Meter
+from headgate.tracing.spans import Traces
 
 
 class Weigher(Protocol):
     """Search for the largest paths of documents, without blocking the event loop."""
 
     async def weigh(self, document: bytes) -> list[Weight]: ...
-
-
-class Requests(Protocol):
-    """Metrics of requests and outcomes."""
-
-    def request(self, route: str, status: int, seconds: float) -> None: ...
-
-    def account(
-        self,
-        producer: str,
-        topic: str,
-        outcomes: Sequence[Outcome],
-        sizes: Sequence[int],
-        request_id: str,
-    ) -> None: ...
 
 
 # ---- POST /v1/topics/{topic}/events
@@ -56,6 +44,17 @@ ROUTE: Final = "/v1/topics/{topic}/events"
 _NOT_ALL_WELL: Final = 207
 _EXCEEDED: Final = TRAITS[Reason.QUOTA_EXCEEDED].status
 _REQUEST_ID_MAX: Final = 128
+_BROKEN: Final = 500
+PATH_SHOWN: Final = 1024  # characters of a path in a span
+
+
+def headers_of(request: web.BaseRequest) -> dict[bytes, bytes]:
+    """Return the headers with names in lower case, and the context of a sampled request."""
+    headers = {name.lower(): value for name, value in request.raw_headers}
+    trace = request.get(TRACE)
+    if trace is not None:
+        headers[TRACEPARENT] = trace.context
+    return headers
 
 
 class EventsFront:
@@ -69,13 +68,15 @@ class EventsFront:
         starting: Starting,
         quotas: ProducerQuotas,
         weigher: Weigher,
-        requests: Requests,
+        requests: Meter,
         streams: Streams,
         request_ids: Callable[[], str],
         body_max_bytes: int,
         body_timeout_s: float,
-        request_log: RequestReports,
+        request_log: RequestLog,
+        traces: Traces | None = None,
     ) -> None:
+        self.traces = traces
         self.pipeline = pipeline
         self.callers = callers  # replaced as a whole on reload
         self.budget = budget
@@ -96,7 +97,7 @@ class EventsFront:
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
         """Respond once every event of the request has ended, or at the deadline."""
         arrived = self._loop.time()
-        headers = {name.lower(): value for name, value in request.raw_headers}
+        headers, trace = headers_of(request), request.get(TRACE)
         request_id, producer = self.request_id(headers), ""
         caller: Identity | None = None
         try:
@@ -118,19 +119,26 @@ class EventsFront:
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
             reply = problem(failure, request_id)
-            self.request_log.refused(failure, request_id, producer=producer, topic=topic)
+            self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
         if self._logs_every_request:
             request[REPORTED] = {"request_id": request_id, "producer": producer}
-        self.requests.request(ROUTE, reply.status, self._loop.time() - arrived)
+        self.count(ROUTE, reply.status, self._loop.time() - arrived, request_id, trace)
         return answered(request, reply, request_id)
+
+    def count(
+        self, route: str, status: int, seconds: float, request_id: str, trace: Trace | None
+    ) -> None:
+        """Count an answered request; a sampled one is an exemplar."""
+        self.requests.request(route, status, seconds)
+        if trace is not None:
+            trace.route, trace.request_id = route, request_id
+            self.requests.exemplar(route, status, seconds, trace.trace_id)
 
     async def start(
         self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
     ) -> Ticket:
-        """Start a request (`Starting.start`), and report it to the request log."""
-        ticket = await self._starting.start(inbound, endpoint, decode_as)
-        self.request_log.began(ticket)
-        return ticket
+        """Start a request (`Starting.start`)."""
+        return await self._starting.start(inbound, endpoint, decode_as)
 
     async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
         """Return the reply to a ticket of `start`, once repeats would get the same reply."""
@@ -162,6 +170,26 @@ class EventsFront:
         Returns:
             None if the request has ended and `respond` was called; else its ticket.
         """
+        if self.traces is None or (trace := self.traces.begin(headers)) is None:
+            return self._begin(topic, body, headers, peer, respond, ended, None)
+        trace.path = ROUTE.replace("{topic}", topic)[:PATH_SHOWN]
+        headers = {**headers, TRACEPARENT: trace.context}
+        try:
+            return self._begin(topic, body, headers, peer, respond, ended, trace)
+        except BaseException:
+            self.traces.end(trace, _BROKEN)
+            raise
+
+    def _begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        peer: Peer,
+        respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
+        trace: Trace | None,
+    ) -> Ticket | None:
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
         try:
@@ -170,15 +198,17 @@ class EventsFront:
             self._take(producer, topic, len(body), request_id)
         except Refused as refused:
             producer = producer or refused.producer
-            status = TRAITS[refused.failure.reason].status
-            self.requests.request(ROUTE, status, 0.0)
-            self.request_log.refused(refused.failure, request_id, producer=producer, topic=topic)
+            failure, status = refused.failure, TRAITS[refused.failure.reason].status
+            self.count(ROUTE, status, 0.0, request_id, trace)
+            self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
             if self._logs_every_request:
-                self._served(topic, status, len(body), 0.0, request_id, producer)
-            respond(on_the_wire(problem(refused.failure, request_id), request_id))
+                self._served(topic, status, len(body), 0.0, request_id, producer, trace)
+            if trace is not None and self.traces is not None:
+                self.traces.end(trace, status)
+            respond(on_the_wire(problem(failure, request_id), request_id))
             return None
         inbound = Inbound(
-            topic, producer, headers, body, request_id, arrived, None, caller.may_post
+            topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
         )
         ticket = self._starting.begin(inbound, ended)
         if ticket.done and IDEMPOTENCY_KEY not in headers:
@@ -188,17 +218,27 @@ class EventsFront:
 
     def finish(self, ticket: Ticket) -> bytes:
         """Return the response to a ticket of `begin` that is done."""
+        if ticket.trace is None or self.traces is None:
+            return self._finish(ticket)[0]
+        status = _BROKEN
+        try:
+            response, status = self._finish(ticket)
+        finally:
+            self.traces.end(ticket.trace, status)
+        return response
+
+    def _finish(self, ticket: Ticket) -> tuple[bytes, int]:
         for index, document in ticket.weighing or ():
             self._put_weights(ticket, index, heaviest(document))
         reply = self._with_limits(ticket, self._starting.marked(ticket, answer(ticket)))
         seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
-        self.requests.request(ROUTE, reply.status, seconds)
+        self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)
         if self._logs_every_request:
             fields = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
-            self._served(ticket.topic, reply.status, *fields)
-        return on_the_wire(reply, ticket.request_id)
+            self._served(ticket.topic, reply.status, *fields, ticket.trace)
+        return on_the_wire(reply, ticket.request_id), reply.status
 
     def _with_limits(self, ticket: Ticket, reply: Reply) -> Reply:
         """Return the reply, with the rest of the producer's quotas if it has any."""
@@ -208,12 +248,19 @@ class EventsFront:
         return reply.with_headers(self._quotas.fields(producer))
 
     def _served(
-        self, topic: str, status: int, size: int, seconds: float, request_id: str, producer: str
+        self,
+        topic: str,
+        status: int,
+        size: int,
+        seconds: float,
+        request_id: str,
+        producer: str,
+        trace: Trace | None,
     ) -> None:
         """Log a request of `begin` and `finish`; the connection logs all others."""
         path = ROUTE.replace("{topic}", quote(topic, safe=""))
         fields = {"request_id": request_id, "producer": producer}
-        self.request_log.served("POST", path, status, size, seconds, **fields)
+        self.request_log.served("POST", path, status, size, seconds, trace, **fields)
 
     def _take(self, producer: str, topic: str, size: int, request_id: str) -> None:
         failure = self.budget.take_bytes(producer, size)
@@ -241,7 +288,8 @@ class EventsFront:
             self._count(producer, topic, refused.failure, request_id)
             raise
         arrived = self._loop.time()
-        return Inbound(topic, producer, headers, body, request_id, arrived, value, caller.may_post)
+        named = (topic, producer, headers, body, request_id, arrived, value, caller.may_post)
+        return Inbound(*named, request.get(TRACE))
 
     async def body(
         self,
@@ -390,7 +438,7 @@ class BurstsFront:
     async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
         """Respond once Kafka has acknowledged the burst's end; `?topic=` limits the topics."""
         arrived = self._loop.time()
-        headers = {name.lower(): value for name, value in request.raw_headers}
+        headers, trace = headers_of(request), request.get(TRACE)
         request_id, who = self._events.request_id(headers), ""
         try:
             caller = self._caller(headers, peer_of(request))
@@ -404,8 +452,10 @@ class BurstsFront:
         except Refused as refused:
             reply = problem(refused.failure, request_id)
             path = request.rel_url.raw_path
-            self._events.request_log.refused(refused.failure, request_id, producer=who, path=path)
-        self._events.requests.request(COMMIT_ROUTE, reply.status, self._loop.time() - arrived)
+            fields = {"producer": who, "path": path}
+            self._events.request_log.refused(refused.failure, request_id, trace, **fields)
+        seconds = self._loop.time() - arrived
+        self._events.count(COMMIT_ROUTE, reply.status, seconds, request_id, trace)
         return answered(request, reply, request_id)
 
     def _caller(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity:

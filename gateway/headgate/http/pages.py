@@ -191,12 +191,14 @@ def problems(request_log: RequestLog) -> Middleware:
             failure, headers = _failure(request, error)
             if failure is None:
                 raise
-            request_log.refused(failure, path=request.path, **fields)
+            request_log.refused(failure, trace=None, path=request.path, **fields)
             answer = problem_response(failure, request_id)
             answer.headers.update(headers)
         if request_log.logs_every_request and request.remote:
             seconds, size = time.monotonic() - began, received_bytes(request)
-            request_log.served(request.method, request.path, answer.status, size, seconds, **fields)
+            request_log.served(
+                request.method, request.path, answer.status, size, seconds, trace=None, **fields
+            )
         return answer
 
     return answered

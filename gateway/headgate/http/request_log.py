@@ -9,12 +9,13 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from aiohttp import web
 
 from headgate.core.outcome import TRAITS, Failure, Reason
 from headgate.core.publish import Ticket
+from headgate.core.trace_context import Trace
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.logs import ACCESS, REQUESTS
 
@@ -30,24 +31,10 @@ access = logging.getLogger(ACCESS)
 
 # Facts about a request that aiohttp does not know: request id and producer.
 REPORTED: Final = web.RequestKey("told", dict[str, str])
+# Trace of a sampled request on aiohttp's path.
+TRACE: Final = web.RequestKey("trace", Trace)
 
 Later = Callable[[float, Callable[[], None]], object]
-
-
-class RequestReports(Protocol):
-    """The interface of `RequestLog`. `logs_every_request`: successful requests are logged too."""
-
-    logs_every_request: bool
-
-    def refused(self, failure: Failure, request_id: str, **fields: object) -> None: ...
-
-    def began(self, ticket: Ticket) -> None: ...
-
-    def ended(self, ticket: Ticket, status: int) -> None: ...
-
-    def served(
-        self, method: str, path: str, status: int, size: int, seconds: float, **fields: str
-    ) -> None: ...
 
 
 class RequestLog:
@@ -56,7 +43,6 @@ class RequestLog:
     Args:
         logs_every_request: Whether successful requests are logged too.
         later: Schedules a call after a delay in seconds; by default on the running loop.
-        trace_id: Returns the trace id of the current request, if it is sampled.
     """
 
     def __init__(
@@ -64,29 +50,29 @@ class RequestLog:
         *,
         logs_every_request: bool = False,
         later: Later | None = None,
-        trace_id: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._later = later or _later
-        self._trace_id = trace_id
         self.logs_every_request = logs_every_request
         self._windows: dict[Reason, dict[str, _Window]] = {}
 
-    def refused(self, failure: Failure, request_id: str, **fields: Any) -> None:
+    def refused(
+        self, failure: Failure, request_id: str, trace: Trace | None = None, **fields: Any
+    ) -> None:
         """Log a request that failed as a whole.
 
         Args:
             failure: The failure.
             request_id: Id of the request.
+            trace: Its trace, if it is sampled.
             fields: Producer, topic or path, as far as known; the status, if it is not the one of
                 the reason.
         """
         status = TRAITS[failure.reason].status
         texts = {name: text for name, text in fields.items() if isinstance(text, str)}
         fields.update({name: text[:_MAX_FIELD] for name, text in texts.items()})
-        self._report(failure, {"request_id": request_id, "status": status, **fields})
-
-    def began(self, ticket: Ticket) -> None:
-        """No-op: the start of a request is not logged."""
+        if trace is not None:
+            trace.reason = str(failure.reason)
+        self._report(failure, {"request_id": request_id, "status": status, **fields}, trace)
 
     def ended(self, ticket: Ticket, status: int) -> None:
         """Log a request whose events have all ended: one line if any failed."""
@@ -104,10 +90,17 @@ class RequestLog:
         if ticket.is_batch:
             fields["events"] = len(ticket.outcomes)
             fields["reasons"] = dict(counts)
-        self._report(worst, fields)
+        self._report(worst, fields, ticket.trace)
 
     def served(
-        self, method: str, path: str, status: int, size: int, seconds: float, **fields: Any
+        self,
+        method: str,
+        path: str,
+        status: int,
+        size: int,
+        seconds: float,
+        trace: Trace | None = None,
+        **fields: Any,
     ) -> None:
         """Log a request in the access log, if `logs_every_request`.
 
@@ -117,13 +110,14 @@ class RequestLog:
             status: Status of the response.
             size: Size of the request's body as sent, in bytes.
             seconds: Duration, in seconds.
+            trace: Trace of the request, if it is sampled.
             fields: Further fields of the line.
         """
         path = path[:_MAX_FIELD]
         method = method[:_MAX_FIELD]
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
         extra["ms"] = round(seconds * 1000, 3)
-        access.info("%s %s %d", method, path, status, extra=self._traced(extra))
+        access.info("%s %s %d", method, path, status, extra=_traced(extra, trace))
 
     def close(self) -> None:
         """Log the numbers of omitted lines."""
@@ -131,12 +125,12 @@ class RequestLog:
             for producer in list(windows):
                 self._end(reason, producer)
 
-    def _report(self, failure: Failure, fields: dict[str, Any]) -> None:
+    def _report(self, failure: Failure, fields: dict[str, Any], trace: Trace | None) -> None:
         reason = failure.reason
         level = _level(reason)
         if not log.isEnabledFor(level):
             return
-        fields = self._traced({**fields, "reason": str(reason)})
+        fields = _traced({**fields, "reason": str(reason)}, trace)
         window = self._window(reason, str(fields.get("producer", "")))
         window.written += 1
         if window.written > LINES:
@@ -167,10 +161,6 @@ class RequestLog:
             extra=extra,
         )
 
-    def _traced(self, fields: dict[str, Any]) -> dict[str, Any]:
-        trace_id = self._trace_id()
-        return fields if trace_id is None else {**fields, "trace_id": trace_id}
-
 
 class _Window:
     """Lines of one reason and producer. `newest` holds the fields of the last omitted line."""
@@ -186,6 +176,10 @@ class _Window:
 def received_bytes(request: web.BaseRequest) -> int:
     """Return the bytes of the body that have arrived; 0 without a body."""
     return getattr(request.content, "total_bytes", 0)
+
+
+def _traced(fields: dict[str, Any], trace: Trace | None) -> dict[str, Any]:
+    return fields if trace is None else {**fields, "trace_id": trace.trace_id}
 
 
 def _later(seconds: float, call: Callable[[], None]) -> None:

@@ -16,10 +16,11 @@ from headgate.core.reply import JSON, Reply
 from headgate.core.request import of_data_port
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
-from headgate.http.events import BurstsFront, EventsFront
+from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront, headers_of
 from headgate.http.openapi.docs_pages import Documents, docs_file, docs_page
 from headgate.http.origins import CORS_HEADERS, Cors
 from headgate.http.problems import index_page, problem_page, problem_response, response
+from headgate.http.request_log import TRACE
 from headgate.metrics.health import Readiness
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -92,6 +93,7 @@ class DataPlane:
         self._others = others
         self._confluent = confluent
         self._request_log = events.request_log
+        self._traces = events.traces
         produce, topic_views = confluent.produce.post, confluent.topic_views
         self.paths: Sequence[Path] = (
             path("/v1/topics/{topic}/events", POST=events.post),
@@ -113,7 +115,25 @@ class DataPlane:
         )
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Return the response to any request."""
+        """Return the response to any request. Only POST is traced; others are mostly probes."""
+        traces, trace = self._traces, None
+        if traces is not None and request.method == "POST":
+            trace = traces.begin(headers_of(request))
+        if traces is None or trace is None:
+            return await self._across_origins(request)
+        request[TRACE], trace.path = trace, request.rel_url.raw_path[:PATH_SHOWN]
+        status = 0
+        try:
+            answer = await self._across_origins(request)
+            status = answer.status
+        except Exception:
+            status = 500
+            raise
+        finally:
+            traces.end(trace, status)
+        return answer
+
+    async def _across_origins(self, request: web.BaseRequest) -> web.StreamResponse:
         if not self._cors.is_on or "Origin" not in request.headers:
             return await self._answer(request)
         headers = request[CORS_HEADERS] = self._cors.headers(request.headers)
@@ -147,7 +167,8 @@ class DataPlane:
 
     def _refuse(self, request: web.BaseRequest, failure: Failure) -> web.Response:
         request_id = self._request_ids()
-        self._request_log.refused(failure, request_id, path=request.rel_url.raw_path)
+        trace, path = request.get(TRACE), request.rel_url.raw_path
+        self._request_log.refused(failure, request_id, trace, path=path)
         return problem_response(failure, request_id)
 
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:

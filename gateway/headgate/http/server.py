@@ -31,7 +31,7 @@ from headgate.http.framing import unambiguous, unreadable
 from headgate.http.listener import Listener
 from headgate.http.parsed import parsed_before
 from headgate.http.problems import problem_response
-from headgate.http.request_log import REPORTED, RequestLog, RequestReports, received_bytes
+from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
 from headgate.http.short_way import Answers
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
@@ -163,7 +163,8 @@ class HttpConnection(RequestHandler):
             failure = Failure(Reason.INTERNAL, "an internal error")
         request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)
-        self._server.request_log.refused(failure, request_id, path=request.path)
+        trace = request.get(TRACE)
+        self._server.request_log.refused(failure, request_id, trace, path=request.path)
         answer.force_close()  # the start of the next request is unknown
         answer.headers["Connection"] = "close"  # aiohttp treats invalid requests as HTTP/1.0
         return answer
@@ -175,9 +176,9 @@ class HttpConnection(RequestHandler):
         if not self._logging_enabled or time is None:
             return
         fields = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
-        status, size = response.status, received_bytes(request)
-        seconds, path = self._loop.time() - time, request.rel_url.raw_path
-        self._server.request_log.served(request.method, path, status, size, seconds, **fields)
+        sizes = (response.status, received_bytes(request), self._loop.time() - time)
+        served = (request.method, request.rel_url.raw_path, *sizes, request.get(TRACE))
+        self._server.request_log.served(*served, **fields)
 
     def log_exception(self, *args: Any, **known: Any) -> None:
         """Log an exception like aiohttp, except invalid data in a body that is no longer read."""
@@ -224,7 +225,7 @@ class HttpServer(web.Server):
         handle: Handle,
         header_max_bytes: int,
         request_ids: Callable[[], str],
-        request_log: RequestReports,
+        request_log: RequestLog,
         connection: Connect = HttpConnection,
         make_request: Callable[..., Any] | None = None,
         idle_s: float = IDLE_S,

@@ -14,6 +14,7 @@ from headgate.core.coalescing import HELD_PREFIX
 from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
 from headgate.core.publish import Publish, Stage, Ticket
 from headgate.ingest.clock import ClockWatch, is_stamped_here
+from headgate.tracing.spans import Traces
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _ENDED: Final = Stage.ENDED
@@ -232,6 +233,8 @@ class Complete:
 
     def _account(self, ticket: Ticket) -> None:
         outcomes = ticket.answered()
+        if ticket.trace is not None:
+            ticket.trace.answer = (ticket.producer, ticket.topic, outcomes)
         self._accounts.account(
             ticket.producer, ticket.topic, outcomes, ticket.sizes, ticket.request_id
         )
@@ -280,11 +283,13 @@ class Reports:
     Args:
         clock: Watch on the timestamps that Kafka refuses.
         complete: Stage that ends events.
+        traces: Open traces; None without tracing.
     """
 
-    def __init__(self, clock: ClockWatch, complete: Complete) -> None:
+    def __init__(self, clock: ClockWatch, complete: Complete, traces: Traces | None = None) -> None:
         self._clock = clock
         self._complete = complete
+        self._traces = traces
         self._suppression: Suppression | None = None
         self._oversize: Deliveries | None = None
 
@@ -300,10 +305,14 @@ class Reports:
         self._oversize = oversize
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
+        if self._traces is not None:
+            self._traces.handed_over(batch)
         if self._oversize is not None:
             self._oversize.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        if self._traces is not None:
+            self._traces.acknowledged(batch, base_offset)
         if self._clock.suspects and any(map(is_stamped_here, batch)):
             self._clock.acknowledged(batch[0].record.topic)
         self._complete.acknowledged(batch, base_offset)
@@ -311,6 +320,8 @@ class Reports:
             self._suppression.acknowledged(batch, base_offset)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
+        if self._traces is not None:
+            self._traces.failed(batch, str(failure.reason))
         if failure.reason is Reason.TIMESTAMP_OUT_OF_RANGE:
             ours = [publish for publish in batch if is_stamped_here(publish)]
             if ours:  # no client can correct it
@@ -327,6 +338,8 @@ class Reports:
             batch: The events.
             certain: Whether certainly none of them is in Kafka.
         """
+        if self._traces is not None:
+            self._traces.failed(batch, str(_SPOOLED))
         self._complete.spooled(batch)
         self._settle(batch, certain)
 

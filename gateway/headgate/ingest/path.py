@@ -24,6 +24,7 @@ from headgate.core.request import RequestOptions, read_options
 from headgate.core.scanning import scan
 from headgate.core.suppression import Reservation, Scope
 from headgate.core.topics.route import Common, Route
+from headgate.core.trace_context import Trace
 from headgate.ingest.complete import Complete
 from headgate.ingest.gate import Admit, Expire, Gate
 from headgate.ingest.records import BuildRecords, Validate
@@ -45,10 +46,12 @@ class Inbound:
         streamed: Its one event, if the value went to the blob store; the body is then empty.
         may_post: Returns whether the caller may write to a topic, for suggestions. None: no
             suggestions.
+        trace: Its trace, if it is sampled.
     """
 
     __slots__ = (
         "arrived", "body", "headers", "may_post", "producer", "request_id", "streamed", "topic",
+        "trace",
     )  # fmt: skip
 
     def __init__(
@@ -61,6 +64,7 @@ class Inbound:
         arrived: float,
         streamed: Streamed | None = None,
         may_post: Callable[[str], bool] | None = None,
+        trace: Trace | None = None,
     ) -> None:
         self.topic: Final = topic
         self.producer: Final = producer
@@ -70,6 +74,7 @@ class Inbound:
         self.arrived: Final = arrived
         self.streamed: Final = streamed
         self.may_post: Final = may_post
+        self.trace: Final = trace
 
 
 Decode = Callable[[Inbound, Route], Decoded]
@@ -217,6 +222,7 @@ class Pipeline:
         """Return a ticket for a request that has not started, for `take` or `refuse`."""
         ticket = Ticket(inbound.topic, inbound.producer, inbound.request_id, inbound.arrived)
         ticket.body_bytes = len(inbound.body)
+        ticket.trace = inbound.trace
         return ticket
 
     def take(
@@ -439,6 +445,9 @@ class Reserve:
         assert scope is not None  # events are reserved only within a scope
         partitions = route.state.partitions
         publish.reservation = Reservation(scope, partitions, force, refuse)
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.reserve(record.topic)
         self._suppression.reserve(publish)
 
 
@@ -455,10 +464,19 @@ class ReserveVerdicts:
         self._produce = produce
 
     def publish(self, publish: Publish) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided(unreserved=publish.reserved.unreserved)
         self._produce.one(publish)
 
     def unchanged(self, publish: Publish, offset: int) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided(unchanged=1)
         self._complete.unchanged(publish, offset)
 
     def refused(self, publish: Publish, failure: Failure) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided()
         self._complete.refused(publish, failure)

@@ -125,6 +125,7 @@ class BuildRecords:
             headers,
             now_ms,
             options.force,
+            ticket.trace,
         )
         shared_bytes = route.schema_bytes + _EVENT_ID_BYTES
         if options.event_id is not None:

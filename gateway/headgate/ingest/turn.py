@@ -192,6 +192,9 @@ class Produce:
         now = self._state_of(state.name)
         if now is not state and now is not None:
             place_again(publish, now)
+        common = publish.common
+        if common is not None and common.trace is not None:
+            common.trace.put(publish, publish.record.topic)
         self._lanes.put(publish)
 
     def drop(self, publish: Publish) -> None:

@@ -3,7 +3,7 @@
     request                     from its head to its response
     ├── reserve                 from the first request to Redis to the last reply
     └── produce                 from the first record's lane to the last acknowledgement, or
-        spool                   if the records went to disk without any lane
+        spool                   if the records went to disk and the producer had none of them
 
 A request has one span of each kind, whatever its number of events. Consumers continue the trace:
 the front of a sampled request replaces `traceparent` by the produce span's context, and each record
@@ -11,19 +11,21 @@ of the request gets that header.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headgate.core.outcome import Name
-from headgate.core.publish import Publish, Ticket
+from headgate.core.outcome import Name, Outcome
+from headgate.core.publish import Publish
 from headgate.core.trace_context import (
     TRACEPARENT,
     TRACESTATE,
     Parent,
+    Producing,
+    Reserving,
+    Trace,
     read_parent,
     read_state,
-    traceparent,
 )
 
 Attributes = dict[str, str | int]
@@ -79,223 +81,132 @@ _SERVER_ERROR = 500
 _LATE = "not acknowledged when the request was answered"
 
 
-class Reserving:
-    """The reserve span. `ended_ns` is the time of the latest reply, or 0 before the first."""
+def spans_of(trace: Trace, status: int, reserve_id: str, now_ns: int) -> list[Span]:
+    """Return all spans of a request that was answered.
 
-    __slots__ = ("began_ns", "ended_ns", "events", "topic", "unchanged", "unreserved")
-
-    def __init__(self, topic: str, now_ns: int) -> None:
-        self.topic = topic
-        self.began_ns = now_ns
-        self.ended_ns = self.events = self.unchanged = self.unreserved = 0
-
-    def attributes(self) -> Attributes:
-        """Return the span's attributes at its end."""
-        return {
-            "db.system.name": "redis",
-            "messaging.destination.name": self.topic,
-            "headgate.events": self.events,
-            "headgate.unchanged": self.unchanged,
-            "headgate.unreserved": self.unreserved,
-        }
-
-
-class Producing:
-    """The produce span.
-
-    Attributes:
-        open: Number of records that have not ended.
-        place: Partition and offset of the last record.
+    Args:
+        trace: The request.
+        status: HTTP status of the response; 0 if the client disconnected.
+        reserve_id: Id of the reserve span.
+        now_ns: Current time, in nanoseconds since 1970.
     """
+    spans = [_request(trace, status, now_ns)]
+    reserving, producing, spooled = trace.reserving, trace.producing, _spooled(trace)
+    if reserving is not None:
+        spans.append(
+            _below(
+                trace, f"reserve {reserving.topic}", SpanKind.CLIENT, reserve_id,
+                reserving.began_ns, reserving.ended_ns or now_ns, _compared(reserving),
+            )
+        )  # fmt: skip
+    if spooled and (producing is None or not producing.handed_ns):  # the records refer to this span
+        topic = spooled["messaging.destination.name"]
+        spans.append(
+            _below(
+                trace, f"spool {topic}", SpanKind.PRODUCER, trace.produce_id, trace.began_ns,
+                now_ns, spooled,
+            )
+        )  # fmt: skip
+    elif producing is not None:
+        if producing.open:
+            producing.ended_ns, producing.error = now_ns, producing.error or _LATE
+        handed_ns = producing.handed_ns
+        moments = (Moment("handed over to the producer", handed_ns),) if handed_ns else ()
+        spans.append(
+            _below(
+                trace, f"produce {producing.topic}", SpanKind.PRODUCER, trace.produce_id,
+                producing.began_ns, producing.ended_ns, _produced(producing), producing.error,
+                moments,
+            )
+        )  # fmt: skip
+    return spans
 
-    __slots__ = ("began_ns", "ended_ns", "error", "handed_ns", "open", "place", "records", "topic")
 
-    def __init__(self, topic: str, now_ns: int) -> None:
-        self.topic = topic
-        self.began_ns = now_ns
-        self.ended_ns = self.handed_ns = self.open = self.records = 0
-        self.error = ""
-        self.place = (-1, -1)
-
-    def attributes(self) -> Attributes:
-        """Return the span's attributes at its end."""
-        attributes: Attributes = {
-            "messaging.system": "kafka",
-            "messaging.operation.type": "send",
-            "messaging.operation.name": "produce",
-            "messaging.destination.name": self.topic,
-        }
-        partition, offset = self.place
-        if self.records > 1:
-            attributes["messaging.batch.message_count"] = self.records
-        elif offset >= 0:
-            attributes["messaging.destination.partition.id"] = str(partition)
-            attributes["messaging.kafka.offset"] = offset
-        if self.error:
-            attributes["error.type"] = self.error
-        return attributes
+def _request(trace: Trace, status: int, now_ns: int) -> Span:
+    attributes: Attributes = {"http.request.method": trace.method, "url.path": trace.path}
+    for name, text in (("http.route", trace.route), ("headgate.request_id", trace.request_id)):
+        if text:
+            attributes[name] = text
+    if status:
+        attributes["http.response.status_code"] = status
+    error = ""
+    if not status:
+        error = "the client left"
+    elif status >= _SERVER_ERROR:
+        error = attributes["error.type"] = str(status)
+    if trace.answer is not None:
+        attributes |= _answered(*trace.answer)
+    elif trace.reason:
+        attributes["headgate.reasons"] = trace.reason
+    return Span(
+        f"{trace.method} {trace.route}".rstrip(), SpanKind.SERVER, trace.trace_id, trace.span_id,
+        trace.parent_id, trace.state, trace.began_ns, max(now_ns, trace.began_ns), attributes,
+        error,
+    )  # fmt: skip
 
 
-class Trace:
-    """State of a sampled request. Ids are hexadecimal; times are nanoseconds since 1970.
+def _below(
+    trace: Trace,
+    name: str,
+    kind: SpanKind,
+    span_id: str,
+    began_ns: int,
+    ended_ns: int,
+    attributes: Attributes,
+    error: str = "",
+    moments: tuple[Moment, ...] = (),
+) -> Span:
+    """Return a child of the request's span.
 
-    Attributes:
-        parent_id: Id of the caller's span; empty if the trace begins here.
-        state: The caller's `tracestate`.
-        method: HTTP method of the request.
-        path: Path of the request.
-        route: Template of the path, once it is known.
-        ticket: Ticket of the request's events; of a stream, the last event's ticket.
-        reason: Reason for which the request was refused as a whole; else empty.
+    The clock may have been set back, so an earlier end is moved to the start.
     """
-
-    __slots__ = (
-        "began_ns",
-        "flags",
-        "method",
-        "parent_id",
-        "path",
-        "produce_id",
-        "producing",
-        "reason",
-        "request_id",
-        "reserving",
-        "route",
-        "span_id",
-        "state",
-        "ticket",
-        "trace_id",
-    )
-
-    def __init__(
-        self, trace_id: str, parent_id: str, flags: int, state: str, ids: str, now_ns: int
-    ) -> None:
-        """Begin a trace.
-
-        Args:
-            trace_id: Id of the trace.
-            parent_id: Id of the caller's span; empty if the trace begins here.
-            flags: Flags of the caller's `traceparent`.
-            state: The caller's `tracestate`.
-            ids: 32 random hexadecimal digits, for the ids of the request and produce spans.
-            now_ns: Current time, in nanoseconds since 1970.
-        """
-        self.trace_id = trace_id
-        self.parent_id = parent_id
-        self.flags = flags
-        self.state = state
-        self.span_id, self.produce_id = ids[:16], ids[16:]
-        self.began_ns = now_ns
-        self.method = "POST"
-        self.path = self.route = self.request_id = self.reason = ""
-        self.reserving: Reserving | None = None
-        self.producing: Producing | None = None
-        self.ticket: Ticket | None = None
-
-    @property
-    def context(self) -> bytes:
-        """Return the records' `traceparent`; their consumers continue the produce span."""
-        return traceparent(self.trace_id, self.produce_id, self.flags)
-
-    def spans(self, status: int, reserve_id: str, now_ns: int) -> list[Span]:
-        """Return all spans of a request that was answered.
-
-        Args:
-            status: HTTP status of the response; 0 if the client disconnected.
-            reserve_id: Id of the reserve span.
-            now_ns: Current time, in nanoseconds since 1970.
-        """
-        spans = [self._request(status, now_ns)]
-        reserving, producing = self.reserving, self.producing
-        if reserving is not None:
-            spans.append(
-                self._below(
-                    f"reserve {reserving.topic}", SpanKind.CLIENT, reserve_id,
-                    reserving.began_ns, reserving.ended_ns or now_ns, reserving.attributes(),
-                )
-            )  # fmt: skip
-        if producing is not None:
-            if producing.open:
-                producing.ended_ns, producing.error = now_ns, producing.error or _LATE
-            handed_ns = producing.handed_ns
-            moments = (Moment("handed over to the producer", handed_ns),) if handed_ns else ()
-            spans.append(
-                self._below(
-                    f"produce {producing.topic}", SpanKind.PRODUCER, self.produce_id,
-                    producing.began_ns, producing.ended_ns, producing.attributes(),
-                    producing.error, moments,
-                )
-            )  # fmt: skip
-        elif (spooled := self._spooled()) is not None:  # the records refer to this span
-            spans.append(
-                self._below(
-                    f"spool {spooled['messaging.destination.name']}", SpanKind.PRODUCER,
-                    self.produce_id, self.began_ns, now_ns, spooled,
-                )
-            )  # fmt: skip
-        return spans
-
-    def _spooled(self) -> Attributes | None:
-        if self.ticket is None:
-            return None
-        outcomes = [outcome for outcome in self.ticket.answered() if outcome.name is Name.SPOOLED]
-        if not outcomes:
-            return None
-        return {
-            "messaging.destination.name": self.ticket.topic,
-            "messaging.batch.message_count": len(outcomes),
-        }
-
-    def _request(self, status: int, now_ns: int) -> Span:
-        attributes: Attributes = {"http.request.method": self.method, "url.path": self.path}
-        for name, text in (("http.route", self.route), ("headgate.request_id", self.request_id)):
-            if text:
-                attributes[name] = text
-        if status:
-            attributes["http.response.status_code"] = status
-        error = ""
-        if not status:
-            error = "the client left"
-        elif status >= _SERVER_ERROR:
-            error = attributes["error.type"] = str(status)
-        if self.ticket is not None:
-            attributes |= _outcomes(self.ticket)
-        elif self.reason:
-            attributes["headgate.reasons"] = self.reason
-        return Span(
-            f"{self.method} {self.route}".rstrip(), SpanKind.SERVER, self.trace_id, self.span_id,
-            self.parent_id, self.state, self.began_ns, max(now_ns, self.began_ns), attributes,
-            error,
-        )  # fmt: skip
-
-    def _below(
-        self,
-        name: str,
-        kind: SpanKind,
-        span_id: str,
-        began_ns: int,
-        ended_ns: int,
-        attributes: Attributes,
-        error: str = "",
-        moments: tuple[Moment, ...] = (),
-    ) -> Span:
-        """Return a child of the request's span.
-
-        The clock may have been set back, so an earlier end is moved to the start.
-        """
-        ended_ns = max(ended_ns, began_ns)
-        return Span(
-            name, kind, self.trace_id, span_id, self.span_id, self.state, began_ns, ended_ns,
-            attributes, error, moments,
-        )  # fmt: skip
+    ended_ns = max(ended_ns, began_ns)
+    return Span(
+        name, kind, trace.trace_id, span_id, trace.span_id, trace.state, began_ns, ended_ns,
+        attributes, error, moments,
+    )  # fmt: skip
 
 
-def _outcomes(ticket: Ticket) -> Attributes:
-    attributes: Attributes = {
-        "messaging.destination.name": ticket.topic,
-        "headgate.producer": ticket.producer,
+def _compared(reserving: Reserving) -> Attributes:
+    return {
+        "db.system.name": "redis",
+        "messaging.destination.name": reserving.topic,
+        "headgate.events": reserving.events,
+        "headgate.unchanged": reserving.unchanged,
+        "headgate.unreserved": reserving.unreserved,
     }
-    outcomes = ticket.answered()
+
+
+def _produced(producing: Producing) -> Attributes:
+    attributes: Attributes = {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "produce",
+        "messaging.destination.name": producing.topic,
+    }
+    partition, offset = producing.position
+    if producing.records > 1:
+        attributes["messaging.batch.message_count"] = producing.records
+    elif offset >= 0:
+        attributes["messaging.destination.partition.id"] = str(partition)
+        attributes["messaging.kafka.offset"] = offset
+    if producing.error:
+        attributes["error.type"] = producing.error
+    return attributes
+
+
+def _spooled(trace: Trace) -> Attributes | None:
+    if trace.answer is None:
+        return None
+    _, topic, outcomes = trace.answer
+    count = sum(outcome.name is Name.SPOOLED for outcome in outcomes)
+    if not count:
+        return None
+    return {"messaging.destination.name": topic, "messaging.batch.message_count": count}
+
+
+def _answered(producer: str, topic: str, outcomes: Sequence[Outcome]) -> Attributes:
+    attributes: Attributes = {"messaging.destination.name": topic, "headgate.producer": producer}
     attributes |= {f"headgate.{name}": count for name, count in Counter(
         str(outcome.name) for outcome in outcomes).items()}  # fmt: skip
     reasons = {str(outcome.failure.reason) for outcome in outcomes if outcome.failure is not None}
@@ -305,7 +216,6 @@ def _outcomes(ticket: Ticket) -> Attributes:
 
 
 MAX_OPEN: Final = 10_000  # of a worker, some kB each; more are left out
-_HEADER: Final = TRACEPARENT.decode()
 
 
 class Sampling:
@@ -349,7 +259,7 @@ class Traces:
         self.clock_ns: Final = clock_ns
         self._take: Final = take
         self._left_out: Final = left_out
-        self._open: dict[bytes, Trace] = {}
+        self._open: set[Trace] = set()
 
     def begin(self, headers: Mapping[bytes, bytes]) -> Trace | None:
         """Begin the trace of a request, if it is sampled.
@@ -363,28 +273,42 @@ class Traces:
         if len(self._open) >= MAX_OPEN:
             self._left_out()
             return None
-        ids, now_ns = self._digits(32), self.clock_ns()
+        ids, state = self._digits(32), b""
         if parent is None:
-            trace = Trace(self._digits(32), "", 0, "", ids, now_ns)
+            parent = Parent(self._digits(32), "", 0)
         else:
-            state = read_state(headers.get(TRACESTATE, b"")).decode("ascii")
-            trace = Trace(parent.trace_id, parent.span_id, parent.flags, state, ids, now_ns)
-        self._open[trace.context] = trace
+            state = read_state(headers.get(TRACESTATE, b""))
+        trace = Trace(parent, state.decode("ascii"), ids, self.clock_ns)
+        self._open.add(trace)
         return trace
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no sampled request is in flight."""
+        """Return whether no sampled request is in flight; then no batch is searched."""
         return not self._open
 
-    def of(self, publish: Publish) -> Trace | None:
-        """Return the trace of an event's request, unless the request was answered."""
-        if not self._open or publish.common is None:
-            return None
-        for name, value in publish.common.headers:
-            if name == _HEADER:
-                return self._open.get(value or b"")
-        return None
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        """Note a batch that the producer has."""
+        for _, trace in self._sampled(batch):
+            trace.handed_over()
+
+    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
+        """Note a batch that Kafka acknowledged; its first offset is -1 if it is not known."""
+        for index, trace in self._sampled(batch):
+            offset = base_offset + index if base_offset >= 0 else -1
+            trace.ended(batch[index], position=(batch[index].record.partition, offset))
+
+    def failed(self, batch: Sequence[Publish], error: str) -> None:
+        """Note a batch that Kafka did not acknowledge."""
+        for index, trace in self._sampled(batch):
+            trace.ended(batch[index], error=error)
+
+    def _sampled(self, batch: Sequence[Publish]) -> Iterator[tuple[int, Trace]]:
+        """Yield the index in the batch and the trace of each event of a sampled request."""
+        if self._open:
+            for index, publish in enumerate(batch):
+                if publish.common is not None and publish.common.trace is not None:
+                    yield index, publish.common.trace
 
     def end(self, trace: Trace, status: int) -> None:
         """End the trace of a request that was answered.
@@ -393,8 +317,9 @@ class Traces:
             trace: The trace.
             status: HTTP status of the response; 0 if the client disconnected.
         """
-        if self._open.pop(trace.context, None) is not None:
-            self._take(trace.spans(status, self._digits(16), self.clock_ns()))
+        if trace in self._open:
+            self._open.discard(trace)
+            self._take(spans_of(trace, status, self._digits(16), self.clock_ns()))
 
 
 # ---- Spans of a record after its request was answered

@@ -40,7 +40,7 @@ from headgate.http.events import BurstsFront, EventsFront
 from headgate.http.listener import Listener, server_context
 from headgate.http.openapi.docs_pages import Documents
 from headgate.http.origins import Cors, Origins
-from headgate.http.request_log import RequestLog, RequestReports
+from headgate.http.request_log import RequestLog
 from headgate.http.routes import Confluent, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
 from headgate.http.shortcut import ShortConnection
@@ -75,7 +75,7 @@ from headgate.wiring.pipeline import (
 )
 from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
-from headgate.wiring.tracing import Tracing, tracing_of
+from headgate.wiring.tracing import tracing_of
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
 _END_S = 1.0  # time for cancelled tasks to end
@@ -143,7 +143,7 @@ class Worker:
         self.service = identity_of(settings.redis, self.meter)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
         self.suppressor: AnySuppressor | None = None
-        lanes = self._tracing.lanes(partial(self._open_lanes, options, limits))
+        lanes = partial(self._open_lanes, options, limits)
         self.pipeline, self._oversize = build_pipeline(self._parts(clock_ms, lanes))
         self.topics.on_change(self._topic_changed)
 
@@ -166,13 +166,14 @@ class Worker:
             clock_ms=clock_ms,
             clock=self._clock,
             lanes=lanes,
-            suppression=self._tracing.suppression(self._open_suppression),
+            suppression=self._open_suppression,
             identities=None if service is None else EventIdentity(service, prefix, self.meter),
             helper=self._helper,
             tools=Tools(self._ids, self.blobs, self._helper, LoneBatch, BATCH_BYTES),
             meter=self.meter,
             facts=self.facts_log.facts,
             spool=self.spool,
+            traces=self._tracing.traces,
         )
 
     def _open_lanes(
@@ -248,12 +249,13 @@ class Worker:
             starting(*identity, deadlines, self._limits.in_turn),
             self._limits.quotas,
             PoolWeigher(self._helper),
-            self._tracing.requests(self.meter),
+            self.meter,
             streams(self.settings, self.gate, self.blobs),
             self._request_ids,
             http.body_max_bytes,
             http.body_timeout_ms / 1000,
-            request_log(self.settings.logs, self._tracing, self._exit),
+            request_log(self.settings.logs, self._exit),
+            self._tracing.traces,
         )
         await self._listen()
 
@@ -261,9 +263,7 @@ class Worker:
         http, ids = self.settings.http, self._request_ids
         shared = (self.topics, self.readiness, ids, http, self._others)
         plane = data_plane(self._front, self._bursts(), *shared)
-        self.server, self.port = await listen(
-            plane, self._front, ids, http, self._tracing, self._exit
-        )
+        self.server, self.port = await listen(plane, self._front, ids, http, self._exit)
 
     def _bursts(self) -> Bursts:
         timeout_s = self.settings.http.request_timeout_ms / 1000
@@ -426,11 +426,11 @@ def _document(http: HttpSettings) -> bytes:
     return document(http)
 
 
-def request_log(logs: LogSettings, tracing: Tracing, closing: AsyncExitStack) -> RequestReports:
+def request_log(logs: LogSettings, closing: AsyncExitStack) -> RequestLog:
     """Return the request log; `closing` takes the callback that ends it."""
-    log = RequestLog(logs_every_request=logs.access, trace_id=tracing.trace_id)
+    log = RequestLog(logs_every_request=logs.access)
     closing.callback(log.close)
-    return tracing.reports(log)
+    return log
 
 
 def _own_document(http: HttpSettings) -> bytes:
@@ -444,16 +444,15 @@ async def listen(
     front: EventsFront,
     request_ids: RequestIds,
     http: HttpSettings,
-    tracing: Tracing,
     closing: AsyncExitStack,
 ) -> tuple[HttpServer, Listener]:
     """Open the data port; `closing` takes the callbacks that close it."""
     server = HttpServer(
-        tracing.answer(plane.answer, front),
+        plane.answer,
         http.header_max_bytes,
         request_ids,
         front.request_log,
-        partial(ShortConnection, tracing.front(front)),
+        partial(ShortConnection, front),
         idle_s=http.idle_timeout_ms / 1000,
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)

@@ -51,6 +51,7 @@ from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
 from headgate.suppression.store import RedisStore
 from headgate.suppression.suppressor import Suppressor, memberships
+from headgate.tracing.spans import Traces
 
 
 class RequestLimits(NamedTuple):
@@ -94,6 +95,7 @@ class PipelineParts(NamedTuple):
         clock_ms: Milliseconds since 1970.
         facts: Log of facts, if any topic has them.
         spool: The spool, if any topic spools.
+        traces: Open traces, if requests are traced.
     """
 
     schedule: Callable[[Callable[[], None]], object]
@@ -112,6 +114,7 @@ class PipelineParts(NamedTuple):
     meter: EventMeter
     facts: Facts | None = None
     spool: SpoolService | None = None
+    traces: Traces | None = None
 
 
 class Built(NamedTuple):
@@ -125,7 +128,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
     """Assemble the stages; see the module."""
     meter, limits = parts.meter, parts.limits
     complete = Complete(parts.admission, meter, parts.identities, parts.facts)
-    reports = Reports(parts.clock, complete)
+    reports = Reports(parts.clock, complete, parts.traces)
     spool = parts.spool
     lanes = parts.lanes(reports) if spool is None else spool.between(reports, parts.lanes)
     produce = Produce(parts.ids, lanes, parts.gate.state_of)

@@ -10,6 +10,7 @@ from headgate.metrics.catalogue import OTHER
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import MAX_PAIRS, Labels, Meter
 from support.gateway.data_plane_world import data_port
+from support.gateway.meters import requests
 
 
 def series(meter: Meter) -> list[str]:
@@ -50,21 +51,14 @@ def test_metric_cardinality_of_topics_that_a_glob_matches() -> None:
 
 async def test_metric_cardinality_of_paths_and_methods() -> None:
     """A route's label is its template; whatever has none is not counted by its path."""
-    seen: set[tuple[str, int]] = set()
-
-    class Noted:
-        def request(self, route: str, status: int, seconds: float) -> None:
-            seen.add((route, status))
-
-        def account(self, *_: object) -> None:
-            """Not asked here."""
-
-    async with data_port(requests=Noted()) as port:
+    meter = a_meter()
+    async with data_port(requests=meter) as port:
         for number in range(20):
             await port.post(f"topic-{number}", b"{}", {"Content-Type": "application/json"})
             await port.ask("GET", f"/nothing/{number}")
             await port.ask("GET", f"/topics/t-{number}")
             await port.ask(f"M{number}", "/live")
+    seen = requests(meter)
     assert seen
     assert not [
         route

@@ -9,29 +9,23 @@ import pytest
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.core.outcome import Name
 from headgate.http.auth import Authenticator
+from headgate.metrics.meter import Meter
 from support.gateway.admin_world import TOKENS
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
-from support.gateway.fakes import FakeAccounts
+from support.gateway.meters import a_meter, counted, reject_ids
 
 JSON = {"Content-Type": "application/json"}
 LONG = {"Origin": "http://gateway"}  # takes aiohttp's way through the server
 SHOP = {"Authorization": "Bearer shop-token"}
 
 
-class Front(FakeAccounts):
-    """What the front tells of requests that never came to the pipeline."""
-
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Not looked at here."""
+@pytest.fixture
+def front() -> Meter:
+    return a_meter()
 
 
 @pytest.fixture
-def front() -> Front:
-    return Front()
-
-
-@pytest.fixture
-async def port(front: Front) -> AsyncIterator[DataPort]:
+async def port(front: Meter) -> AsyncIterator[DataPort]:
     shop = ProducerSettings(token_sha256=TOKENS["shop"].token_sha256, topics=("orders",))
     callers = Authenticator(AuthSettings(mode=("token",)), {"shop": shop})
     limits = HttpSettings(body_max_bytes=10_000)
@@ -41,7 +35,7 @@ async def port(front: Front) -> AsyncIterator[DataPort]:
 
 @pytest.mark.parametrize("way", [{}, LONG], ids=["short", "long"])
 async def test_a_reject_has_the_id_of_its_request(
-    port: DataPort, front: Front, way: dict[str, str]
+    port: DataPort, front: Meter, way: dict[str, str]
 ) -> None:
     large = b'{"id": "' + b"x" * 20_000 + b'"}'
     for number, (topic, who, body, status) in enumerate(
@@ -56,10 +50,11 @@ async def test_a_reject_has_the_id_of_its_request(
         headers = {**JSON, **way, **who, "X-Request-Id": f"mine-{number}"}
         answer = await port.post(topic, body, headers)
         assert answer.status == status
-    ids = [*front.request_ids, *port.room.accounts.request_ids]
-    assert ids == [f"mine-{number}" for number in range(5)]
-    every = [*front.seen, *port.room.accounts.seen]
-    assert all(outcomes[0].name is Name.REJECTED for _, _, outcomes, _ in every)
+    ids = [*reject_ids(front), *port.room.accounts.request_ids]
+    assert sorted(ids) == [f"mine-{number}" for number in range(5)]
+    names = {labels[2] for labels in counted(front, "events")}
+    assert names == {"rejected"}
+    assert all(outcomes[0].name is Name.REJECTED for _, _, outcomes, _ in port.room.accounts.seen)
 
 
 @pytest.mark.parametrize(
@@ -70,10 +65,10 @@ async def test_a_reject_has_the_id_of_its_request(
     ],
 )
 async def test_so_has_one_of_confluents_pages(
-    port: DataPort, front: Front, path: str, kind: str
+    port: DataPort, front: Meter, path: str, kind: str
 ) -> None:
     headers = {"Content-Type": kind, "X-Request-Id": "mine-1"}
     assert (await port.ask("POST", path, headers, b"{}")).status == 401
     headers = {**headers, **SHOP, "X-Request-Id": "mine-2"}
     assert (await port.ask("POST", path, headers, b" " * 20_000)).status == 413
-    assert front.request_ids == ["mine-1", "mine-2"]
+    assert sorted(reject_ids(front)) == ["mine-1", "mine-2"]

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
 import pytest
 
-from headgate.core.outcome import Failure, Outcome, Reason
+from headgate.core.outcome import Failure, Reason
 from headgate.core.trace_context import read_parent
-from headgate.http.request_log import RequestLog
-from headgate.http.traced import current_trace_id
+from headgate.metrics.meter import Meter
 from headgate.tracing.spans import Sampling, Span, Traces
-from headgate.wiring.tracing import traced_by
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
+from support.gateway.meters import a_meter, exemplars, requests
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
@@ -31,34 +30,10 @@ Way = tuple[str, dict[str, str]]
 ROUTE = "/v1/topics/{topic}/events"
 
 
-class Figures:
-    """What the meter would be told."""
-
-    def __init__(self) -> None:
-        self.requests: list[tuple[str, int]] = []
-        self.exemplars: list[tuple[str, int, str]] = []
-
-    def request(self, route: str, status: int, seconds: float) -> None:
-        self.requests.append((route, status))
-
-    def exemplar(self, route: str, status: int, seconds: float, trace_id: str) -> None:
-        self.exemplars.append((route, status, trace_id))
-
-    def account(
-        self,
-        producer: str,
-        topic: str,
-        outcomes: Sequence[Outcome],
-        sizes: Sequence[int],
-        request_id: str,
-    ) -> None:
-        pass
-
-
 class World:
     """A traced data port. spans: by the first word of their names."""
 
-    def __init__(self, port: DataPort, spans: list[Span], figures: Figures) -> None:
+    def __init__(self, port: DataPort, spans: list[Span], figures: Meter) -> None:
         self.port = port
         self.every = spans
         self.figures = figures
@@ -75,7 +50,7 @@ class World:
 
 @asynccontextmanager
 async def traced(one_in: int = 0) -> AsyncIterator[World]:
-    numbers, found, room, figures = count(1), list[Span](), PromptRoom(), Figures()
+    numbers, found, room, figures = count(1), list[Span](), PromptRoom(), a_meter()
     traces = Traces(
         Sampling(one_in, lambda: 0.5),
         lambda digits: f"{next(numbers):0{digits}x}",
@@ -83,16 +58,10 @@ async def traced(one_in: int = 0) -> AsyncIterator[World]:
         found.extend,
         lambda: None,
     )
-    tracing = traced_by(traces)
-    room.build(
-        lanes=tracing.lanes(room.open_lanes), suppression=tracing.suppression(room.open_suppression)
-    )
-    requests = tracing.requests(figures)
-    log = RequestLog(trace_id=tracing.trace_id)
-    async with data_port(room, requests=requests, request_log=log, tracing=tracing) as port:
+    room.build(traces=traces)
+    async with data_port(room, requests=figures, traces=traces) as port:
         yield World(port, found, figures)
-        assert traces._open == {}, "nothing is left of a request that was answered"
-    assert current_trace_id() is None
+        assert traces.is_idle, "nothing is left of a request that was answered"
 
 
 @WAYS
@@ -118,7 +87,7 @@ async def test_the_spans_of_an_event(way: Way) -> None:
         times = (request.began_ns, reserve.began_ns, reserve.ended_ns, produce.began_ns)
         assert list(times) == sorted(times)
         assert produce.began_ns <= produce.ended_ns <= request.ended_ns
-        assert world.figures.exemplars == [(ROUTE, 201, TRACE)]
+        assert exemplars(world.figures) == [(ROUTE, 201, TRACE)]
 
 
 @WAYS
@@ -131,8 +100,8 @@ async def test_what_is_not_sampled_is_as_it_was(way: Way, header: str | None) ->
         assert world.every == []
         sent = world.record_headers().get("traceparent")
         assert sent == (None if header is None else header.encode())
-        assert world.figures.requests == [(ROUTE, 201)]
-        assert world.figures.exemplars == []
+        assert requests(world.figures) == {(ROUTE, 201): 1}
+        assert exemplars(world.figures) == []
 
 
 @WAYS
@@ -230,11 +199,12 @@ async def test_requests_side_by_side_do_not_mix() -> None:
             return number, (await world.port.post("deals", body, {**JSON, **given}, query)).status
 
         answers = dict(await asyncio.gather(*(post(number) for number in range(1, 61))))
-        requests = {int(one.trace_id, 16): one for one in world.every if one.name[:4] == "POST"}
-        assert set(requests) == {number for number in answers if number % 2}
-        for number, one in requests.items():
+        spans = {int(one.trace_id, 16): one for one in world.every if one.name[:4] == "POST"}
+        assert set(spans) == {number for number in answers if number % 2}
+        for number, one in spans.items():
             assert one.attributes["http.response.status_code"] == answers[number]
-        exemplars = {(int(trace, 16), status) for _, status, trace in world.figures.exemplars}
-        assert exemplars == {(number, status) for number, status in answers.items() if number % 2}
+        shown = {(int(trace, 16), status) for _, status, trace in exemplars(world.figures)}
+        assert {status for _, status in shown} == set(answers.values())
+        assert shown <= {(number, status) for number, status in answers.items() if number % 2}
         produced = {int(one.trace_id, 16) for one in world.every if one.name[:7] == "produce"}
-        assert produced == {number for number in requests if number % 5}
+        assert produced == {number for number in spans if number % 5}

@@ -7,7 +7,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
 
 from aiohttp import web
 
@@ -21,7 +20,7 @@ from headgate.core.topics.policy import PolicyTable
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator
-from headgate.http.events import EventsFront, Requests
+from headgate.http.events import EventsFront
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
@@ -33,10 +32,12 @@ from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.ingest.clock import Deadlines
 from headgate.ingest.gate import ProducerQuotas
 from headgate.metrics.health import Readiness
+from headgate.metrics.meter import Meter
+from headgate.tracing.spans import Traces
 from headgate.wiring.app import data_plane
-from headgate.wiring.tracing import Tracing
 from support.clients.http_client import Answer, exchange
 from support.gateway.fakes import FakeLanes, FakeSuppression
+from support.gateway.meters import a_meter
 from support.gateway.room import Room
 
 
@@ -94,17 +95,9 @@ class OneCluster:
         return []
 
 
-class _Requests:
-    def request(self, route: str, status: int, seconds: float) -> None:
-        """Counted by nobody."""
-
-    def account(self, *_: Any) -> None:
-        """As above."""
-
-
 class _Identities:
     def identity_bypassed(self, reason: str, count: int) -> None:
-        """As above."""
+        """Counted by nobody."""
 
 
 class _Weigher:
@@ -147,16 +140,15 @@ async def data_port(
     request_log: RequestLog | None = None,
     identity: IdentityClient | None = None,
     callers: Authenticator | None = None,
-    requests: Requests | None = None,
+    requests: Meter | None = None,
     context: ssl.SSLContext | None = None,
     quotas: ProducerQuotas | None = None,
     in_turn: InTurn | None = None,
-    tracing: Tracing | None = None,
+    traces: Traces | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
-    Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: who is
-    told of each request.  context: none = no TLS.  tracing: the room is built with it, too."""
-    tracing = tracing or Tracing()
+    Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: counts
+    them.  context: none = no TLS.  traces: the room is built with them, too."""
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
@@ -170,21 +162,22 @@ async def data_port(
         Starting(pipeline, once, deadlines, in_turn or InTurn(30.0)),
         quotas or ProducerQuotas(1, loop.time, lambda _producer, _count: None),
         _Weigher(),
-        requests or _Requests(),
+        requests or a_meter(),
         Streams(pipeline.gate, None, StreamLimits(1, 1, 30.0, 128)),
         ids,
         http.body_max_bytes,
         http.body_timeout_ms / 1000,
-        tracing.reports(request_log or RequestLog()),
+        request_log or RequestLog(),
+        traces,
     )
     topics = OneCluster()
     known = (pipeline.gate, topics, lambda: PolicyTable(()))
     bursts = Bursts(*known, room.lanes, room.quotas, lambda: 0, 1.0)  # no topic here coalesces
     plane = data_plane(front, bursts, topics, readiness, ids, http, others)
-    short = partial(ShortConnection, tracing.front(front))
+    short = partial(ShortConnection, front)
     idle_s = http.idle_timeout_ms / 1000
     server = HttpServer(
-        tracing.answer(plane.answer, front),
+        plane.answer,
         http.header_max_bytes,
         ids,
         front.request_log,

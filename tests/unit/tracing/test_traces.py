@@ -8,17 +8,8 @@ from itertools import count
 import pytest
 
 from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
-from headgate.core.publish import Ticket
-from headgate.tracing.spans import (
-    MAX_OPEN,
-    Producing,
-    Reserving,
-    Sampling,
-    Span,
-    SpanKind,
-    Trace,
-    Traces,
-)
+from headgate.core.trace_context import Producing, Reserving, Trace
+from headgate.tracing.spans import MAX_OPEN, Sampling, Span, SpanKind, Traces
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
@@ -120,8 +111,7 @@ def test_what_goes_to_disk_without_a_lane_has_the_span_that_its_records_name() -
     world = World(one_in=1)
     trace = begun(world)
     failed = rejected(Failure(Reason.MALFORMED, ""))
-    ticket = trace.ticket = Ticket("orders", "shop", "r-1", 0.0)
-    ticket.outcomes = [Outcome(Name.SPOOLED), Outcome(Name.SPOOLED), failed]
+    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED), Outcome(Name.SPOOLED), failed])
     world.traces.end(trace, 207)
     request, spool = world.spans
     assert (spool.name, spool.parent_id) == ("spool orders", request.span_id)
@@ -129,11 +119,42 @@ def test_what_goes_to_disk_without_a_lane_has_the_span_that_its_records_name() -
     assert spool.attributes["messaging.batch.message_count"] == 2
 
 
+def test_what_went_to_disk_before_the_producer_had_it_has_that_span_too() -> None:
+    world = World(one_in=1)
+    trace = begun(world)
+    trace.put("a record", "orders")
+    trace.ended("a record", error="spooled")
+    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED)])
+    world.traces.end(trace, 202)
+    assert [one.name for one in world.spans] == ["POST", "spool orders"]
+
+
+def test_what_the_producer_had_before_it_went_to_disk_has_a_failed_produce_span() -> None:
+    world = World(one_in=1)
+    trace = begun(world)
+    trace.put("a record", "orders")
+    trace.handed_over()
+    trace.ended("a record", error="unknown")
+    trace.ended("a record", error="spooled")
+    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED)])
+    world.traces.end(trace, 202)
+    assert [(one.name, one.error) for one in world.spans[1:]] == [("produce orders", "unknown")]
+
+
+def test_an_event_that_went_to_no_lane_does_not_end_the_produce_span() -> None:
+    world = World(one_in=1)
+    trace = begun(world)
+    trace.put("a record", "orders")
+    trace.ended("another", error="too_large")
+    assert trace.producing is not None
+    assert (trace.producing.open, trace.producing.error) == ({"a record"}, "")
+
+
 def test_what_is_not_acknowledged_in_time_says_so() -> None:
     world = World(one_in=1)
     trace = begun(world)
-    producing = trace.producing = Producing("orders", 1001)
-    producing.open = producing.records = 1
+    world.now_ns = 1001
+    trace.put("a record", "orders")
     world.now_ns = 2000
     world.traces.end(trace, 504)
     produce = world.spans[1]
@@ -155,9 +176,10 @@ def test_the_clock_may_go_back() -> None:
 def test_the_outcomes_are_counted() -> None:
     world = World(one_in=1)
     trace = begun(world)
-    ticket = trace.ticket = Ticket("orders", "shop", "r-1", 0.0)
     failed = [rejected(Failure(reason, "")) for reason in (Reason.MISSING_KEY, Reason.MALFORMED)]
-    ticket.outcomes = [Outcome(Name.PUBLISHED), Outcome(Name.UNCHANGED), *failed]
+    trace.answer = (
+        "shop", "orders", [Outcome(Name.PUBLISHED), Outcome(Name.UNCHANGED), *failed],
+    )  # fmt: skip
     world.traces.end(trace, 207)
     found = world.spans[0].attributes
     assert (found["headgate.producer"], found["messaging.destination.name"]) == ("shop", "orders")

@@ -1,45 +1,36 @@
-"""Without a collector, tracing puts nothing between the parts: it costs nothing because nothing of
-it is there."""
+"""Without a collector there are no traces, so each stage finds None in a request's slot."""
 
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Any
-
-import pytest
 
 from headgate.config.settings import TracingSettings
-from headgate.http.traced import TracedFront, TracedRequests
-from headgate.metrics.meter import Labels, Meter
+from headgate.core.publish import Ticket
+from headgate.ingest.path import Inbound
 from headgate.wiring.tracing import tracing_of
+from support.gateway.meters import a_meter
+from support.gateway.room import Room
 
 
-def meter() -> Meter:
-    return Meter(Labels(set(), lambda topic: True), lambda: 0.0)
+def test_without_a_collector_there_are_neither_traces_nor_later_spans() -> None:
+    tracing = tracing_of(TracingSettings(), a_meter())
+    assert tracing.traces is None
+    assert tracing.later is None
 
 
-@pytest.mark.parametrize("part", ["lanes", "suppression", "requests", "reports", "front"])
-def test_each_part_stays_what_it_is(part: str) -> None:
-    given: Any = object()
-    assert getattr(tracing_of(TracingSettings(), meter()), part)(given) is given
+def test_then_neither_a_ticket_nor_its_events_have_a_trace() -> None:
+    assert Ticket("orders", "shop", "r-1", 0.0).trace is None
+    assert Inbound("orders", "shop", {}, b"", "r-1", 0.0).trace is None
+    room = Room()
+    ticket = room.post("orders", b'{"id": 1}')
+    (publish,) = ticket.publishes
+    assert publish.common is not None
+    assert publish.common.trace is None
 
 
-def test_pages_are_answered_by_the_data_plane_itself() -> None:
-    given: Any = object()
-    assert tracing_of(TracingSettings(), meter()).answer(given, given) is given
-
-
-def test_the_spool_and_the_coalescer_know_nothing_of_it() -> None:
-    assert tracing_of(TracingSettings(), meter()).later is None
-
-
-async def test_with_a_collector_they_are_measured() -> None:
-    tracing = tracing_of(TracingSettings(endpoint="http://127.0.0.1:1"), meter())
-    given: Any = object()
-    assert isinstance(tracing.front(given), TracedFront)
-    assert isinstance(tracing.requests(given), TracedRequests)
-    assert tracing.lanes(given) is not given
-    assert tracing.suppression(given) is not given
+async def test_with_a_collector_requests_and_later_steps_are_traced() -> None:
+    tracing = tracing_of(TracingSettings(endpoint="http://127.0.0.1:1"), a_meter())
+    assert tracing.traces is not None
     assert tracing.later is not None
     async with AsyncExitStack() as closing:
         tracing.start(closing)

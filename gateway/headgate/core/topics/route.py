@@ -29,6 +29,7 @@ from headgate.core.scanning import Scanner
 from headgate.core.suppression import Scope
 from headgate.core.topics.policy import TopicPolicy
 from headgate.core.topics.topic import TopicState
+from headgate.core.trace_context import Trace
 from headgate.native.chosen import is_too_deep
 
 Digest = Callable[[bytes | None, bytes | None], bytes]
@@ -55,6 +56,7 @@ class Common:
         headers: Record headers of every event.
         now_ms: The time of arrival, in milliseconds since 1970.
         force: Whether to publish unchanged events, too.
+        trace: Trace of the request, if it is sampled.
     """
 
     __slots__ = (
@@ -66,6 +68,7 @@ class Common:
         "sticky",
         "timestamp_ms",
         "tombstone",
+        "trace",
     )
 
     def __init__(
@@ -78,8 +81,10 @@ class Common:
         headers: list[Header],
         now_ms: int,
         force: bool = False,
+        trace: Trace | None = None,
     ) -> None:
         self.route: Final = route
+        self.trace: Final = trace
         self.force: Final = force
         self.key: Final = key
         self.timestamp_ms: Final = timestamp_ms

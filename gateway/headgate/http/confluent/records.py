@@ -23,11 +23,13 @@ from headgate.core.outcome import Failure, Reason
 from headgate.core.refusal import Refused
 from headgate.core.reply import Reply, advice_headers
 from headgate.core.topics.route import Route
+from headgate.core.trace_context import Trace
 from headgate.http.auth import peer_of
 from headgate.http.body import BROKEN, continue_body, is_coded
 from headgate.http.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.http.events import EventsFront
 from headgate.http.origins import CORS_HEADERS
+from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
 
 SEPARATOR = b"\r\n"
@@ -42,6 +44,7 @@ class ProduceTarget(NamedTuple):
     headers: Mapping[bytes, bytes]
     request_id: str
     cluster_id: str
+    trace: Trace | None
 
 
 class Group:
@@ -59,9 +62,8 @@ class Group:
         self.is_broken = False  # a record is no JSON, so the start of the next is unknown
         self._sent: list[Sent | None] = []
         events = target.events
-        inbound = Inbound(
-            target.topic, target.producer, target.headers, body, target.request_id, events.now()
-        )
+        named = (target.topic, target.producer, target.headers, body, target.request_id)
+        inbound = Inbound(*named, events.now(), trace=target.trace)
         self._ticket = events.pipeline.take(inbound, self._decode)
         self._done: asyncio.Future[None] | None = None
         if not self._ticket.done:
@@ -335,7 +337,8 @@ class RecordStreams:
             return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
         if self._service.cluster_id(self._service.policy(topic, caller)) != cluster_id:
             return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
-        target = ProduceTarget(events, topic, producer, call.headers, call.request_id, cluster_id)
+        named = (events, topic, producer, call.headers, call.request_id, cluster_id)
+        target = ProduceTarget(*named, call.request.get(TRACE))
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
         if chunked and not is_coded(call.headers.get(b"content-encoding", b"")):
             given = (call.request, call.headers, producer, topic, call.request_id)

@@ -26,9 +26,9 @@ from headgate.core.topics.route import Route
 from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.http.auth import Identity, peer_of
 from headgate.http.body import BREAKS
-from headgate.http.events import EventsFront
+from headgate.http.events import EventsFront, headers_of
 from headgate.http.problems import response
-from headgate.http.request_log import REPORTED
+from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
 
 log = logging.getLogger("headgate.http.confluent.desk")
@@ -96,7 +96,7 @@ class ProduceService:
             content_type: Content type of error responses.
             work: Handler of the request.
         """
-        headers = {name.lower(): value for name, value in request.raw_headers}
+        headers = headers_of(request)
         request_id = self.events.request_id(headers)
         reported = {"request_id": request_id, "producer": ""}
         call = ServiceRequest(request, headers, request_id, self._loop.time(), reported)
@@ -116,11 +116,8 @@ class ProduceService:
         if self.events.request_log.logs_every_request:
             request[REPORTED] = reported
         seconds = self._loop.time() - call.arrived
-        if not isinstance(reply, Reply):
-            self.events.requests.request(path, reply.status, seconds)
-            return reply
-        self.events.requests.request(path, reply.status, seconds)
-        return response(reply, request_id)
+        self.events.count(path, reply.status, seconds, request_id, request.get(TRACE))
+        return response(reply, request_id) if isinstance(reply, Reply) else reply
 
     def caller(self, call: ServiceRequest) -> Identity:
         """Return the authenticated caller.
@@ -165,7 +162,8 @@ class ProduceService:
     def _report(self, call: ServiceRequest, failure: Failure, status: int) -> None:
         path = call.request.rel_url.raw_path
         fields = {"producer": call.reported["producer"], "path": path, "status": status}
-        self.events.request_log.refused(failure, call.request_id, **fields)
+        trace = call.request.get(TRACE)
+        self.events.request_log.refused(failure, call.request_id, trace, **fields)
 
     def policy(self, topic: str, caller: Identity) -> TopicPolicy:
         """Return the policy of a topic to which the gateway may produce.
@@ -217,7 +215,7 @@ class ProduceService:
             return None
         content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
         request_id = self.events.request_id({})
-        self.events.request_log.refused(failure, request_id, path=path)
+        self.events.request_log.refused(failure, request_id, request.get(TRACE), path=path)
         return response(failed(failure, content_type), request_id)
 
 
@@ -438,7 +436,8 @@ class ProduceEndpoint:
         self._service.policy(topic, caller)
         number = None if partition is None else _number(topic, partition)
         body = await events.body(call.request, call.headers, producer, topic, call.request_id)
-        inbound = Inbound(topic, producer, call.headers, body, call.request_id, events.now())
+        named = (topic, producer, call.headers, body, call.request_id, events.now())
+        inbound = Inbound(*named, trace=call.request.get(TRACE))
         endpoint = f"v2/{'' if number is None else number}".encode()
         ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)
         if not ticket.done:
