@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +39,17 @@ def pytest_configure(config: pytest.Config) -> None:
     roots = [*map(str, config.getini("pythonpath")), *filter(None, given)]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(roots))
     os.environ["XDG_STATE_HOME"] = os.devnull  # a folder cannot be made there
+    gc.disable()  # until `pytest_collection_finish`: a sixth of the time of a collection
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the collected tests from garbage collection.
+
+    They live until the end, and every collection in a test would visit the objects of 11,000 of
+    them, which takes 0.3 s.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 # The longest tests begin: at the end no worker waits for another one's. One of them gets those of
