@@ -156,7 +156,12 @@ def _operation(name: str, operation: Json) -> Iterator[str]:
     yield table(
         "answer|meaning|body",
         (
-            (status, one["description"], ", ".join(kind for _, kind in _contents(one)) or "-")
+            (
+                status,
+                # each of several reasons on a line of its own
+                one["description"].replace(". `", ".<br>`"),
+                ", ".join(kind for _, kind in _contents(one)) or "-",
+            )
             for status, one in operation["responses"].items()
         ),
     )

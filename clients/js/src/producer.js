@@ -24,10 +24,8 @@ import { Line, after, follow } from "./waiting.js";
  * @typedef {object} ProducerOptions
  * @property {Partial<Buffering>} [buffering] Size of the buffer and of its requests.
  * @property {(topic: string, value: any) => OrderingKey} [orderingKey] Function of topic and value
- *   (the data of a CloudEvent) that returns the key of an event without `key`. That is the value at
- *   the topic's key pointer: a string, bytes, a whole number or a boolean, or null without one.
- *   Events with equal ordering keys are sent in their order. Without the function, all events of a
- *   topic that have no `key` are sent one request after another.
+ *   that returns the key of events without `key`: a string, bytes, a whole number, a boolean, or
+ *   null. Without the function, these events of a topic are sent one request after another.
  * @property {boolean} [flushWhenHidden] In a page: send the waiting events when the page is hidden.
  */
 

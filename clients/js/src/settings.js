@@ -12,9 +12,9 @@ import { InvalidOptionError } from "./errors.js";
  * @property {number} longestWaitMs Upper limit of the random wait.
  * @property {boolean} repeatUnknown False does not send an event again if it may be written. Use it
  *   only if the gateway has no Redis and a duplicate does harm.
- * @property {"send" | "leave_out"} overtaken What happens to a failed event after a later event of
- *   its key was written. "send" writes it behind the later one. "leave_out" drops it with the reason
- *   `overtaken`. That is right for states, where only the newest counts.
+ * @property {"send" | "leave_out"} overtaken Action for a failed event after a later event of its key
+ *   was written. "send" writes it behind. "leave_out", for states (only the newest counts), drops it
+ *   with the reason `overtaken`.
  */
 
 /**

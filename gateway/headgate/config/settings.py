@@ -460,10 +460,9 @@ class HttpSettings:
     hosts: Annotated[
         tuple[str, ...],
         about(
-            'Allowed host names, for auth.mode = "none". Requests of browsers, and all requests to '
-            "the control plane, may name no other host. `*` = any. Empty = any, but only from the "
-            "same machine. IP addresses, names without a dot, .localhost, .local and .internal "
-            "are always allowed.",
+            'Host names for browsers and for the control plane, if auth.mode = "none". `*` = any. '
+            "Empty = any, from the same machine only. IP addresses, names without a dot, "
+            ".localhost, .local and .internal are always allowed.",
             example='["events.example"]',
         ),
     ] = ()

@@ -103,6 +103,30 @@ def test_a_page_that_shows_the_request_shows_no_secret(
         assert "S3cr" not in text
 
 
+def test_a_header_in_other_letters_replaces_the_one_of_the_client() -> None:
+    sent: list[httpx.Headers] = []
+    gateway = FakeGateway()
+
+    def keep(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers)
+        return gateway.transport.handle_request(request)
+
+    headers = {"X-Tenant": "one", "headgate-producer": "own", "authorization": "Basic own"}
+    options: dict[str, Any] = {"request_headers": headers, "producer": "me", "token": SECRET}
+    with Client(URL, transport=httpx.MockTransport(keep), **options) as client:
+        extra = {"x-tenant": "two", "content-type": "text/plain", "IDEMPOTENCY-KEY": "theirs"}
+        client.send(TOPIC, 1, request_headers=extra, idempotency_key="mine")
+    [found] = sent
+    for name, value in (
+        ("X-Tenant", "two"),
+        ("Headgate-Producer", "me"),
+        ("Authorization", f"Bearer {SECRET}"),
+        ("Content-Type", "application/json"),
+        ("Idempotency-Key", "mine"),
+    ):
+        assert found.get_list(name) == [value], found.multi_items()
+
+
 def test_a_header_of_one_call_is_hidden_as_well() -> None:
     with Client(URL, transport=echo(str), retry=ONCE) as client:
         outcome = client.send(TOPIC, 1, request_headers={"Authorization": f"Bearer {SECRET}"})
@@ -165,6 +189,7 @@ def test_a_value_that_is_no_header_text_is_refused_without_its_value(value: Any)
         ({5: "SECRET"}, "5 is not a header name"),
         ([("X-Key", "SECRET")], "use a dict of str, not list"),
         ("X-Key: SECRET", "use a dict of str, not str"),
+        ({"X-Key": "SECRET", "x-key": "1"}, "'x-key' is in it twice, in other letters"),
     ],
 )
 def test_names_of_headers_are_checked_too(headers: Any, named: str) -> None:

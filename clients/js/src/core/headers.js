@@ -59,6 +59,7 @@ export function checkHeaders(headers, Wrong = InvalidOptionError) {
     const hint = isObject ? "; try Object.fromEntries(headers)" : "";
     throw new Wrong(`requestHeaders: use an object of strings${hint}`);
   }
+  const names = new Set();
   for (const [name, value] of Object.entries(headers)) {
     const shown = JSON.stringify(name);
     if (!NAME.test(name)) {
@@ -69,6 +70,10 @@ export function checkHeaders(headers, Wrong = InvalidOptionError) {
     if (value !== "" && !isValue(value)) {
       throw new Wrong(`requestHeaders: the value of ${shown}: use ${FIX}`);
     }
+    if (names.has(name.toLowerCase())) {
+      throw new Wrong(`requestHeaders: ${shown} is in it twice, in other letters; give it once`);
+    }
+    names.add(name.toLowerCase());
   }
 }
 

@@ -21,11 +21,9 @@ class ProducerOptions(TypedDict, total=False):
 
     Keys:
         buffering: Size of the buffer and of its requests.
-        ordering_key: Function of topic and value (the data of a CloudEvent) that returns the key
-            of an event without `key`. That is the value at the topic's key pointer: a str, bytes,
-            an int or a bool, or None without one. Events with equal ordering keys are sent in their
-            order. Without the function, all events of a topic that have no `key` are sent one
-            request after another.
+        ordering_key: Function of topic and value that returns the key of events without `key`: a
+            str, bytes, an int, a bool, or None. Without the function, these events of a topic are
+            sent one request after another.
         when_full: "wait" for room in the buffer (the default), or "raise" BufferFullError.
     """
 

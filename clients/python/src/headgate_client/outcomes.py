@@ -162,9 +162,9 @@ class Unknown:
     """The event may or may not be written, now or later.
 
     Attributes:
-        reason: `unknown` if the gateway returned that, `no_answer` if the last response was lost,
-            `out_of_order` if the event is written and an older one of its key may be behind it. It
-            is the reason of a refusal if an attempt before that may have written the event.
+        reason: `unknown` (from the gateway), `no_answer` (the last response was lost),
+            `out_of_order` (written, and an older event of its key may be behind it), or a refusal's
+            reason after an attempt that may have written the event.
         detail: Text that explains the reason.
         status: HTTP status of the response, None without one.
         request_id: Id of the request in the gateway's log, None without a response.

@@ -47,9 +47,9 @@ class Retry(_Options):
         longest_wait_s: Upper limit of the random wait.
         repeat_unknown: False does not send an event again if it may be written. Use it only if the
             gateway has no Redis and a duplicate does harm.
-        overtaken: What happens to a failed event after a later event of its key was written.
-            "send" writes it behind the later one. "leave_out" drops it with the reason `overtaken`.
-            That is right for states, where only the newest counts and a duplicate does no harm.
+        overtaken: Action for a failed event after a later event of its key was written. "send"
+            writes it behind. "leave_out", for states (only the newest counts, and duplicates do no
+            harm), drops it with the reason `overtaken`.
     """
 
     patience_s: float = 120.0

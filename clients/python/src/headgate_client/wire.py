@@ -111,7 +111,7 @@ class Request(NamedTuple):
 
     address: int
     url: str
-    headers: dict[str, str]
+    headers: httpx.Headers
     content: bytes
     hide: Hide
 
@@ -137,7 +137,7 @@ class Wire:
         if self._token is not None and not callable(self._token):
             self._token = checked_token(self._token)
         self._own_headers = checked_headers(options.get("request_headers", {}))
-        self._headers = {**self._own_headers}
+        self._headers = httpx.Headers(self._own_headers)
         if "producer" in options:
             self._headers["Headgate-Producer"] = checked_producer(options["producer"])
         self._compression = options.get("compression")
@@ -182,7 +182,9 @@ class Wire:
 
     def request(self, post: Post, extra: Mapping[str, str] | None = None) -> Request | Refused:
         """Build the HTTP request of a post, or return the reason that prevents it."""
-        headers = {**self._headers, **(extra or {}), **dict(post.headers)}
+        headers = self._headers.copy()  # a later header replaces an earlier one, in any letters
+        headers.update(extra or {})
+        headers.update(dict(post.headers))
         token = None
         if self._token is not None:
             try:

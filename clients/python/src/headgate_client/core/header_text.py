@@ -46,6 +46,7 @@ def checked_headers(
     if not isinstance(headers, Mapping):
         kind = type(headers).__name__
         raise error(f"request_headers: use a dict of str, not {kind}")
+    names: set[str] = set()
     for name, value in headers.items():
         if not isinstance(name, str) or _NAME.fullmatch(name) is None:
             raise error(
@@ -53,6 +54,9 @@ def checked_headers(
             )
         if value != "" and not _is_value(value):
             raise error(f"request_headers: the value of {name!r}: use {_FIX}")
+        if name.lower() in names:
+            raise error(f"request_headers: {name!r} is in it twice, in other letters; give it once")
+        names.add(name.lower())
     return headers
 
 
