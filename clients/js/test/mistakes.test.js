@@ -124,6 +124,7 @@ for (const [requestHeaders, named] of [
   [new Map([["X-Key", "SECRET"]]), "use an object of strings; try Object.fromEntries(headers)"],
   [[["X-Key", "SECRET"]], "use an object of strings; try Object.fromEntries(headers)"],
   ["X-Key: SECRET", "use an object of strings"],
+  [{ "X-Key": "SECRET", "x-key": "1" }, '"x-key" is in it twice, in other letters'],
 ]) {
   test(`headers of requests are checked: ${named}`, async () => {
     const isRight = (name) => (error) => {

@@ -57,10 +57,8 @@ export type ProducerOptions = {
     buffering?: Partial<Buffering> | undefined;
     /**
      * Function of topic and value
-     * (the data of a CloudEvent) that returns the key of an event without `key`. That is the value at
-     * the topic's key pointer: a string, bytes, a whole number or a boolean, or null without one.
-     * Events with equal ordering keys are sent in their order. Without the function, all events of a
-     * topic that have no `key` are sent one request after another.
+     * that returns the key of events without `key`: a string, bytes, a whole number, a boolean, or
+     * null. Without the function, these events of a topic are sent one request after another.
      */
     orderingKey?: ((topic: string, value: any) => OrderingKey) | undefined;
     /**

@@ -52,9 +52,9 @@ export type Retry = {
      */
     repeatUnknown: boolean;
     /**
-     * What happens to a failed event after a later event of
-     * its key was written. "send" writes it behind the later one. "leave_out" drops it with the reason
-     * `overtaken`. That is right for states, where only the newest counts.
+     * Action for a failed event after a later event of its key
+     * was written. "send" writes it behind. "leave_out", for states (only the newest counts), drops it
+     * with the reason `overtaken`.
      */
     overtaken: "send" | "leave_out";
 };

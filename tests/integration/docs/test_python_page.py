@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -51,7 +52,8 @@ def test_every_program_runs_as_it_stands(
     def run(numbered: tuple[int, str]) -> subprocess.CompletedProcess[str]:
         number, program = numbered
         file = tmp_path / f"program_{number}.py"
-        file.write_text(program.replace("http://127.0.0.1:8080", gateway.url))
+        address = gateway.url.removeprefix("http://")
+        file.write_text(program.replace("127.0.0.1:8080", address))
         command = [sys.executable, "-W", "error", file]
         return subprocess.run(
             command, capture_output=True, text=True, timeout=180, check=False, env=os.environ
@@ -61,14 +63,20 @@ def test_every_program_runs_as_it_stands(
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(run, enumerate(shown)))
     assert [(one.returncode, one.stderr) for one in ended if one.returncode] == []
-    answers, first, background, loop, options, metrics, doubles, readme = (
+    answers, retried, first, background, loop, options, metrics, doubles, readme = (
         one.stdout.split("\n")[:-1] for one in ended
     )
     assert answers == ["published", "published"]
+    [shown_status, shown_answer] = pages.sources("publish/retries", "text")[0].split("\n", 1)
+    assert retried[0] == shown_status
+    anything = shown_answer.replace(": …", ': "…"')
+    differences = pages.differences(json.loads(anything), json.loads(retried[1]))
+    assert list(differences) == []
     assert first == ["published 12", "missing_key False"]
     assert (background, loop) == (["{'published'}"], ["published", "{'published'}"])
     assert options == doubles == []
     assert metrics[0].startswith("Counter({('orders', 'published'): 1})")
     assert readme == ["{'published'}"]
     values = [one.value for one in read_log(kafka.bootstrap, "orders")]
-    assert len(values) == 2 + 3 + 1000 + 101 + 1 + 101
+    assert values.count(b'{"order_id": 4711, "paid": true}') == 1
+    assert len(values) == 2 + 1 + 3 + 1000 + 101 + 1 + 101
