@@ -26,6 +26,7 @@ from headgate.config.values import (
 )
 from headgate.core.option import Option, options_of
 from headgate.core.schema import BadSchemaError, Schema, schema_of
+from headgate.core.secrets import STARS
 from headgate.core.spelling import closest
 from headgate.core.topics.policy import TopicPolicy
 from headgate.errors_in_words import file_error
@@ -167,12 +168,23 @@ def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Dr
             draft.problems.append(Problem(name, "missing", expected(option), example))
         return option.default
     draft.origins[name] = given.origin
+    if option.about.secret and _is_masked(given.value):
+        text = f"{STARS} stands for a hidden value, as `headgate config` shows secrets"
+        fix = "Put the secret itself in, or remove the option."
+        draft.problems.append(Problem(name, text, "the secret itself", fix, given.origin))
+        return option.default
     try:
         return convert(option, given.value, is_text=given.is_text)
     except BadValueError as error:
         value = shown(given.value, secret=option.about.secret)
         draft.problems.append(Problem(name, value, str(error), origin=given.origin))
         return option.default
+
+
+def _is_masked(value: Any) -> bool:
+    """Return whether a value was copied from a configuration that hides its secrets."""
+    texts = value if isinstance(value, list) else [value]
+    return any(text == STARS or f"{STARS}@" in str(text) for text in texts)
 
 
 def _given(
