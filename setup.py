@@ -38,29 +38,23 @@ MISSING = (
 ROOT = "gateway/headgate"
 # What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
 HOT = """
-    core/admission
-    core/fair_turns
-    core/formats/decode
-    core/idempotency
+    ingest/admission
+    formats/decode
+    model/publish
     idempotency/rules
-    core/content
-    core/event
+    model/content
+    model/event
     audits/facts
-    core/ids
-    core/formats/jsontext
-    core/keys
-    core/outcome
-    core/publish
-    core/reasons
-    core/record
-    core/refusal
-    core/reply
-    core/request
-    core/topics/route
-    core/scanning
+    formats/json_text
+    model/keys
+    model/outcome
+    model/record
+    model/reply
+    model/request
+    model/route
     suppression/rules
-    core/suppression
-    core/redis_servers
+    model/suppression
+    redis/servers
     idempotency/events
     redis/client
     idempotency/client

@@ -30,8 +30,11 @@ sys.path.insert(0, str(ROOT / "tests"))  # rd_member.py: a librdkafka member tha
 from headgate.config import Settings, load  # noqa: E402
 from headgate.config.problems import ConfigError  # noqa: E402
 from headgate.consumer import Consumer, ConsumerOptions  # noqa: E402
-from headgate.core.pauses import ALL, Intent  # noqa: E402
-from headgate.redis.pauses import RedisPauses  # noqa: E402
+from headgate.redis.pauses import (  # noqa: E402
+    ALL,
+    Intent,
+    RedisPauses,
+)
 from support.kafka.rd_member import RdMember  # noqa: E402
 
 B, C, PLAIN = "incident-b", "incident-c", "incident-c-plain"

@@ -20,8 +20,8 @@ import pytest
 from generate import generated
 from headgate import cli
 from headgate.config.settings import NAMED, SECTIONS
-from headgate.core.option import options_of
 from headgate.metrics import catalogue as metrics
+from headgate.model.policy import options_of
 from support.known_metrics import JOB_LABELS, records
 from support.pages import anchors
 from support.plain_english import RULES, baseline, converted, counted, findings, rules

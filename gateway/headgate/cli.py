@@ -18,8 +18,8 @@ from headgate.commands.command_line import (
     with_times_joined,
 )
 from headgate.config.problems import ConfigError
-from headgate.core.terminal import indented
 from headgate.metrics.build import VERSION
+from headgate.model.text import indented
 
 # The commands, in the order of the help, with the module of headgate.commands that has each.
 COMMANDS: Mapping[str, str] = {

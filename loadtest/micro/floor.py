@@ -7,7 +7,7 @@ encoded, compressed, sent and answered. This adds up what the C code for that ta
 with hot caches and ready arguments: parsing by aiohttp, msgspec and hiredis, blake2b, aiokafka's
 encoder with zstd, orjson, and the bytes through loopback sockets. No objects for events, no event
 loop, no lanes, no figures, no error is looked for. So no design on these libraries comes below it.
-Answers go without orjson (`core/reply.py`), and the compiled gateway does without msgspec and
+Answers go without orjson (`model/reply.py`), and the compiled gateway does without msgspec and
 blake2b (`native/_scanner.c`; `pieces.py` has its figure) and aiokafka's encoder and checksum
 (`native/_records.c`).
 
@@ -33,10 +33,10 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headgate.backends.kafka.producer import keep_zstd
-from headgate.core.content import Digester
-from headgate.core.formats.decode import decode
-from headgate.core.formats.jsontext import KeyReader
-from headgate.core.keys import KeyRule
+from headgate.formats.decode import decode
+from headgate.formats.json_text import KeyReader
+from headgate.model.content import Digester
+from headgate.model.keys import KeyRule
 from headgate.native.chosen import packed
 from micro.pieces import each, microseconds
 from wire import CONTENT_TYPES, encode

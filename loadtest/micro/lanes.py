@@ -31,12 +31,12 @@ sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 from headgate.backends.kafka.lanes import KafkaLanes  # noqa: E402
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits  # noqa: E402
 from headgate.backends.kafka.topics import KafkaTopics  # noqa: E402
-from headgate.core.keys import partition_for  # noqa: E402
-from headgate.core.outcome import Failure  # noqa: E402
-from headgate.core.publish import Publish  # noqa: E402
-from headgate.core.record import Record, size_of  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
+from headgate.model.keys import partition_for  # noqa: E402
+from headgate.model.outcome import Failure  # noqa: E402
+from headgate.model.publish import Publish  # noqa: E402
+from headgate.model.record import Record, size_of  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402
 from targets import BROKER_SETTINGS, PARTITIONS, TOPIC_SETTINGS  # noqa: E402
 from workload import Shape, events  # noqa: E402

@@ -32,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
 from headgate.backends.kafka.options import ClusterOptions  # noqa: E402
-from headgate.core.groups import (  # noqa: E402
+from headgate.devstack.ports import free_port  # noqa: E402
+from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
+from headgate.kafka.groups import (  # noqa: E402
     CommittedOffset,
     Partition,
     read_record,
 )
-from headgate.devstack.ports import free_port  # noqa: E402
-from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
 from headgate.monitor.cluster_monitor import ClusterMonitor, take  # noqa: E402
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402

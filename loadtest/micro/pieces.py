@@ -21,17 +21,17 @@ import orjson
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headgate.core.content import Comparison, Content, Digester, Orders, examine_here, is_long
-from headgate.core.formats.decode import decode
-from headgate.core.formats.jsontext import KeyReader
-from headgate.core.keys import KeyRule, Partitioner, partition_for
-from headgate.core.outcome import Name, Outcome
-from headgate.core.publish import Ticket
-from headgate.core.reply import answer
+from headgate.formats.decode import decode
+from headgate.formats.json_text import KeyReader
 from headgate.http.answer import on_the_wire
 from headgate.http.known_heads import frame
 from headgate.http.plain_post import MAX_BYTES, PlainPosts
 from headgate.http.short_way import Answers, ShortWay
+from headgate.model.content import Comparison, Content, Digester, Orders, examine_here, is_long
+from headgate.model.keys import KeyRule, Partitioner, partition_for
+from headgate.model.outcome import Name, Outcome
+from headgate.model.publish import Ticket
+from headgate.model.reply import answer
 from plan import Plan
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events

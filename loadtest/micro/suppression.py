@@ -12,10 +12,10 @@ import sys
 import time
 from collections.abc import Awaitable, Sequence
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
-from headgate.core.suppression import Reservation, Scope
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
+from headgate.model.suppression import Reservation, Scope
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.rules import (
     LayoutCall,

@@ -25,8 +25,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.core.suppression import Scope
 from headgate.devstack.servers import find_redis
+from headgate.model.suppression import Scope
 from headgate.suppression.rules import (
     SuppressionCall,
     SuppressionSpans,

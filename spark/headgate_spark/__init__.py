@@ -1,1 +1,1 @@
-"""Headgate's Spark jobs. Of the gateway they import `core`, `kafka`, what finds Java and jars."""
+"""Headgate's Spark jobs. Of the gateway they import `model`, `kafka`, what finds Java and jars."""

@@ -17,7 +17,7 @@ from headgate.commands.command_line import (
     with_times_joined,
 )
 from headgate.commands.completion import EXAMPLES, PURPOSE, SHELLS, command_of
-from headgate.core.terminal import indented
+from headgate.model.text import indented
 from headgate_spark.audit.command import AUDIT_EXAMPLES, add_audit
 from headgate_spark.job.command_line import OK, USAGE, JobError, format_task_log
 from headgate_spark.mirror.command import add_mirror, add_verify

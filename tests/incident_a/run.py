@@ -13,8 +13,8 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.core.coalescing import held_topic
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.internal_topics import held_topic
 from incident_a.deal import Deal
 from incident_a.plan import Case, Result, Scale, Setting, config_text
 from support.gateway.coalescing_gateway import run_init

@@ -5,11 +5,10 @@ from aiohttp import web
 from headgate.admin.console.app import console
 from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
 from headgate.http.pages import Handler, problems
 from headgate.http.problems import index_page, problem_page
 from headgate.http.request_log import RequestLog
+from headgate.model.outcome import Failure, Reason, Refused, brief
 
 
 def management_app(

@@ -10,9 +10,8 @@ from aiohttp import web
 from headgate.admin.instance import Instance
 from headgate.admin.replays import IdentifyCaller
 from headgate.audits.results import AuditSummary, Row, change, chosen, compare, kept, summaries
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused, brief, malformed
 from headgate.http.pages import json_page
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
 
 RUN = "headgate-spark audit --config headgate.toml --from 2h"
 

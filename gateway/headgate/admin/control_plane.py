@@ -28,20 +28,19 @@ from headgate.admin.replays import (
 from headgate.admin.requests import Bodies, asking
 from headgate.admin.views import iso
 from headgate.config.settings import HttpSettings
-from headgate.core.coalescing import held_topic
-from headgate.core.outcome import Failure, Reason
-from headgate.core.pauses import Intent
-from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.reply import shown_text
-from headgate.core.spelling import did_you_mean
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import SimilarTopics, TopicState
 from headgate.http.auth import Authenticator, Identity
 from headgate.http.openapi.docs_pages import docs_file, docs_page
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
 from headgate.http.request_log import REPORTED
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Pair
+from headgate.model.internal_topics import held_topic
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.reply import shown_text
+from headgate.model.text import did_you_mean
+from headgate.model.topics import SimilarTopics, TopicState
+from headgate.redis.pauses import Intent
 
 log = logging.getLogger("headgate.changes")
 

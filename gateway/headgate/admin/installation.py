@@ -13,9 +13,9 @@ from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
 from headgate.config.settings import NAMED, SECTIONS
-from headgate.core.installation import Kind, LogEntry
-from headgate.core.refusal import Refused, malformed
 from headgate.http.pages import Paging, is_set, json_page, listed, page_of, paging
+from headgate.model.installation import Kind, LogEntry
+from headgate.model.outcome import Refused, malformed
 
 
 class EntryLog(Protocol):

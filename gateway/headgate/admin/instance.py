@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from headgate.config.settings import Settings
-from headgate.core.outcome import Failure
-from headgate.core.suppression import TopicSuppression
-from headgate.core.topics.topic import TopicState
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
+from headgate.model.outcome import Failure
+from headgate.model.topics import TopicState
+from headgate.suppression.states import TopicSuppression
 
 
 class HealthView(Protocol):

@@ -10,9 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headgate.admin.views import iso
-from headgate.core.outcome import Failure, Reason
-from headgate.core.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
-from headgate.core.refusal import Refused, brief, malformed
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.redis.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 
 log = logging.getLogger("headgate.http.pauses")
 

@@ -7,11 +7,10 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from headgate.admin.requests import Bodies
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
-from headgate.core.reply import json_text
 from headgate.http.auth import Identity
 from headgate.http.pages import json_page
+from headgate.model.outcome import Failure, Reason, Refused, malformed
+from headgate.model.reply import json_text
 from headgate.replays.registry import FINISHED, Control
 
 _MAX_KEY = 256

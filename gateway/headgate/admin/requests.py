@@ -16,13 +16,12 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.core.admission import Admission
-from headgate.core.formats.jsontext import is_form, is_json
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import management_body
-from headgate.core.refusal import Refused, TooMuch, brief, malformed
 from headgate.http.auth import Certificate, Peer, peer_of
 from headgate.http.body import read_body
+from headgate.ingest.admission import Admission
+from headgate.model.content import is_form, is_json
+from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
+from headgate.model.route import management_body
 
 _PREFIX: Final = "x-headgate-"  # of headers between Headgate's processes, not of clients
 _SECRET: Final = "X-Headgate-Secret"

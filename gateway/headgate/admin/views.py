@@ -4,12 +4,6 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from headgate.core.coalescing import held_topic, is_held
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Name, Reason
-from headgate.core.suppression import OFF, TopicSuppression
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.topic import TopicState
 from headgate.metrics import sketches
 from headgate.metrics.fleet import Rates, Volume
 from headgate.metrics.sketches import EMPTY, HeavyKey, Sketched
@@ -23,6 +17,12 @@ from headgate.metrics.snapshot import (
     merge_windows,
     recent,
 )
+from headgate.model.internal_topics import held_topic, is_held
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Name, Reason
+from headgate.model.policy import TopicPolicy
+from headgate.model.topics import TopicState
+from headgate.suppression.states import OFF, TopicSuppression
 
 TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 

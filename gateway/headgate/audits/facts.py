@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from headgate.audits import facts_topic as names
-from headgate.core.outcome import Name, Outcome, Reason
+from headgate.model.outcome import Name, Outcome, Reason
 
 # 0.2 ms of encoding at once, some 130 kB; a fuller record spares requests, not bytes
 FACTS_A_RECORD: Final = 2000

@@ -20,12 +20,12 @@ from headgate.backends.kafka.options import ClusterOptions, LaneLimits
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
-from headgate.core.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
-from headgate.core.topics.topic import TopicState
 from headgate.metrics.meter import Meter
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish
+from headgate.model.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
+from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.audits.facts_log")
 

@@ -10,9 +10,9 @@ length; its key is the topic's name:
 from collections.abc import Mapping
 from typing import Final
 
-from headgate.core.topics.internal_topics import InternalTopic
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
+from headgate.model.internal_topics import InternalTopic
+from headgate.model.policy import PolicyTable
+from headgate.model.topics import TopicState
 
 FACTS_TOPIC: Final = "headgate.facts"
 _RETENTION_MS: Final = 604_800_000

@@ -10,7 +10,7 @@ import orjson
 
 from headgate.audits.results import SKEW_TOPIC
 from headgate.config.backend_settings import ClusterSettings
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 
 if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer

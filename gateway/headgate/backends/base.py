@@ -8,11 +8,11 @@ each batch of a lane or each Redis call, instead of once for each event.
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Ticket
-from headgate.core.suppression import Scope
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Ticket
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 
 
 class Topics(Protocol):

@@ -26,10 +26,10 @@ from headgate.check.rules import (
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
-from headgate.core.terminal import counted
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
 from headgate.errors_in_words import connection_error
+from headgate.model.policy import PolicyTable
+from headgate.model.text import counted
+from headgate.model.topics import TopicState
 from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other

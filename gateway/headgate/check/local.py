@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from headgate.check.rules import Finding, error, judge_options, ok, warn
 from headgate.config.pem_files import authorities, key_pairs, pem_troubles
 from headgate.config.settings import Settings
-from headgate.core.terminal import counted
 from headgate.errors_in_words import file_error, user
+from headgate.model.text import counted
 
 _FILE_URL = "file://"
 _SPOOL_FILES = ("lock", "spool.db", "spool.db-wal", "spool.db-shm")

@@ -14,9 +14,9 @@ from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.checks import is_loopback
 from headgate.config.settings import ProducerSettings, Settings, dotted
-from headgate.core.coalescing import Oddity, leftover
-from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
-from headgate.core.topics.topic import Globs, TopicState, is_glob, overlap
+from headgate.model.internal_topics import Oddity, leftover
+from headgate.model.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.model.topics import Globs, TopicState, is_glob, overlap
 
 _NOT_EVERYWHERE = ("zstd", "lz4", "snappy")
 _NEEDS_A_PACKAGE = "KafkaJS, kafka-python and aiokafka need a package for that"

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from headgate.backends.base import Lanes, Topics
-from headgate.core.coalescing import burst_end_headers, held_topics_of
-from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import PRODUCER, RECEIVED_AT, Record, size_of
-from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState, is_glob
+from headgate.coalescer.windows import burst_end_headers
 from headgate.ingest.gate import Gate, Quotas
+from headgate.model.internal_topics import held_topics_of
+from headgate.model.outcome import Failure, Outcome, Reason, Refused, brief, malformed
+from headgate.model.policy import PolicyTable
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import PRODUCER, RECEIVED_AT, Record, size_of
+from headgate.model.topics import TopicState, is_glob
 
 _RETRY_AFTER_S = 2
 

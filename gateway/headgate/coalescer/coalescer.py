@@ -19,24 +19,15 @@ from headgate.coalescer.partition import (
     OwnerContext,
     PartitionOwner,
 )
+from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
-from headgate.core.coalescing import (
-    Figures,
-    HeldBounds,
-    Window,
-    WindowTimes,
-    held_topic,
-    held_topics_of,
-    is_there,
-    topic_of,
-)
-from headgate.core.outcome import Name
-from headgate.core.refusal import Refused
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
 from headgate.ingest.routes import Routes
+from headgate.model.internal_topics import held_topic, held_topics_of, is_there, topic_of
+from headgate.model.outcome import Name, Refused
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 
 # Facts of held events without a record: superseded in a window, or unchanged at its end.
 

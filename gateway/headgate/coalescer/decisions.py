@@ -6,7 +6,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Suppression
-from headgate.core.coalescing import (
+from headgate.coalescer.windows import (
     DoneMark,
     Figures,
     HeldBounds,
@@ -15,23 +15,23 @@ from headgate.core.coalescing import (
     Window,
     WindowTimes,
 )
-from headgate.core.content import (
+from headgate.model.content import (
     INLINE_BYTES,
     Content,
     Examination,
+    Fallback,
     Orders,
     examine,
     examine_here,
     examine_in_need,
     is_long,
 )
-from headgate.core.formats.canonical import Fallback
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Header, Record, content_type_in
-from headgate.core.suppression import Reservation, Scope
-from headgate.core.topics.route import Route
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Header, Record, content_type_in
+from headgate.model.route import Route
+from headgate.model.suppression import Reservation, Scope
 from headgate.offload.helper_process import HelperProcess
 
 # Interfaces of an assignment's session to Kafka, to the suppression state and to its process.

@@ -37,9 +37,7 @@ from headgate.coalescer.decisions import (
     WindowDecision,
     WindowVerdict,
 )
-from headgate.consumer.membership import MemberOptions, Membership, committed
-from headgate.consumer.ownership import Owned
-from headgate.core.coalescing import (
+from headgate.coalescer.windows import (
     DoneMark,
     DoneMarks,
     Figures,
@@ -51,16 +49,18 @@ from headgate.core.coalescing import (
     marks_of,
     read_held,
 )
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.record import Record
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.consumer.membership import MemberOptions, Membership, committed
+from headgate.consumer.ownership import Owned
 from headgate.kafka.aiokafka_internals import (
     client_of,
     drop_consumer,
     open_consumer,
     read_commits,
 )
+from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.record import Record
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 
 _WAIT_MS = 1000  # the longest fetch: stops and reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed after so long without records

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headgate.coalescer.decisions import Decisions, WindowDecision, WindowVerdict
-from headgate.core.coalescing import Window
-from headgate.core.topics.route import Route
+from headgate.coalescer.windows import Window
+from headgate.model.route import Route
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
 _GIVEN_UP = "not committed"

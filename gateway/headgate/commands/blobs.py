@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
-from headgate.core.terminal import one_line
+from headgate.model.text import one_line
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TextIO, TypeAlias
 
-from headgate.core.spelling import SIMILAR, closest, did_you_mean
+from headgate.model.text import SIMILAR, closest, did_you_mean
 
 # argparse has no public name for the result of `add_subparsers`.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"

@@ -22,16 +22,16 @@ from headgate.commands.output import (
     show_table,
     write,
 )
-from headgate.core.terminal import Cell, Column, Ink, short
-from headgate.core.times import shown_time
+from headgate.commands.terminal import Cell, Column, Ink, short
 from headgate.errors_in_words import connection_error
+from headgate.model.times import shown_time
 
 if TYPE_CHECKING:
     from headgate.backends.kafka.logs import LogRecord, Reach
     from headgate.backends.kafka.options import ClusterOptions
     from headgate.commands.command_line import Subparsers
-    from headgate.core.side_by_side import ContentRule, Finding, Found, Side, Window
-    from headgate.core.terminal import ProgressLine
+    from headgate.commands.side_by_side import ContentRule, Finding, Found, Side, Window
+    from headgate.commands.terminal import ProgressLine
 
 
 _EXAMPLES = """  headgate compare orders-old orders --config headgate.toml
@@ -141,9 +141,9 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def _selection(args: argparse.Namespace) -> _Selection:
-    from headgate.core.keys import BadPointer
-    from headgate.core.side_by_side import ContentRule, Window
-    from headgate.core.times import TimeError, parse_time
+    from headgate.commands.side_by_side import ContentRule, Window
+    from headgate.model.keys import BadPointer
+    from headgate.model.times import TimeError, parse_time
 
     now_ms = time.time_ns() // 1_000_000
     try:
@@ -191,8 +191,8 @@ async def _read(
 ) -> tuple[list["Side"], bool]:
     """Read both topics; return also whether one has records before the window."""
     from headgate.backends.kafka.logs import LogScan
-    from headgate.core.side_by_side import Side
-    from headgate.core.terminal import Step
+    from headgate.commands.side_by_side import Side
+    from headgate.commands.terminal import Step
 
     scans = [
         LogScan(
@@ -231,7 +231,7 @@ async def _partitions(topic: _Topic) -> int:
 
 
 def _see(side: "Side", selection: _Selection, record: "LogRecord") -> None:
-    from headgate.core.side_by_side import part_of
+    from headgate.commands.side_by_side import part_of
 
     if not selection.window.has(record.timestamp):
         return
@@ -295,7 +295,7 @@ def compared(names: tuple[str, str], sides: "Sequence[Side]", *, has_before: boo
         sides: Their records.
         has_before: Whether a topic has records before the ones that were read.
     """
-    from headgate.core.side_by_side import findings, keyless_only
+    from headgate.commands.side_by_side import findings, keyless_only
 
     first, second = sides
     by_kind = findings(first, second, has_before=has_before)

@@ -22,11 +22,12 @@ from headgate.commands.command_line import (
     add_config_option,
 )
 from headgate.commands.output import add_json, say, show_json
+from headgate.commands.terminal import Ink
 from headgate.config import ConfigError, Loaded, Problem, load, load_with_origins
 from headgate.config.problems import toml_text
 from headgate.config.reference import effective, reference_toml
 from headgate.config.settings import dotted
-from headgate.core.terminal import Ink, escaped, one_line
+from headgate.model.text import escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.check.rules import Finding

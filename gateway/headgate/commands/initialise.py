@@ -9,17 +9,17 @@ from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, TopicReader, create_on
 from headgate.config import Settings
-from headgate.core.coalescing import topic_of
-from headgate.core.topics.internal_topics import (
+from headgate.errors_in_words import connection_error
+from headgate.model.internal_topics import (
     InternalTopic,
     faults,
     held_topics,
     on_cluster,
     replicas_on,
+    topic_of,
 )
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
-from headgate.errors_in_words import connection_error
+from headgate.model.policy import PolicyTable
+from headgate.model.topics import TopicState
 from headgate.replays.offset_map import map_topic, map_topic_faults
 from headgate.replays.registry import registry_faults, registry_topic
 

@@ -10,18 +10,8 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from headgate.core.terminal import (
-    Column,
-    Ink,
-    ProgressLine,
-    Row,
-    Style,
-    escaped,
-    facts,
-    one_line,
-    style_of,
-    table,
-)
+from headgate.commands.terminal import Column, Ink, ProgressLine, Row, Style, facts, style_of, table
+from headgate.model.text import escaped, one_line
 
 _COLUMNS = 80  # default without a known width
 

@@ -18,7 +18,7 @@ from headgate.commands.output import (
     show_json,
     show_table,
 )
-from headgate.core.terminal import Amount, Cell, Column, Ink, Step, duration, share, short
+from headgate.commands.terminal import Amount, Cell, Column, Ink, Step, duration, share, short
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers

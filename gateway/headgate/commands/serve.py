@@ -201,7 +201,7 @@ def _once(settings: "Settings", as_json: bool) -> int:
     import uvloop
 
     from headgate.commands.output import style, write
-    from headgate.core.terminal import escaped
+    from headgate.model.text import escaped
     from headgate.supervisor.monitor_process import poll_once, table
 
     try:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say, show_json, show_table
-from headgate.core.terminal import Column, counted, escaped, one_line
+from headgate.commands.terminal import Column
+from headgate.model.text import counted, escaped, one_line
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers

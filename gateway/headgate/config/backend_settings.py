@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 from urllib.parse import urlencode, urlsplit
 
-from headgate.core.option import about
-from headgate.core.redis_servers import server_name
+from headgate.model.policy import about
+from headgate.redis.servers import server_name
 
 _DAY_MS = 86_400_000
 _GIBIBYTE = 1_073_741_824

@@ -27,7 +27,7 @@ from headgate.config.topic_checks import (
     spool_contradictions,
     topic_contradictions,
 )
-from headgate.core.redis_servers import MAX_SERVERS, server_name
+from headgate.redis.servers import MAX_SERVERS, server_name
 
 INSTALL_JWT = 'Install what checks signed tokens: pip install "headgate[jwt]".'
 _NAME = r"[A-Za-z0-9][\w\-]*"

@@ -24,12 +24,10 @@ from headgate.config.values import (
     from_toml,
     read_file,
 )
-from headgate.core.option import Option, options_of
-from headgate.core.schema import BadSchemaError, Schema, schema_of
-from headgate.core.secrets import STARS
-from headgate.core.spelling import closest
-from headgate.core.topics.policy import TopicPolicy
 from headgate.errors_in_words import file_error
+from headgate.model.policy import Option, TopicPolicy, options_of
+from headgate.model.schema import BadSchemaError, Schema, schema_of
+from headgate.model.text import STARS, closest
 
 _FILE_SUFFIX = "_file"
 _RELOADED = ("topics", "producers")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headgate.core.terminal import counted
+from headgate.model.text import counted
 
 DEFAULT = "default"
 _SHOWN_CHARACTERS = 120

@@ -13,8 +13,8 @@ from headgate.config.load import Loaded
 from headgate.config.problems import toml_text
 from headgate.config.settings import NAMED, SECTIONS, dotted
 from headgate.config.values import allowed, expected
-from headgate.core.option import Option, options_of
-from headgate.core.secrets import STARS, masked, without_secrets
+from headgate.model.policy import Option, options_of
+from headgate.model.text import STARS, masked, without_secrets
 
 EXAMPLE_NAMES = {"clusters": "main", "producers": "checkout", "topics": "orders.*"}
 _WIDTH = 100

@@ -14,9 +14,8 @@ from headgate.config.backend_settings import (
     RedisSettings,
     SpoolSettings,
 )
-from headgate.core.keys import KEY_MAX_BYTES
-from headgate.core.option import about
-from headgate.core.topics.policy import TopicPolicy
+from headgate.model.keys import KEY_MAX_BYTES
+from headgate.model.policy import TopicPolicy, about
 
 _DAY_MS = 86_400_000
 _YEAR_S = 365 * 86_400

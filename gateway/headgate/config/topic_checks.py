@@ -11,10 +11,10 @@ from pathlib import Path
 from headgate.config.backend_settings import BlobSettings
 from headgate.config.problems import Problem, shown
 from headgate.config.settings import ProducerSettings, Settings, dotted
-from headgate.core.keys import BadPointer, parse_pointer
-from headgate.core.oversize.chunks import root_problem
-from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
-from headgate.core.topics.topic import ties
+from headgate.model.keys import BadPointer, parse_pointer
+from headgate.model.oversize import root_problem
+from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.model.topics import ties
 
 # Kafka's own rule for topic names (org.apache.kafka.common.internals.Topic), and our wildcards
 _PATTERN = r"[A-Za-z0-9._\-*?]{1,249}"

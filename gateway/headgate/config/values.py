@@ -15,9 +15,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import NAMED, SECTIONS, dotted
-from headgate.core.option import Option
-from headgate.core.spelling import closest
 from headgate.errors_in_words import file_error
+from headgate.model.policy import Option
+from headgate.model.text import closest
 
 Paths = tuple[str, ...]
 

@@ -50,7 +50,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from headgate.core.oversize.chunks import (
+from headgate.model.record import PRODUCER
+from headgate.oversize.chunks import (
     DEFAULT_BOUNDS,
     BadChunkError,
     Bounds,
@@ -59,7 +60,6 @@ from headgate.core.oversize.chunks import (
     Dropped,
     read_head,
 )
-from headgate.core.record import PRODUCER
 
 __all__ = ["Assembler", "Bounds", "Dropped", "Event", "ReadRecord"]
 

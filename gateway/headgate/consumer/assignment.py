@@ -23,8 +23,8 @@ from headgate.consumer.failures import Failures
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned, Ownership
 from headgate.consumer.partition import OwnedPartition, Received
-from headgate.core.pauses import Pauses
 from headgate.kafka.aiokafka_internals import known_position
+from headgate.redis.pauses import Pauses
 
 log = logging.getLogger("headgate.consumer.assignment")
 

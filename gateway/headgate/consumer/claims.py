@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, Protocol
 
 import fsspec
 
-from headgate.core.oversize.chunks import is_below
-from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
+from headgate.model.oversize import is_below
+from headgate.model.record import DATAREF, VALUE_BYTES, VALUE_SHA256
 
 __all__ = ["ClaimChecks", "ClaimError"]
 

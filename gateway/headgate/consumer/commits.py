@@ -22,7 +22,6 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import OwnedPartition
-from headgate.core.groups import CommitNote, Committer, read_note
 from headgate.kafka.aiokafka_internals import (
     client_of,
     commit_once,
@@ -30,6 +29,7 @@ from headgate.kafka.aiokafka_internals import (
     generation_of,
     read_commits,
 )
+from headgate.kafka.groups import CommitNote, Committer, read_note
 from headgate.kafka.wire import any_node, read_metadata
 
 log = logging.getLogger("headgate.consumer.commits")

@@ -27,8 +27,7 @@ from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
-from headgate.core.pauses import Intent, Pauses, PauseScope
-from headgate.redis.pauses import NOTHING_STORED, PauseStore
+from headgate.redis.pauses import NOTHING_STORED, Intent, Pauses, PauseScope, PauseStore
 
 log = logging.getLogger("headgate.consumer.consumer")
 

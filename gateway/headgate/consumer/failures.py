@@ -13,8 +13,9 @@ from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.partition import Received
-from headgate.core.keys import partition_for
-from headgate.core.oversize.chunks import (
+from headgate.kafka.aiokafka_internals import legible, open_producer
+from headgate.model.keys import partition_for
+from headgate.oversize.chunks import (
     MAX_BYTES,
     MIN_CHUNK_BYTES,
     Head,
@@ -22,7 +23,6 @@ from headgate.core.oversize.chunks import (
     headers_of,
     read_head,
 )
-from headgate.kafka.aiokafka_internals import legible, open_producer
 
 log = logging.getLogger("headgate.consumer.failures")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from headgate.config.problems import toml_text
-from headgate.core.topics.policy import INTERNAL_PREFIXES
-from headgate.core.topics.topic import is_glob
+from headgate.model.policy import INTERNAL_PREFIXES
+from headgate.model.topics import is_glob
 
 _SAMPLE = Path(__file__).with_name("sample.toml")
 _PARTITIONS = {"deals": 12}

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.core.topics.internal_topics import replicas_on
 from headgate.devstack.child import IDLE_S, Child
 from headgate.devstack.jars import (
     KAFKA,
@@ -31,6 +30,7 @@ from headgate.devstack.jars import (
 )
 from headgate.devstack.java import find_java, java_identity
 from headgate.devstack.ports import LOOPBACK, free_port
+from headgate.model.internal_topics import replicas_on
 
 STOP_GRACE_S = 15.0
 # C1 only and the serial collector: half the start time and a third of the memory of the defaults

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from headgate.core.terminal import indented
 from headgate.devstack.child import Child, Ledger, StartError
 from headgate.devstack.demo import (
     IS_STUCK,
@@ -28,6 +27,7 @@ from headgate.devstack.ports import prefer
 from headgate.devstack.sample import Table
 from headgate.devstack.servers import ensure_agent, find_redis, prepare_kafka
 from headgate.devstack.stack import BACKENDS, CHOSEN_PORTS, OPERATIONS, DevStack, Ports, option_of
+from headgate.model.text import indented
 
 Say = Callable[[str], None]
 PREFERRED = Ports(

@@ -13,8 +13,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
-from headgate.core.reply import Reply
 from headgate.http.problems import response
+from headgate.model.reply import Reply
 
 # With more unsent bytes, the response waits for the reader like aiohttp's writer.
 AT_ONCE_BYTES: Final = 65_536

@@ -21,10 +21,9 @@ from typing import Any, Final, NamedTuple, Protocol
 from aiohttp import web
 
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import brief
-from headgate.core.topics.topic import Globs
 from headgate.http.origins import Origins, is_loopback
+from headgate.model.outcome import Failure, Reason, brief
+from headgate.model.topics import Globs
 
 # ---- the peer: its address, and the names in its certificate
 

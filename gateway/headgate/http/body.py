@@ -12,9 +12,8 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import too_large
-from headgate.core.refusal import Refused, TooMuch, brief, malformed
+from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
+from headgate.model.route import too_large
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -8,14 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
-from headgate.core.admission import DRAINING, Admission
-from headgate.core.outcome import TRAITS, Failure, Reason, rejected
-from headgate.core.oversize.limits import Weight, heaviest
-from headgate.core.publish import Ticket
-from headgate.core.refusal import Refused, TooMuch, brief
-from headgate.core.reply import JSON, Reply, answer, json_text, problem
-from headgate.core.request import read_burst, read_options, with_query_key
-from headgate.core.trace_context import TRACEPARENT, Trace
+from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Budget, read_body, received_body, waits_for_leave
@@ -25,9 +18,15 @@ from headgate.http.starting import Starting
 from headgate.http.streams import Streams, streamed
 from headgate.idempotency.requests import EVENTS
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
+from headgate.ingest.admission import DRAINING, Admission
 from headgate.ingest.gate import ProducerQuotas
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
+from headgate.model.outcome import TRAITS, Failure, Reason, Refused, TooMuch, brief, rejected
+from headgate.model.publish import Ticket
+from headgate.model.reply import JSON, Reply, answer, json_text, problem
+from headgate.model.request import read_burst, read_options, with_query_key
+from headgate.model.trace import TRACEPARENT, Trace
 from headgate.tracing.spans import Traces
 
 

@@ -18,7 +18,7 @@ from aiohttp.http_exceptions import (
     LineTooLong,
 )
 
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 
 _TOO_MANY = "Too many headers received"  # aiohttp has no exception class for this error
 _PLAIN = re.compile(r"[A-Z](?:[A-Za-z0-9 ,/`-]|(?<=[a-z])'(?=[a-z])){0,100}")

@@ -19,11 +19,11 @@ from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
 from headgate.config.settings import AuthSettings
-from headgate.core.outage import Outage
-from headgate.core.outcome import Failure, Reason
-from headgate.core.secrets import masked, without_secrets
 from headgate.errors_in_words import PemFile, authorities_trouble
 from headgate.http.auth import Claims
+from headgate.model.outcome import Failure, Reason
+from headgate.model.text import masked, without_secrets
+from headgate.model.times import Outage
 
 _RSA_MIN_BITS = 2048  # NIST SP 800-131A, and RFC 7518 section 3.3
 _CURVES = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",)}

@@ -16,9 +16,9 @@ from typing import Any
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
-from headgate.core.refusal import malformed
-from headgate.core.reply import problem
 from headgate.errors_in_words import no_password
+from headgate.model.outcome import malformed
+from headgate.model.reply import problem
 
 log = logging.getLogger("headgate.http.listener")
 

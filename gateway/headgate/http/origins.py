@@ -13,8 +13,7 @@ from typing import Final
 from aiohttp import web
 
 from headgate.config.settings import HttpSettings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import brief
+from headgate.model.outcome import Failure, Reason, brief
 
 _ANY = "*"
 # An attacker cannot make such a name resolve to the gateway: public DNS has no such domains.

@@ -14,11 +14,6 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.core.ids import RequestIds
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused, malformed
-from headgate.core.request import of_management_port, of_one_port, read_flag
-from headgate.core.terminal import escaped
 from headgate.http.problems import problem_response
 from headgate.http.request_log import REPORTED, RequestLog, received_bytes
 from headgate.metrics.exposition import (
@@ -28,6 +23,10 @@ from headgate.metrics.exposition import (
     render_openmetrics,
 )
 from headgate.metrics.snapshot import Snapshot
+from headgate.model.event import RequestIds
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
+from headgate.model.request import of_management_port, of_one_port, read_flag
+from headgate.model.text import escaped
 
 log = logging.getLogger("headgate.http.pages")
 

@@ -5,8 +5,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.core.reply import Reply, problem
+from headgate.model.outcome import TRAITS, Failure, Reason
+from headgate.model.reply import Reply, problem
 
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title>

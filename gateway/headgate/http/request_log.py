@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.core.trace_context import Trace
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.logs import ACCESS, REQUESTS
+from headgate.model.outcome import TRAITS, Failure, Reason
+from headgate.model.publish import Ticket
+from headgate.model.trace import Trace
 
 LINES = 10  # of one reason and producer within WINDOW_S
 WINDOW_S = 60.0

@@ -10,10 +10,6 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused
-from headgate.core.reply import JSON, Reply
-from headgate.core.request import of_data_port
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront, headers_of
@@ -22,6 +18,9 @@ from headgate.http.origins import CORS_HEADERS, Cors
 from headgate.http.problems import index_page, problem_page, problem_response, response
 from headgate.http.request_log import TRACE
 from headgate.metrics.health import Readiness
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused
+from headgate.model.reply import JSON, Reply
+from headgate.model.request import of_data_port
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path

@@ -22,10 +22,6 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from headgate.core.admission import DRAINING
-from headgate.core.ids import RequestIds
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused
 from headgate.http.body import BROKEN
 from headgate.http.framing import unambiguous, unreadable
 from headgate.http.listener import Listener
@@ -33,6 +29,9 @@ from headgate.http.parsed import parsed_before
 from headgate.http.problems import problem_response
 from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
 from headgate.http.short_way import Answers
+from headgate.ingest.admission import DRAINING
+from headgate.model.event import RequestIds
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused
 
 _USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
 _INTERNET = (socket.AF_INET, socket.AF_INET6)

@@ -8,12 +8,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Final, Protocol
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.core.reply import problem
 from headgate.http.answer import closing, on_the_wire
 from headgate.http.auth import Peer, peer_at
 from headgate.http.known_heads import Framed, frame
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Ticket
+from headgate.model.reply import problem
 
 UNREAD_BYTES: Final = 65_536  # with more unread bytes, a client's requests take aiohttp's path
 

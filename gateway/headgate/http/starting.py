@@ -7,16 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from headgate.core.admission import OVERLOADED_RETRY_S
-from headgate.core.fair_turns import TURN_S, FairTurns
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.core.refusal import brief
-from headgate.core.reply import Reply
 from headgate.idempotency.requests import Once
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
+from headgate.ingest.admission import TURN_S, FairTurns
 from headgate.ingest.clock import Deadlines
 from headgate.ingest.path import Decode, Inbound, Pipeline
+from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
+from headgate.model.publish import Ticket
+from headgate.model.reply import Reply
 
 # ---- fair turns: a producer that has used its share of a turn waits (`core.fair_turns`)
 

@@ -12,23 +12,15 @@ from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
-from headgate.core.event import Decoded
-from headgate.core.formats.decode import Headers
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.chunks import (
-    Announced,
-    BodyInspector,
-    Streamed,
-    announced,
-    takes_streams,
-)
-from headgate.core.oversize.limits import BEHIND, too_large
-from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.refusal import Refused, TooMuch
-from headgate.core.topics.route import Route
+from headgate.formats.decode import Headers
+from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
 from headgate.http.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
+from headgate.model.event import Decoded
+from headgate.model.outcome import Failure, Reason, Refused, TooMuch
+from headgate.model.oversize import StoredBlob
+from headgate.model.route import BEHIND, Route, too_large
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3

@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.core.idempotency import CLAIM, RENEW, Claim, ClaimStep
 from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
 from headgate.idempotency.store import IdentityOptions
+from headgate.model.publish import CLAIM, RENEW, Claim, ClaimStep
 
 Verdicts = Mapping[bytes, ClaimVerdict]  # by token; claims without a verdict are missing
 GoOn = Callable[[Verdicts, str], None]  # verdicts, and why some are missing; "" if none is

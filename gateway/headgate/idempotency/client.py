@@ -8,12 +8,12 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from headgate.core.idempotency import Claim, ClaimStep
-from headgate.core.redis_servers import Slots
 from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
 from headgate.idempotency.store import IdentityMeter, IdentityOptions, IdentityStore
+from headgate.model.publish import Claim, ClaimStep
 from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, all_ended
 from headgate.redis.script import OverdueCheck, StoreError
+from headgate.redis.servers import Slots
 
 _log = logging.getLogger("headgate.idempotency.client")
 _SLOW_S = 10.0  # time for which health reports requests that gave up waiting

@@ -3,11 +3,6 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from headgate.core.idempotency import RELEASE, Attempt, Claim, unpack_outcomes
-from headgate.core.outcome import Outcome, rejected
-from headgate.core.publish import Publish, Stage, Ticket
-from headgate.core.record import content_type_of
-from headgate.core.topics.route import Route
 from headgate.idempotency.claims import Sized, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
@@ -21,6 +16,10 @@ from headgate.idempotency.rules import (
     names_of_ids,
 )
 from headgate.idempotency.store import NO_REDIS, IdentityMeter
+from headgate.model.outcome import Outcome, rejected
+from headgate.model.publish import RELEASE, Attempt, Claim, Publish, Stage, Ticket, unpack_outcomes
+from headgate.model.record import content_type_of
+from headgate.model.route import Route
 
 GoOn = Callable[[list[Publish]], None]
 

@@ -11,11 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar
 
-from headgate.core.idempotency import RELEASE, Attempt, Claim, unpack_outcomes
-from headgate.core.outcome import Failure, Reason, rejected
-from headgate.core.publish import Ticket
-from headgate.core.refusal import Refused
-from headgate.core.reply import Reply
 from headgate.idempotency.claims import Sized, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
@@ -30,6 +25,9 @@ from headgate.idempotency.rules import (
 )
 from headgate.idempotency.store import NO_REDIS, IdentityMeter
 from headgate.ingest.path import Decode, Inbound, Pipeline
+from headgate.model.outcome import Failure, Reason, Refused, rejected
+from headgate.model.publish import RELEASE, Attempt, Claim, Ticket, unpack_outcomes
+from headgate.model.reply import Reply
 
 _AT_ONCE_BYTES = 1_048_576  # the digest of more would block the event loop for milliseconds
 

@@ -22,7 +22,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from headgate.core.idempotency import (
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import (
     CLAIM,
     DONE,
     PARTLY,
@@ -32,8 +33,6 @@ from headgate.core.idempotency import (
     ClaimStep,
     unpack_operation,
 )
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
 from headgate.native.chosen import digested
 
 LONGEST_KEY = 255

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from headgate.core.outcome import Failure, Reason
 from headgate.idempotency.rules import ClaimCall, ClaimVerdict, read_verdict
+from headgate.model.outcome import Failure, Reason
 from headgate.redis.script import RedisScript, script_text
 
 NO_REDIS = Failure(

@@ -9,11 +9,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Ticket
-from headgate.core.times import shown_time
-from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Dependency
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Ticket
+from headgate.model.times import shown_time
+from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.ingest.clock")
 

@@ -9,11 +9,11 @@ from typing import Final, Protocol
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Suppression
-from headgate.core.admission import Admission
-from headgate.core.coalescing import HELD_PREFIX
-from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
-from headgate.core.publish import Publish, Stage, Ticket
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, is_stamped_here
+from headgate.model.internal_topics import HELD_PREFIX
+from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
+from headgate.model.publish import Publish, Stage, Ticket
 from headgate.tracing.spans import Traces
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.

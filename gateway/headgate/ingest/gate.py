@@ -9,21 +9,20 @@ from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Suppression
 from headgate.config.settings import ProducerSettings
-from headgate.core.admission import Admission, InFlightLimit
-from headgate.core.coalescing import refusal_of
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Reason, rejected
-from headgate.core.publish import Publish, Stage, Ticket
-from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.request import RequestOptions
-from headgate.core.spelling import did_you_mean
-from headgate.core.suppression import Scope
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import SimilarTopics, TokenBucket, TopicState, quota_policy
+from headgate.ingest.admission import Admission, InFlightLimit
 from headgate.ingest.complete import Complete
 from headgate.ingest.records import Validate
 from headgate.ingest.routes import Routes
 from headgate.ingest.turn import Produce, Turn
+from headgate.model.event import EventIds
+from headgate.model.internal_topics import refusal_of
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed, rejected
+from headgate.model.publish import Publish, Stage, Ticket
+from headgate.model.request import RequestOptions
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.text import did_you_mean
+from headgate.model.topics import SimilarTopics, TokenBucket, TopicState, quota_policy
 
 _NO_OFFSET = Failure(
     Reason.NEEDS_NATIVE_API,

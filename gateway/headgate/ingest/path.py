@@ -10,25 +10,21 @@ from functools import partial
 from typing import Final
 
 from headgate.backends.base import Identities, Suppression
-from headgate.core.admission import Admission
-from headgate.core.event import Decoded, Event
-from headgate.core.formats.decode import Headers, decode, with_hint
-from headgate.core.idempotency import Attempt
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.chunks import Streamed
-from headgate.core.oversize.limits import stored_in_vain
-from headgate.core.publish import Publish, Ticket
-from headgate.core.record import content_type_of
-from headgate.core.refusal import Refused
-from headgate.core.request import RequestOptions, read_options
-from headgate.core.scanning import scan
-from headgate.core.suppression import Reservation, Scope
-from headgate.core.topics.route import Common, Route
-from headgate.core.trace_context import Trace
+from headgate.formats.decode import Headers, decode, scan, with_hint
+from headgate.formats.streamed import Streamed
+from headgate.ingest.admission import Admission
 from headgate.ingest.complete import Complete
 from headgate.ingest.gate import Admit, Expire, Gate
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Turn
+from headgate.model.event import Decoded, Event
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import Attempt, Publish, Ticket
+from headgate.model.record import content_type_of
+from headgate.model.request import RequestOptions, read_options
+from headgate.model.route import Common, Route, stored_in_vain
+from headgate.model.suppression import Reservation, Scope
+from headgate.model.trace import Trace
 
 # Input from a front: a request, and the function that decodes its body.
 

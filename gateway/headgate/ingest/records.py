@@ -9,23 +9,23 @@ from collections.abc import Callable, Sequence, Sized
 from typing import Final, Protocol
 
 from headgate.backends.base import Lanes
-from headgate.core.content import (
+from headgate.formats.streamed import Streamed
+from headgate.ingest.turn import InOrder
+from headgate.model.content import (
     Content,
     Examination,
+    Fallback,
     Orders,
     examine,
     examine_here,
     examine_in_need,
     is_long,
 )
-from headgate.core.event import SPREAD, Decoded, Event, RawEvent
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure, Reason, rejected
-from headgate.core.oversize.chunks import Streamed
-from headgate.core.oversize.limits import exceeded
-from headgate.core.oversize.strategies import Large
-from headgate.core.publish import Publish, Ticket
-from headgate.core.record import (
+from headgate.model.event import SPREAD, Decoded, Event, RawEvent
+from headgate.model.outcome import Failure, Reason, Refused, rejected
+from headgate.model.oversize import Large
+from headgate.model.publish import Publish, Ticket
+from headgate.model.record import (
     BURST,
     EVENT_ID,
     FORCED,
@@ -37,10 +37,8 @@ from headgate.core.record import (
     content_type_of,
     size_of,
 )
-from headgate.core.refusal import Refused
-from headgate.core.request import RequestOptions
-from headgate.core.topics.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route
-from headgate.ingest.turn import InOrder
+from headgate.model.request import RequestOptions
+from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route, exceeded
 from headgate.offload.helper_process import HelperProcess
 
 # Names come from clients: the memory for them must be bounded.

@@ -6,16 +6,16 @@ from contextlib import suppress
 from typing import Protocol
 
 from headgate.backends.base import Topics
-from headgate.core.coalescing import as_held, held_topic, is_held, is_there
-from headgate.core.content import Comparison, Digester, Orders
-from headgate.core.keys import KEY_MAX_BYTES
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
-from headgate.core.scanning import scanner_for
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.decode import scanner_for
+from headgate.formats.json_text import KeyReader
+from headgate.model.content import Comparison, Digester, Orders
+from headgate.model.internal_topics import as_held, held_topic, is_held, is_there
+from headgate.model.keys import KEY_MAX_BYTES
+from headgate.model.outcome import Failure, Reason, Refused, brief
+from headgate.model.policy import PolicyTable, TopicPolicy, fingerprint, key_rule
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 
 Compile = Callable[..., Route]
 _RETRY_AFTER_S = 10
@@ -78,12 +78,14 @@ class Compiler:
             held: Held topic that its events go to first; the coalescer then compares them.
         """
         depth, key_max = self._json_max_depth, self._key_max_bytes
+        read_key = KeyReader.parse(policy.key, key_max)
         if held is not None:
             orders = _orders(policy, None)
             scanner = None if orders else scanner_for(policy, held, depth, None, key_max)
             return Route(
                 policy,
                 state,
+                read_key,
                 depth,
                 orders=orders,
                 held=held,
@@ -97,6 +99,7 @@ class Compiler:
             return Route(
                 policy,
                 state,
+                read_key,
                 depth,
                 scope=scope,
                 orders=orders,
@@ -112,6 +115,7 @@ class Compiler:
         return Route(
             policy,
             state,
+            read_key,
             depth,
             digester.digest,
             scope,

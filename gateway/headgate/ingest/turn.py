@@ -11,13 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from headgate.backends.base import Lanes
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Reason
-from headgate.core.placing import place_again
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import EVENT_ID
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.model.event import EventIds
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage, place_again
+from headgate.model.record import EVENT_ID
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.turn")
 _BUG: Final = Failure(Reason.INTERNAL, "an internal error; nothing was written")

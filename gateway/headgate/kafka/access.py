@@ -17,8 +17,6 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaConnectionError, TopicAlreadyExistsError, for_code
 
-from headgate.core.secrets import masked, without_secrets
-from headgate.core.topics.internal_topics import InternalTopic
 from headgate.errors_in_words import (
     FileTrouble,
     PemFile,
@@ -26,6 +24,8 @@ from headgate.errors_in_words import (
     key_pair_trouble,
     no_password,
 )
+from headgate.model.internal_topics import InternalTopic
+from headgate.model.text import masked, without_secrets
 
 # ---- Tokens for SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4)
 

@@ -12,10 +12,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 from prometheus_client.utils import floatToGoString
 
-from headgate.core.terminal import escaped
 from headgate.metrics import sketches
 from headgate.metrics.catalogue import METRICS, Metric, MetricKind
 from headgate.metrics.snapshot import Buckets, Snapshot, recent
+from headgate.model.text import escaped
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from headgate.core.reply import JSON, Reply, json_text
+from headgate.model.reply import JSON, Reply, json_text
 
 
 class Dependency(NamedTuple):

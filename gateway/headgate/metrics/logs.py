@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
-from headgate.core.terminal import counted, escaped
+from headgate.model.text import counted, escaped
 
 # Loggers of failed requests (`http.request_log` bounds their lines), and of all requests.
 REQUESTS, ACCESS = "headgate.requests", "headgate.access"

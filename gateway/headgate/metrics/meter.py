@@ -11,11 +11,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from headgate.core.outcome import Name, Outcome
 from headgate.metrics import snapshot
 from headgate.metrics.catalogue import OTHER, SECONDS
 from headgate.metrics.series import Series, Strangers, StrangersSeries
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
+from headgate.model.outcome import Name, Outcome
 
 # The last line of defence: a pattern such as `orders.*` may match too many topics for /metrics.
 # Each pair costs at most some 20 KiB of sketches, so this is at most 20 MB per worker.

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final
 
-from headgate.core.outcome import Name, Outcome, Reason
 from headgate.metrics.catalogue import METRICS
 from headgate.metrics.sketches import Sketches
 from headgate.metrics.snapshot import (
@@ -22,6 +21,7 @@ from headgate.metrics.snapshot import (
     Reject,
     Stranger,
 )
+from headgate.model.outcome import Name, Outcome, Reason
 
 FOLD_EVENTS: Final = 4000  # bounds the memory of `add`; counting so many takes about 1 ms
 _MAX_KEYS: Final = 2000  # keys that may wait for the sketches before another count

@@ -18,7 +18,8 @@ from headgate.backends.kafka.groups import TOPIC, CommitStream, GroupPoll, Group
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups import (
+from headgate.errors_in_words import connection_error
+from headgate.kafka.groups import (
     ClassicGroup,
     CommitRecord,
     ConsumerMember,
@@ -28,9 +29,8 @@ from headgate.core.groups import (
     Partition,
     before_and_after,
 )
-from headgate.core.outage import Outage
-from headgate.core.secrets import masked, without_secrets
-from headgate.errors_in_words import connection_error
+from headgate.model.text import masked, without_secrets
+from headgate.model.times import Outage
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import GroupReport, Regression
 from headgate.monitor.rogue_readers import RogueReaders, Totals, read_totals

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from headgate.core.groups import CommittedOffset, Described, GroupMember, Partition, TopicSeen
+from headgate.kafka.groups import CommittedOffset, Described, GroupMember, Partition, TopicSeen
 from headgate.monitor.group_watch import (
     Drift,
     GroupReport,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from headgate.core.groups import (
+from headgate.kafka.groups import (
     CommittedOffset,
     Committer,
     Described,

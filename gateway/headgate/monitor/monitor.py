@@ -13,16 +13,16 @@ from typing import NamedTuple
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.outage import Outage
-from headgate.core.pauses import Kept
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Labels, Snapshot
+from headgate.model.times import Outage
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import GroupReport, GroupWatch, Heat
 from headgate.monitor.rules import LagState, Probation
 from headgate.monitor.views import Json
+from headgate.redis.pauses import Kept
 
 # ---- Probation of groups over a restart, in a small JSON file
 

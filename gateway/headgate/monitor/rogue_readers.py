@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from headgate.core.groups import Described, Offsets
+from headgate.kafka.groups import Described, Offsets
 
 _LINE = re.compile(
     r"^kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin)_total"

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headgate.core.terminal import PLAIN, Cell, Column, Ink, Style, counted, shown, table
+from headgate.commands.terminal import PLAIN, Cell, Column, Ink, Style, shown, table
+from headgate.model.text import counted
 
 COLUMNS = (
     Column("state"),

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from headgate.core.groups import named
-from headgate.core.pauses import Kept
-from headgate.core.times import shown_time
+from headgate.kafka.groups import named
+from headgate.model.times import shown_time
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.group_watch import (
@@ -19,6 +18,7 @@ from headgate.monitor.group_watch import (
     SeenCommit,
 )
 from headgate.monitor.rules import SEVERITY, LagState
+from headgate.redis.pauses import Kept
 
 Json = dict[str, Any]
 

@@ -1,4 +1,4 @@
-/* The canonical forms of documents (core/formats/canonical.py): names sorted, no blanks, some
+/* The canonical forms of documents (model/content.py): names sorted, no blanks, some
  * members left out.
  *
  * Only a fast path: it writes exactly the bytes that `canonical` returns, or leaves the document to

@@ -73,7 +73,7 @@ static inline const uint8_t *skip_scalar(Scan *scan, const uint8_t *at)
 
 /* ---- Documents */
 
-/* True if the join would have to encode a part (core/keys.py). */
+/* True if the join would have to encode a part (model/keys.py). */
 static bool is_unjoined(Text part)
 {
     return memchr(part.at, ':', part.bytes) != NULL || memchr(part.at, '%', part.bytes) != NULL;

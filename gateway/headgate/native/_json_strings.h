@@ -17,7 +17,7 @@
 
 enum {
     MOST_DEPTH = 512, /* levels in the fixed array */
-    MOST_STEPS = 16,  /* names in a rule's pointers, as in core/scanning.py */
+    MOST_STEPS = 16,  /* names in a rule's pointers, as in formats/decode.py */
     MOST_PARTS = 4,   /* parts of a key, as there */
     FEW = 64,         /* documents that fit on the stack, if a key has one part */
     BLANK = 1,

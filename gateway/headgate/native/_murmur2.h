@@ -9,7 +9,7 @@ static uint32_t load_32(const uint8_t *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-/* Kafka's murmur2, as in core/keys.py. */
+/* Kafka's murmur2, as in model/keys.py. */
 static uint32_t murmur2(Text key)
 {
     const uint32_t multiplier = 0x5bd1e995;

@@ -51,7 +51,7 @@ static PyObject *list_of_bytes(const Text *texts, size_t count, PyObject *body)
     return list;
 }
 
-/* Join the parts of a key (core/keys.py, join_parts). */
+/* Join the parts of a key (model/keys.py, join_parts). */
 static PyObject *key_of(const Text *parts, size_t count, PyObject *body)
 {
     if (count == 1) {

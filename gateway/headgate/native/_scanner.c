@@ -1,7 +1,7 @@
 /* A scanner of bodies of JSON documents in one pass: cuts, validates, finds keys, digests values.
  *
  * Only a fast path. An unusual document ends the pass with None, and the Python path
- * (core/formats/decode.py, core/formats/jsontext.py, core/topics/route.py) decides and explains.
+ * (formats/decode.py, formats/json_text.py, model/route.py) decides and explains.
  * For accepted bodies that path has the same result; tests/unit/native/test_scanner.py compares
  * both. Digests are of the values or, if the topic compares them, of their canonical forms
  * (_canonical.h). An unusual form only leaves out the document's digest.

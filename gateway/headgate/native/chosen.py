@@ -1,6 +1,6 @@
 """The choice between the C extensions and their Python twins: all of the C, or none of it.
 
-The scanner has no twin here. If it is None, `core.formats.decode` and the topic's route read every
+The scanner has no twin here. If it is None, `formats.decode` and the topic's route read every
 body, as they read bodies that the scanner does not accept.
 """
 

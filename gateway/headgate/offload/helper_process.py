@@ -20,7 +20,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
-from headgate.core.oversize.limits import Weight, heaviest
+from headgate.formats.json_text import Weight, heaviest
 
 log = logging.getLogger("headgate.aside")
 

@@ -6,23 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple, Protocol
 
-from headgate.core.admission import OVERLOADED_RETRY_S
-from headgate.core.formats.decode import is_json
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.oversize.chunks import (
-    HEADERS_BYTES,
-    MAX_BYTES,
-    MIN_CHUNK_BYTES,
-    Head,
-    NotSplit,
-    Split,
-    cut,
-    headers_of,
-    split,
-)
-from headgate.core.oversize.limits import fits
-from headgate.core.oversize.strategies import (
+from headgate.formats.decode import is_json
+from headgate.model.event import EventIds
+from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Name, Outcome, Reason, Refused
+from headgate.model.oversize import (
     Large,
     Prepared,
     SplitRule,
@@ -32,10 +19,18 @@ from headgate.core.oversize.strategies import (
     split_headers,
     without_dataref,
 )
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
-from headgate.core.refusal import Refused
-from headgate.core.topics.route import Common, Route
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
+from headgate.model.route import Common, Route, fits
+from headgate.oversize.chunks import (
+    HEADERS_BYTES,
+    MAX_BYTES,
+    MIN_CHUNK_BYTES,
+    Head,
+    cut,
+    headers_of,
+)
+from headgate.oversize.split import NotSplit, Split, split
 
 # Plans of the strategies: the records that replace an event, or None if the strategy does not fit.
 

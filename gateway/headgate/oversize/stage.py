@@ -12,13 +12,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from headgate.backends.base import Deliveries, Lanes, Suppression
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import BEHIND, exceeded
-from headgate.core.publish import Publish, Stage
-from headgate.core.refusal import Refused
 from headgate.ingest.complete import Complete
 from headgate.ingest.path import Reserve
 from headgate.ingest.turn import InOrder, Produce
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import Publish, Stage
+from headgate.model.route import BEHIND, exceeded
 from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, OversizePlan, Tools
 
 log = logging.getLogger("headgate.ladder.ladder")

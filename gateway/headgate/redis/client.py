@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from headgate.backends.owned import OwnedTasks
-from headgate.core.outage import Outage
+from headgate.model.times import Outage
 from headgate.redis.script import ScriptStore, StoreError
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # pauses between two attempts to connect

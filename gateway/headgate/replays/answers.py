@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headgate.config.settings import ReplaySettings
-from headgate.core.refusal import Refused, malformed
-from headgate.core.times import shown_time
+from headgate.model.outcome import Refused, malformed
+from headgate.model.times import shown_time
 from headgate.replays.offset_map import PartitionMap
 from headgate.replays.plan import BACKFILL, INGEST, Logs, shown, totals
 from headgate.replays.planner import PlannedReplay

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
-from headgate.core.topics.internal_topics import InternalTopic, replicas_on
+from headgate.model.internal_topics import InternalTopic, replicas_on
 from headgate.replays.packed import (
     BLOCK_SEGMENTS,
     Block,

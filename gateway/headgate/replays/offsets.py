@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headgate.backends.kafka.logs import TierView, view_of
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused, brief, malformed
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
 from headgate.replays.answers import coverage_page, snapshot_page, translated
 from headgate.replays.plan import INGEST, Logs
 from headgate.replays.planner import (

@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headgate.backends.kafka.logs import Extent, Sample, TierView, view_of
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief, malformed
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.replays.offset_map import PartitionMap
 from headgate.replays.plan import (
     BACKFILL,

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headgate.core.installation import Detail, Happening, Kind
-from headgate.core.topics.internal_topics import InternalTopic
-from headgate.core.topics.topic import TopicState
+from headgate.model.installation import Detail, Happening, Kind
+from headgate.model.internal_topics import InternalTopic
+from headgate.model.topics import TopicState
 
 REGISTRY_TOPIC = "headgate.replays"
 TOPIC_PREFIX = "replay."  # of the topics that replays are copied to

@@ -8,9 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from headgate.config.settings import Settings
-from headgate.core.installation import Happening
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
+from headgate.model.installation import Happening
+from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.registry import Control
 
 if TYPE_CHECKING:

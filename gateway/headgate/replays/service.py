@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from headgate.backends.kafka.logs import busy
 from headgate.config.settings import Settings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief, malformed
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.replays.answers import Author, document_of, dry_page, planned_page, replay_page
 from headgate.replays.planner import PlannedReplay, plan
 from headgate.replays.registry import (

@@ -14,9 +14,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
-from headgate.core.keys import BadPointer, parse_pointer
-from headgate.core.record import PRODUCER
-from headgate.core.refusal import brief
+from headgate.model.keys import BadPointer, parse_pointer
+from headgate.model.outcome import brief
+from headgate.model.record import PRODUCER
 from headgate.native.plain_answers import shortened
 
 MAX_PARTITIONS = 10_000

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from headgate.backends.kafka.logs import view_of
-from headgate.core.installation import Happening, Kind
-from headgate.core.refusal import Refused
 from headgate.metrics.fleet import Fleet
+from headgate.model.installation import Happening, Kind
+from headgate.model.outcome import Refused
 from headgate.replays.answers import state_of
 from headgate.replays.plan import BACKFILL
 from headgate.replays.registry import (

@@ -30,13 +30,12 @@ from headgate.backends.kafka.options import ClusterOptions, cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, kafka_in_words
 from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.config.settings import Settings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import replay_request
-from headgate.core.record import Record
-from headgate.core.refusal import Refused, brief
-from headgate.core.spelling import closest
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import is_glob
+from headgate.model.outcome import Failure, Reason, Refused, brief
+from headgate.model.policy import PolicyTable
+from headgate.model.record import Record
+from headgate.model.route import replay_request
+from headgate.model.text import closest
+from headgate.model.topics import is_glob
 from headgate.replays.offset_map import (
     MAP_TOPIC,
     NewerMapError,

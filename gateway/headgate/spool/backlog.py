@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from headgate.backends.base import Suppression
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure, Outcome
-from headgate.core.publish import Publish
-from headgate.core.suppression import Scope
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure, Outcome
+from headgate.model.publish import Publish
+from headgate.model.suppression import Scope
 from headgate.spool.database import Packed
 from headgate.spool.reading import LaneFigures
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.topics.topic import TopicState
+from headgate.model.topics import TopicState
 from headgate.spool.database import FILE, JournalDamagedError, Label, Raw, unpack_topic
 
 # SQLite's write-ahead log, read without SQLite: its pages, and the commits that SQLite ignores.

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import msgspec
 
-from headgate.core.record import Header, Record
-from headgate.core.topics.topic import TopicState
+from headgate.model.record import Header, Record
+from headgate.model.topics import TopicState
 
 # Chunks of spooled events: some events of one lane, in order, packed together.
 #

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Reason
+from headgate.model.topics import TopicState
 from headgate.spool.database import (
     FILE,
     Append,

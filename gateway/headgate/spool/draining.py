@@ -12,12 +12,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.backends.base import Lanes, Suppression, Topics
-from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.placing import place
-from headgate.core.publish import Publish
-from headgate.core.record import SPOOLED, Record, size_of
-from headgate.core.suppression import Reservation
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.publish import Publish, place
+from headgate.model.record import SPOOLED, Record, size_of
+from headgate.model.suppression import Reservation
+from headgate.model.topics import TopicState
 from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Backlogs, Seam, Unit, Waiting
 from headgate.spool.database import Append, JournalError, Packed, Stored
 from headgate.spool.disk import Disk, SpoolMeter

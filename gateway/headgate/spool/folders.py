@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.terminal import counted
+from headgate.model.text import counted
 from headgate.spool.carve import look_at_log
 from headgate.spool.database import (
     FILE,

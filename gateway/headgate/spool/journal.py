@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
-from headgate.core.topics.topic import TopicState
+from headgate.model.topics import TopicState
 from headgate.spool.carve import Wreck
 from headgate.spool.database import (
     BUSY_S,

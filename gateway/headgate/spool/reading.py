@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from headgate.core.topics.topic import TopicState
+from headgate.model.topics import TopicState
 from headgate.spool.carve import Wreck, look_at_log
 from headgate.spool.database import (
     FILE,

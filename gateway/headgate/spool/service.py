@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, Protocol
 
 from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
-from headgate.core.suppression import Scope
-from headgate.core.terminal import counted
-from headgate.core.topics.topic import TopicState
 from headgate.metrics.health import Dependency
+from headgate.model.suppression import Scope
+from headgate.model.text import counted
+from headgate.model.topics import TopicState
 from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
 from headgate.spool.disk import Disk, SpoolMeter, SpoolOptions

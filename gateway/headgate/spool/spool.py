@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from headgate.backends.base import Deliveries, Lanes
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import BEHIND
-from headgate.core.placing import count_of, place_again
-from headgate.core.publish import Publish, Stage
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage, count_of, place_again
+from headgate.model.route import BEHIND
+from headgate.model.topics import TopicState
 from headgate.spool.backlog import Backlog, Backlogs, Seam, Unit, Waiting, since
 from headgate.spool.disk import Disk
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.core.outage import Outage
+from headgate.model.times import Outage
 from headgate.supervisor.control import HURRY, WorkerClient, worker_socket
 
 log = logging.getLogger("headgate.worker_process")

@@ -15,8 +15,6 @@ from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
-from headgate.core.suppression import state_rows
-from headgate.core.topics.policy import PolicyTable
 from headgate.http.pages import metrics_page, problems
 from headgate.http.request_log import RequestLog
 from headgate.http.server import PagesRunner
@@ -24,8 +22,10 @@ from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.metrics.snapshot import Snapshot
+from headgate.model.policy import PolicyTable
 from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.sharded import states_now
+from headgate.suppression.states import state_rows
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.tracing import tracing_of

@@ -21,16 +21,15 @@ import msgspec
 from aiohttp import web
 
 from headgate.admin.requests import handed_on
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
-from headgate.core.suppression import TopicSuppression
-from headgate.core.topics.topic import TopicState
 from headgate.http.auth import peer_of
 from headgate.http.body import BROKEN, continue_body
 from headgate.http.origins import CORS_HEADERS
 from headgate.metrics.health import Readiness
 from headgate.metrics.snapshot import Snapshot, decode
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.topics import TopicState
 from headgate.offload.helper_main import end_with_parent
+from headgate.suppression.states import TopicSuppression
 
 PARENT_SOCKET = "parent.sock"
 PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.requests`

@@ -22,7 +22,8 @@ import orjson
 from headgate import __version__
 from headgate.config import Settings
 from headgate.config.settings import LogSettings
-from headgate.core.installation import (
+from headgate.metrics.fleet import Fleet
+from headgate.model.installation import (
     Detail,
     Happening,
     Kind,
@@ -31,13 +32,12 @@ from headgate.core.installation import (
     entry_of,
     read_entry,
 )
-from headgate.core.reply import json_text
-from headgate.core.suppression import AWAY, ON, QUARANTINE, worst
-from headgate.core.terminal import counted
-from headgate.core.topics.policy import PolicyTable
-from headgate.metrics.fleet import Fleet
+from headgate.model.policy import PolicyTable
+from headgate.model.reply import json_text
+from headgate.model.text import counted
 from headgate.native.chosen import CODE
 from headgate.supervisor.control import WorkerState
+from headgate.suppression.states import AWAY, ON, QUARANTINE, worst
 
 log = logging.getLogger("headgate.installation_log")
 

@@ -14,11 +14,8 @@ from aiohttp import web
 from headgate.admin.requests import asking
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
+from headgate.commands.terminal import PLAIN, Style
 from headgate.config import Settings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief, malformed
-from headgate.core.reply import json_text
-from headgate.core.terminal import PLAIN, Style
 from headgate.http.listener import server_context
 from headgate.http.origins import Origins
 from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
@@ -26,6 +23,8 @@ from headgate.http.request_log import REPORTED, RequestLog
 from headgate.http.server import PagesRunner
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.snapshot import Snapshot
+from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.reply import json_text
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions

@@ -11,19 +11,19 @@ from typing import NamedTuple
 from headgate.admin.instance import Monitored
 from headgate.audits.latest import LatestAudits
 from headgate.config import Settings
-from headgate.core.installation import Happening, Kind
-from headgate.core.outcome import Failure, Reason
-from headgate.core.suppression import TopicSuppression, worst
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.health import Dependency
 from headgate.metrics.history import Recorder
+from headgate.model.installation import Happening, Kind
+from headgate.model.outcome import Failure, Reason
+from headgate.model.policy import PolicyTable
+from headgate.model.topics import TopicState
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of
 from headgate.supervisor.upstreams import MonitorClient
+from headgate.suppression.states import TopicSuppression, worst
 
 _log = logging.getLogger("headgate.overview")
 

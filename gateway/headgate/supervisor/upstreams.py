@@ -14,12 +14,12 @@ from headgate.admin.console.figures import Plots, Recorded
 from headgate.admin.instance import Monitored
 from headgate.config import Settings
 from headgate.config.settings import ConsoleSettings
-from headgate.core.outage import Outage
-from headgate.core.outcome import Failure, Reason
-from headgate.core.secrets import masked
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels
+from headgate.model.outcome import Failure, Reason
+from headgate.model.text import masked
+from headgate.model.times import Outage
 
 # ---- bounded reads of responses
 

@@ -13,12 +13,11 @@ import uvloop
 
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError, Settings, load, read_file
-from headgate.core.coalescing import topic_of
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
 from headgate.http.listener import server_context
 from headgate.metrics import logs
 from headgate.metrics.build import start_fields
+from headgate.model.internal_topics import topic_of
+from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.redis.script import StoreError
 from headgate.supervisor.control import (
     HURRY,

@@ -5,8 +5,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.suppression import AWAY, ON, QUARANTINE, Scope, TopicSuppression
+from headgate.model.publish import Publish, Stage, advance_all
+from headgate.model.suppression import Scope
 from headgate.suppression import rules
 from headgate.suppression.rules import (
     ANNOUNCE,
@@ -24,6 +24,7 @@ from headgate.suppression.rules import (
     SuppressionSpans,
     settle,
 )
+from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
 _MAX_SCOPES = 250  # a namespace's place in the call is one byte

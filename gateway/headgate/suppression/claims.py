@@ -9,16 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Scope, TopicSuppression
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
 from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionReply
+from headgate.suppression.states import TopicSuppression
 
 
 class Waits:

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Reservation, Scope
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Reservation, Scope
 from headgate.suppression import rules
 from headgate.suppression.calls import Namespaces, Settlements
 from headgate.suppression.rules import SETTLE, pack_settlement

@@ -22,7 +22,7 @@ from collections.abc import MutableMapping, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple, cast
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 
 TOKEN_BYTES = 12
 DIGEST_BYTES: Final = 16

@@ -13,13 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import partial
 
 from headgate.backends.base import Topics, Verdicts
-from headgate.core.publish import Publish, Stage
-from headgate.core.redis_servers import Slots
-from headgate.core.suppression import QUARANTINE, Reservation, Scope, TopicSuppression, worst
-from headgate.core.topics.policy import PolicyTable
 from headgate.metrics.health import Dependency
+from headgate.model.policy import PolicyTable
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Reservation, Scope
 from headgate.redis.client import all_ended
+from headgate.redis.servers import Slots
 from headgate.suppression.rules import Agreement
+from headgate.suppression.states import QUARANTINE, TopicSuppression, worst
 from headgate.suppression.suppressor import Suppressor, may_begin
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.backends.base import Verdicts
-from headgate.core.publish import Publish
-from headgate.core.suppression import ON, QUARANTINE, Scope, TopicSuppression
+from headgate.model.publish import Publish
+from headgate.model.suppression import Scope
 from headgate.redis.client import (
     FEW,
     FIRST_DELAY_S,
@@ -21,6 +21,7 @@ from headgate.redis.script import OverdueCheck, StoreError
 from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
 from headgate.suppression.options import SuppressionMeter, SuppressOptions
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
+from headgate.suppression.states import ON, QUARANTINE, TopicSuppression
 from headgate.suppression.store import SuppressionStore
 
 _log = logging.getLogger("headgate.suppression.suppressor")

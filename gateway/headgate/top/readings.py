@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from headgate.core.terminal import Cell
+from headgate.commands.terminal import Cell
 from headgate.monitor import table
 
 Page = TypeVar("Page", bound=Struct)

@@ -15,7 +15,7 @@ from threading import Event, Thread
 from types import FrameType
 from typing import Any, NamedTuple
 
-from headgate.core.terminal import Style
+from headgate.commands.terminal import Style
 from headgate.top.readings import Reading, View, kept
 from headgate.top.views import (
     SORT_KEYS,

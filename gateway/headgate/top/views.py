@@ -5,18 +5,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from headgate.core.terminal import (
-    Cell,
-    Column,
-    Ink,
-    Style,
-    counted,
-    cut,
-    duration,
-    share,
-    short,
-    table,
-)
+from headgate.commands.terminal import Cell, Column, Ink, Style, cut, duration, share, short, table
+from headgate.model.text import counted
 from headgate.monitor import table as groups
 from headgate.top.readings import (
     Flow,

@@ -17,7 +17,7 @@ import aiohttp
 import orjson
 
 from headgate import __version__
-from headgate.core.outage import Outage
+from headgate.model.times import Outage
 from headgate.tracing.spans import Span, SpanKind
 
 # ---- OTLP/HTTP in its JSON form (opentelemetry.io/docs/specs/otlp)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headgate.core.outcome import Name, Outcome
-from headgate.core.publish import Publish
-from headgate.core.trace_context import (
+from headgate.model.outcome import Name, Outcome
+from headgate.model.publish import Publish
+from headgate.model.trace import (
     TRACEPARENT,
     TRACESTATE,
     Parent,

@@ -27,13 +27,6 @@ from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
 from headgate.config.settings import LogSettings, ProducerSettings
-from headgate.core.admission import Admission
-from headgate.core.coalescing import topic_of
-from headgate.core.content import forget_received
-from headgate.core.ids import EventIds, RequestIds
-from headgate.core.suppression import state_rows
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import SimilarTopics, TopicState
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import BurstsFront, EventsFront
@@ -49,6 +42,7 @@ from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
 from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
 from headgate.ingest.path import Pipeline
@@ -56,6 +50,11 @@ from headgate.ingest.routes import Compiler, Routes
 from headgate.ingest.turn import at_end_of_turn
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
+from headgate.model.content import forget_received
+from headgate.model.event import EventIds, RequestIds
+from headgate.model.internal_topics import topic_of
+from headgate.model.policy import PolicyTable
+from headgate.model.topics import SimilarTopics, TopicState
 from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.oversize.choose import Tools
 from headgate.suppression.sharded import (
@@ -65,6 +64,7 @@ from headgate.suppression.sharded import (
     redis_dependencies,
     states_now,
 )
+from headgate.suppression.states import state_rows
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.pipeline import (
     PipelineParts,

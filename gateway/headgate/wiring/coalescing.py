@@ -15,17 +15,18 @@ from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, hel
 from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions, Trust, Turns
 from headgate.coalescer.partition import Count, HeldWatch
 from headgate.coalescer.traced import TracedDecisions
+from headgate.coalescer.windows import Figures
 from headgate.config import Settings
-from headgate.core.coalescing import Figures, Oddity, leftover, topic_of
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure
-from headgate.core.suppression import Scope
-from headgate.core.terminal import counted
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import TopicState
 from headgate.ingest.routes import Compiler, Routes
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures
+from headgate.model.content import Fallback
+from headgate.model.internal_topics import Oddity, leftover, topic_of
+from headgate.model.outcome import Failure
+from headgate.model.policy import PolicyTable
+from headgate.model.suppression import Scope
+from headgate.model.text import counted
+from headgate.model.topics import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies

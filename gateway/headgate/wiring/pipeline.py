@@ -29,13 +29,9 @@ from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, V
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
 from headgate.config.backend_settings import RedisSettings
-from headgate.core.admission import Admission
-from headgate.core.formats.canonical import Fallback
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Outcome
-from headgate.core.suppression import Scope
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.store import IdentityOptions, RedisIdentityStore
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.complete import Complete, Reports
 from headgate.ingest.gate import Admit, Expire, Gate, Quotas
@@ -43,6 +39,10 @@ from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Turn
 from headgate.metrics.meter import Meter
+from headgate.model.content import Fallback
+from headgate.model.event import EventIds
+from headgate.model.outcome import Outcome
+from headgate.model.suppression import Scope
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage

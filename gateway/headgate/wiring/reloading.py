@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings, reloadable
 from headgate.config.settings import AuthSettings
-from headgate.core.topics.policy import PolicyTable
 from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
 from headgate.http.origins import Origins
+from headgate.model.policy import PolicyTable
 from headgate.wiring.memory import without_the_collector
 
 if TYPE_CHECKING:

@@ -13,18 +13,17 @@ from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import cluster_options, lane_limits
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
-from headgate.core.admission import Admission
-from headgate.core.coalescing import HELD_PREFIX
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
-from headgate.core.refusal import Refused
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, now_ms
 from headgate.ingest.complete import Complete, Reports
 from headgate.ingest.gate import Gate
 from headgate.ingest.routes import Compiler, Routes
 from headgate.metrics.meter import Labels, Meter
+from headgate.model.internal_topics import HELD_PREFIX
+from headgate.model.outcome import Failure, Refused
+from headgate.model.policy import PolicyTable
+from headgate.model.publish import Publish
+from headgate.model.suppression import Scope
 from headgate.spool.database import JournalError
 from headgate.spool.disk import SpoolMeter, SpoolOptions
 from headgate.spool.service import KnownTopics, SpoolService

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from headgate.commands.command_line import add_config
 from headgate.commands.output import add_quiet
-from headgate.core.terminal import one_line
+from headgate.model.text import one_line
 from headgate_spark.job.command_line import OK, USAGE, JobError, local_path, reason_of
 from headgate_spark.job.ending import EndedError, children, end_spark, hushed, signals_caught
 
 if TYPE_CHECKING:
-    from headgate.core.terminal import ProgressLine
+    from headgate.commands.terminal import ProgressLine
     from headgate_spark.audit.job import AuditRequest
     from headgate_spark.audit.result import Document
     from headgate_spark.job.options import JobConfig

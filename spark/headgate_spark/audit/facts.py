@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from headgate.audits import facts_topic as names
-from headgate.core.groups import Partition
+from headgate.kafka.groups import Partition
 from headgate_spark.audit.collect import Row, Tables, collected, rows_of
 from headgate_spark.audit.figures import Unpublished, UnpublishedKey, UnpublishedRow
 from headgate_spark.job.command_line import JobError, reason_of

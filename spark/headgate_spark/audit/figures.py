@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from headgate.core.times import shown_time
+from headgate.model.times import shown_time
 from headgate_spark.audit.measures import Balance, Load, balance
 
 # ---- events that Kafka never saw, from the gateways' facts

@@ -14,8 +14,9 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F
 
 from headgate.audits.results import SKEW_TOPIC, with_earlier
-from headgate.core.groups import Partition
-from headgate.core.terminal import ProgressLine, escaped
+from headgate.commands.terminal import ProgressLine
+from headgate.kafka.groups import Partition
+from headgate.model.text import escaped
 from headgate_spark.audit.collect import KEYS, LOAD, STEPS, count_all, figures_of
 from headgate_spark.audit.diagnosis import with_unpublished
 from headgate_spark.audit.facts import read_unpublished

@@ -22,7 +22,7 @@ from headgate.charts.charts import (
     svg,
     text,
 )
-from headgate.core.times import shown_time
+from headgate.model.times import shown_time
 from headgate_spark.audit.diagnosis import EMPTY_KEY, HOT
 from headgate_spark.audit.figures import Heat, TopicFigures
 from headgate_spark.audit.measures import lorenz, usefulness

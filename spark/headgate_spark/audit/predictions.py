@@ -12,7 +12,7 @@ from headgate_spark.audit.measures import Load, effective_partitions, max_over_m
 
 # Partition rules over columns of keys: Kafka's murmur2 and librdkafka's CRC32.
 #
-# The scalar rule is `headgate.core.keys`; this is the same arithmetic on whole columns (about
+# The scalar rule is `headgate.model.keys`; this is the same arithmetic on whole columns (about
 # 4 million keys a second on one core), since a topic may have tens of millions of keys.
 
 
@@ -65,7 +65,7 @@ def hashes_of(keys: Sequence[bytes]) -> Int32s:
 
 
 def partitions_for(hashed: Int32s, partitions: int) -> Int64s:
-    """Kafka's default partition of each hash (`headgate.core.keys.partition_for`)."""
+    """Kafka's default partition of each hash (`headgate.model.keys.partition_for`)."""
     return (hashed.astype(np.int64) & _POSITIVE) % partitions
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from headgate.core.times import shown_time
+from headgate.model.times import shown_time
 from headgate_spark.audit.advice import Recommendation, fetch_advice, recommend
 from headgate_spark.audit.diagnosis import (
     Finding,

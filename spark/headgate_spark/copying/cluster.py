@@ -12,7 +12,6 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
-from headgate.core.topics.internal_topics import InternalTopic
 from headgate.kafka import aiokafka_internals as consumers
 from headgate.kafka.access import create_topics
 from headgate.kafka.aiokafka_internals import (
@@ -25,6 +24,7 @@ from headgate.kafka.aiokafka_internals import (
     open_producer,
 )
 from headgate.kafka.wire import Metadata, any_node, read_metadata
+from headgate.model.internal_topics import InternalTopic
 from headgate_spark.job.command_line import USAGE, JobError, in_words
 from headgate_spark.job.options import Cluster, Connection, JobConfig
 

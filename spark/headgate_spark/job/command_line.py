@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from headgate.commands.output import progress
-from headgate.core import times
-from headgate.core.terminal import ProgressLine, indented
+from headgate.commands.terminal import ProgressLine
+from headgate.model import times
+from headgate.model.text import indented
 
 OK, FAILED, USAGE = 0, 1, 2
 

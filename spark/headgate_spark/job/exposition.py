@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.core.terminal import escaped
+from headgate.model.text import escaped
 
 
 class Metric(NamedTuple):

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.core.topics.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
-from headgate.core.topics.topic import Globs, is_glob
 from headgate.errors_in_words import (
     FileTrouble,
     PemFile,
@@ -21,6 +19,8 @@ from headgate.errors_in_words import (
     key_pair_trouble,
 )
 from headgate.kafka.access import ClusterAccess
+from headgate.model.policy import INTERNAL_PREFIXES, PolicyTable, TopicPolicy
+from headgate.model.topics import Globs, is_glob
 from headgate_spark.job.command_line import USAGE, JobError
 
 # ---- access to a cluster with aiokafka: plain values, because tasks get them

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from headgate.core.terminal import ProgressLine, Step
+from headgate.commands.terminal import ProgressLine, Step
 
 _TERMINAL_S, _LOG_S = 0.5, 2.0  # between two looks
 

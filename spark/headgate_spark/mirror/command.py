@@ -12,7 +12,7 @@ from headgate_spark.job.command_line import USAGE, JobError, local_path
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headgate.core.terminal import ProgressLine
+    from headgate.commands.terminal import ProgressLine
     from headgate_spark.job.options import JobConfig
 
 

@@ -17,8 +17,9 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal import Amount, ProgressLine, Step, counted
+from headgate.commands.terminal import Amount, ProgressLine, Step
 from headgate.kafka.wire import Metadata
+from headgate.model.text import counted
 from headgate.replays.offset_map import PartitionMap
 from headgate.replays.segments import NO_TIMESTAMP, MapError
 from headgate_spark.copying.cluster import CLIENT_ERRORS, ClusterAdmin, cluster_admin, pairs

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from aiokafka.errors import BrokerResponseError
 from aiokafka.structs import TopicPartition
 
-from headgate.core.topics.internal_topics import InternalTopic, replicas_on
 from headgate.kafka.wire import Metadata, TopicMetadata
+from headgate.model.internal_topics import InternalTopic, replicas_on
 from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,

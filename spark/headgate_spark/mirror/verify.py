@@ -12,7 +12,8 @@ from aiokafka.structs import TopicPartition
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from headgate.core.terminal import ProgressLine, Step, counted, escaped, short
+from headgate.commands.terminal import ProgressLine, Step, short
+from headgate.model.text import counted, escaped
 from headgate.replays.offset_map import MapEntry, PartitionMap, map_partition
 from headgate.replays.segments import Result
 from headgate_spark.copying.batches import SourceRecord

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.terminal import ProgressLine
-from headgate.core.topics.internal_topics import InternalTopic, replicas_on
+from headgate.commands.terminal import ProgressLine
 from headgate.kafka.wire import Metadata
+from headgate.model.internal_topics import InternalTopic, replicas_on
 from headgate.replays.plan import BACKFILL, INGEST
 from headgate.replays.registry import Control, Replay, ReplayState, deleted, record
 from headgate_spark.copying.batches import Chunk, SourceRecord

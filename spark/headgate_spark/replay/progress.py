@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from headgate.core.terminal import Amount, Step
+from headgate.commands.terminal import Amount, Step
 from headgate.replays.plan import Piece, pieces_of
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, created_ms
 from headgate.replays.segments import NO_TIMESTAMP

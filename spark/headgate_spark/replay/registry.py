@@ -18,8 +18,8 @@ from aiokafka.errors import (
 )
 from aiokafka.structs import TopicPartition
 
-from headgate.core.record import REPLAY_ID
 from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer
+from headgate.model.record import REPLAY_ID
 from headgate.replays.registry import REGISTRY_TOPIC, Registry
 from headgate_spark.copying.batches import (
     START_TIMEOUT_S,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.core.terminal import ProgressLine
+from headgate.commands.terminal import ProgressLine
 from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, runner_record
 from headgate_spark.copying.cluster import CLIENT_ERRORS, cluster_admin, pairs
 from headgate_spark.job.command_line import OK, USAGE, JobError, in_words, now_ms

@@ -10,8 +10,8 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from headgate.core.groups import Partition
-from headgate.core.topics.internal_topics import replicas_on
+from headgate.kafka.groups import Partition
+from headgate.model.internal_topics import replicas_on
 from headgate_spark.job.command_line import USAGE, JobError
 from headgate_spark.job.options import Cluster
 

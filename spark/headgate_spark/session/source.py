@@ -16,7 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from headgate.core.record import PRODUCER
+from headgate.model.record import PRODUCER
 from headgate_spark.job.options import Cluster
 from headgate_spark.session.kafka_view import Range
 

@@ -13,13 +13,13 @@ from openapi_schema_validator import OAS31Validator
 from headgate.admin.app import management_app
 from headgate.admin.requests import handed_on
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
-from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.http.auth import Peer
 from headgate.http.openapi.document import document
 from headgate.metrics.meter import HeldFigures
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.supervisor.control import PARENT_SECRET, Forward
 from headgate.supervisor.parent import management_sites
+from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
 

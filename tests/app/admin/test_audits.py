@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
 from headgate.audits.results import MAX_ROWS
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 from support.console import audits, world
 from support.gateway.admin_world import admin_of
 from support.scenarios import skew_world

@@ -14,8 +14,8 @@ from openapi_schema_validator import OAS31Validator
 from headgate.admin.app import management_app
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import HttpSettings, Settings
-from headgate.core.installation import Happening, Kind
 from headgate.http.openapi.document import document
+from headgate.model.installation import Happening, Kind
 from headgate.supervisor.installation_log import InstallationLog
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 

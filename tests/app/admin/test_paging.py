@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headgate.admin.app import management_app
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.refusal import Refused
-from headgate.core.topics.policy import TopicPolicy
 from headgate.http.pages import Paging, names_of, page_of, paging
+from headgate.model.outcome import Refused
+from headgate.model.policy import TopicPolicy
 from headgate.monitor.rules import LagState
 from headgate.monitor.views import RowPlace, row_place
 from support.gateway.admin_world import FakeInstance, admin_of

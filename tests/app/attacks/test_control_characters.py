@@ -27,11 +27,8 @@ from headgate import cli
 from headgate.admin.app import management_app
 from headgate.admin.console.rendering import shown
 from headgate.commands.output import say, show_facts, show_json, show_table
+from headgate.commands.terminal import Column, ProgressLine, Step, Style
 from headgate.config.settings import LogSettings
-from headgate.core.installation import Happening, Kind, LogEntry
-from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.reply import problem, reply
-from headgate.core.terminal import Column, ProgressLine, Step, Style, escaped, one_line
 from headgate.devstack.session import sayer
 from headgate.http.request_log import RequestLog
 from headgate.metrics import logs
@@ -40,6 +37,10 @@ from headgate.metrics.exposition import render, render_openmetrics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.logs import JsonLine, TextLine
 from headgate.metrics.snapshot import Snapshot
+from headgate.model.installation import Happening, Kind, LogEntry
+from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.reply import problem, reply
+from headgate.model.text import escaped, one_line
 from headgate.supervisor.installation_log import InstallationLog, LogFile
 from headgate_spark.audit.collect import KEYS, LOAD
 from headgate_spark.audit.job import write_files
@@ -373,7 +374,7 @@ WRITERS = {
     for why, names in {
         _TESTED: """
             cli commands/blobs commands/config commands/output commands/serve commands/spool
-            core/reply http/pages native/plain_answers
+            model/reply http/pages native/plain_answers
             supervisor/monitor_pages metrics/logs
         """,
         _PAGE: """
@@ -382,7 +383,7 @@ WRITERS = {
         """,
         _KEPT: """
             redis/pauses commands/api_client config/problems audits/facts
-            core/formats/canonical core/groups core/oversize/chunks
+            kafka/groups model/content oversize/chunks
             devstack/child admin/requests
             monitor/monitor replays/registry replays/spec tracing/exporter
         """,

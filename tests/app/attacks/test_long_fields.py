@@ -17,14 +17,13 @@ from urllib.parse import quote
 import pytest
 
 from headgate.config.settings import HttpSettings, LogSettings
-from headgate.core.formats.envelope import read_envelope
-from headgate.core.keys import KEY_MAX_BYTES
-from headgate.core.outcome import Failure
-from headgate.core.record import EVENT_ID
-from headgate.core.refusal import Refused
-from headgate.core.reply import problem
+from headgate.formats.envelope import read_envelope
 from headgate.http.request_log import RequestLog
 from headgate.metrics import logs
+from headgate.model.keys import KEY_MAX_BYTES
+from headgate.model.outcome import Failure, Refused
+from headgate.model.record import EVENT_ID
+from headgate.model.reply import problem
 from headgate.replays.spec import read_spec
 from headgate.replays.tiers import reading
 from support.console import world

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from headgate.config.settings import AuthSettings
-from headgate.core.keys import Partitioner
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
 from headgate.http.auth import Authenticator, Peer
 from headgate.http.known_heads import KnownHeads, frame
 from headgate.http.plain_post import PlainPosts
+from headgate.model.keys import Partitioner
+from headgate.model.policy import PolicyTable, TopicPolicy
 
 NAMES, LONG = 2900, 8000  # of 23 MB together
 KEPT_BYTES = 4_000_000

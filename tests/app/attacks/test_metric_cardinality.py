@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import MAX_PAIRS, Labels, Meter
+from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
 from support.gateway.data_plane_world import data_port
 from support.gateway.meters import requests
 

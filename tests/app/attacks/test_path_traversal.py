@@ -9,9 +9,9 @@ import pytest
 
 from headgate.backends.blobs.files import FileBlobs
 from headgate.config.load import keep_schemas
-from headgate.core.oversize.chunks import blob_name, is_below, parse_path, root_problem
-from headgate.core.schema import Schema
-from headgate.core.topics.policy import TopicPolicy
+from headgate.model.oversize import blob_name, is_below, parse_path, root_problem
+from headgate.model.policy import TopicPolicy
+from headgate.model.schema import Schema
 from support.attacks.targets import PORTS, answers, target
 
 DIGEST = "ab" * 32

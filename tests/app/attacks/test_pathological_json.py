@@ -13,10 +13,9 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from headgate.core.formats.jsontext import KeyReader
-from headgate.core.keys import KeyRule
-from headgate.core.outcome import Reason
-from headgate.core.refusal import Refused
+from headgate.formats.json_text import KeyReader
+from headgate.model.keys import KeyRule
+from headgate.model.outcome import Reason, Refused
 from headgate.native.chosen import is_too_deep
 from support.gateway.data_plane_world import DataPort, data_port
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.formats.decode import with_hint
-from headgate.core.keys import KeyRule
-from headgate.core.outcome import Failure, Reason
-from headgate.core.schema import Schema
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import Globs
+from headgate.formats.decode import with_hint
 from headgate.http.auth import Identity
+from headgate.model.keys import KeyRule
+from headgate.model.outcome import Failure, Reason
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.schema import Schema
+from headgate.model.topics import Globs
 
 LONG_S = 5.0  # of work that takes some milliseconds
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from headgate.consumer.claims import ClaimChecks, ClaimError
-from headgate.core.record import DATAREF, VALUE_BYTES, VALUE_SHA256
-from headgate.core.schema import BadSchemaError, Schema
+from headgate.model.record import DATAREF, VALUE_BYTES, VALUE_SHA256
+from headgate.model.schema import BadSchemaError, Schema
 from support.gateway.data_plane_world import data_port
 from support.network.accepting import accepting
 

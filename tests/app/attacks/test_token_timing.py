@@ -16,8 +16,8 @@ from typing import Any
 
 import headgate.http
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.outcome import Failure
 from headgate.http.auth import AttemptLimit, Authenticator, Peer
+from headgate.model.outcome import Failure
 
 TOKEN = "q3v9" * 11  # 43 characters, as those that `headgate token` makes
 NEAR = [TOKEN[:cut] + ("x" if cut < len(TOKEN) else "") + TOKEN[cut + 1 :] for cut in range(43)]

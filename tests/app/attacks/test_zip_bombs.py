@@ -14,9 +14,8 @@ import pytest
 from backports import zstd
 
 from headgate.config.settings import HttpSettings
-from headgate.core.outcome import Reason
-from headgate.core.refusal import Refused
 from headgate.http.body import _ENCODINGS, decompress
+from headgate.model.outcome import Reason, Refused
 from support.attacks.targets import PORTS, answers, target
 
 CAP = 1_048_576

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.outcome import Failure, Reason
 from headgate.ingest.gate import ProducerQuotas
+from headgate.model.outcome import Failure, Reason
 from support.gateway.data_plane_world import DataPort, data_port
 
 V1, V2 = "/v1/topics/{}/events", "/topics/{}"

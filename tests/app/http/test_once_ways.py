@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headgate.core.idempotency import CLAIM, DONE, Claim
 from headgate.http.plain_post import PlainPosts
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.events import EventIdentity
@@ -22,6 +21,7 @@ from headgate.idempotency.rules import (
     request_fingerprint,
 )
 from headgate.idempotency.store import IdentityOptions
+from headgate.model.publish import CLAIM, DONE, Claim
 from support.clients.http_client import JSON, NDJSON, Answer
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
-from headgate.core.outcome import Name
 from headgate.http.auth import Authenticator
 from headgate.metrics.meter import Meter
+from headgate.model.outcome import Name
 from support.gateway.admin_world import TOKENS
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.gateway.meters import a_meter, counted, reject_ids

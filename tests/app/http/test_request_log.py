@@ -22,11 +22,11 @@ from headgate.config.settings import (
     ProducerSettings,
     Settings,
 )
-from headgate.core.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
-from headgate.core.publish import Ticket
 from headgate.http.auth import Authenticator
 from headgate.http.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.metrics import logs
+from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
+from headgate.model.publish import Ticket
 from headgate.supervisor.control import Forward
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port

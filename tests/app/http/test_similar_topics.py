@@ -9,8 +9,8 @@ from collections.abc import Mapping
 import pytest
 
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.topics.topic import SimilarTopics
 from headgate.http.auth import Authenticator
+from headgate.model.topics import SimilarTopics
 from support.gateway.data_plane_world import DataPort, data_port
 
 JSON = {"Content-Type": "application/json"}

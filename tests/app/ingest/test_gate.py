@@ -10,12 +10,11 @@ import pytest
 
 import headgate
 from headgate.config import HttpSettings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
-from headgate.core.topics.route import Route
 from headgate.ingest import gate as gate_module
 from headgate.ingest.gate import Gate
 from headgate.ingest.routes import Routes
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.route import Route
 from support.gateway.data_plane_world import PromptRoom, data_port
 
 PACKAGE = Path(headgate.__file__).parent

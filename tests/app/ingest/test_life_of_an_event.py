@@ -20,8 +20,8 @@ import pytest
 
 import headgate
 from headgate.backends.base import Suppression, Verdicts
-from headgate.core import publish as compiled_or_not
 from headgate.devstack.ports import LOOPBACK
+from headgate.model import publish as compiled_or_not
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.suppressor import Suppressor
 from support.doubles.suppression_store import MemoryRedis, MemoryStore

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 from headgate.supervisor.monitor_process import MonitorPages
 from headgate.supervisor.upstreams import MonitorClient, monitor_url
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of

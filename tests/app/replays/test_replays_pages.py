@@ -17,9 +17,8 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
 from headgate.http.origins import CORS_HEADERS
+from headgate.model.outcome import Failure, Reason, Refused
 from headgate.replays.registry import Control
 from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.control import Forward

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.publish import Ticket
-from headgate.core.record import SPOOLED
+from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.publish import Ticket
+from headgate.model.record import SPOOLED
 from headgate.spool.disk import SpoolOptions
 from headgate.spool.reading import Reader
 from support.gateway.spool_world import AFTER_S, UNKNOWN, SpoolWorld, names

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.core.record import Record
+from headgate.model.record import Record
 from headgate.spool.database import FILE, Append
 from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.journal import Journal

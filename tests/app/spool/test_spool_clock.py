@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.outcome import Name
+from headgate.model.outcome import Name
 from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import SpoolWorld, names
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.publish import Ticket
+from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.publish import Ticket
 from headgate.spool.database import FILE
 from support.gateway.spool_world import SpoolWorld, names
 from support.spool.damage import LOG, PAGE, break_page, overwrite, pages_of

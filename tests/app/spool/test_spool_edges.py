@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.outcome import Name, Reason
+from headgate.model.outcome import Name, Reason
 from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import AFTER_S, AWAY, SpoolWorld, names
 from support.spool.database import database_of

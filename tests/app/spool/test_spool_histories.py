@@ -27,8 +27,8 @@ from typing import Any
 
 import pytest
 
-from headgate.core.outcome import Name, Outcome
-from headgate.core.publish import Ticket
+from headgate.model.outcome import Name, Outcome
+from headgate.model.publish import Ticket
 from headgate.spool.backlog import Unit
 from support.gateway.spool_world import AFTER_S, AWAY, HELD, UNKNOWN, SpoolWorld
 from support.scale import examples

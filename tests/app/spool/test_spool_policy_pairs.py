@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.outcome import Name, Reason
-from headgate.core.oversize.strategies import SplitRule
-from headgate.core.publish import Publish, Ticket
+from headgate.model.outcome import Name, Reason
+from headgate.model.oversize import SplitRule
+from headgate.model.publish import Publish, Ticket
 from headgate.oversize.choose import MultiRecordPublish
 from support.gateway.spool_world import AFTER_S, SpoolWorld
 from support.scale import examples

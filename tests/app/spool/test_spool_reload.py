@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.formats import confluent_v2
-from headgate.core.outcome import Name, Reason
-from headgate.core.publish import Ticket
+from headgate.formats import confluent_v2
+from headgate.model.outcome import Name, Reason
+from headgate.model.publish import Ticket
 from support.gateway.spool_world import AFTER_S, SpoolWorld, names
 
 

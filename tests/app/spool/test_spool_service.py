@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from headgate.backends.base import Deliveries
-from headgate.core.admission import Admission
-from headgate.core.record import Record
-from headgate.core.topics.topic import TopicState
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.complete import Complete, Reports
+from headgate.model.record import Record
+from headgate.model.topics import TopicState
 from headgate.spool import disk
 from headgate.spool.database import FILE, Append, JournalError, pack_topic
 from headgate.spool.disk import SpoolOptions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, Name, Reason
 from headgate.spool.draining import DrainSpans
 from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.spool_world import UNKNOWN, SpoolWorld, names

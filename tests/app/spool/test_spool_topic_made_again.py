@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Name
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Name
 from support.gateway.spool_world import SpoolWorld, names
 
 KEYS = range(20)

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from headgate.commands.terminal import width
 from headgate.config.settings import AuthSettings, Settings
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.terminal import width
+from headgate.model.outcome import Failure, Name, Reason
 from support.gateway.admin_world import TOKENS, TOPICS
 from support.root import ROOT
 from support.terminal.management import Management, group

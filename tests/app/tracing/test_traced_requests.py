@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.trace_context import read_parent
 from headgate.metrics.meter import Meter
+from headgate.model.outcome import Failure, Reason
+from headgate.model.trace import read_parent
 from headgate.tracing.spans import Sampling, Span, Traces
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.gateway.meters import a_meter, exemplars, requests

@@ -28,8 +28,8 @@ from chaos.cluster.redis_pair import RedisPair
 from chaos.cluster.traffic import Traffic
 from chaos.coalescer.clients import Clients
 from chaos.coalescer.history import Histories
-from headgate.core.coalescing import held_topic
 from headgate.devstack.servers import KafkaInstallation
+from headgate.model.internal_topics import held_topic
 from support.clients.http_client import exchange
 from support.kafka import kafka_log
 from support.kafka.kafka_log import LogRecord

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from headgate.core.coalescing import HeldEvent, read_held
+from headgate.coalescer.windows import HeldEvent, read_held
 from support.kafka.kafka_log import LogRecord
 
 SLACK_MS = 1000  # how far an owner may be behind in reading H on a busy machine

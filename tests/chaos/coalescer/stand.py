@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from chaos.coalescer.history import Clocks, Histories, Sent
-from headgate.core.coalescing import held_topic
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.internal_topics import held_topic
 from support.gateway.coalescing_gateway import run_init
 from support.kafka import kafka_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from chaos.coalescer.history import Clocks, Histories, Sent
-from headgate.core.coalescing import DoneMark, mark_headers
-from headgate.core.record import EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
+from headgate.coalescer.windows import DoneMark, mark_headers
+from headgate.model.record import EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from support.kafka.kafka_log import LogRecord
 
 CLOCKS = Clocks(1500, 4000)

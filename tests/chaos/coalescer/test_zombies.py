@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 from chaos.coalescer.coalescer_process import STEPS
 from chaos.coalescer.history import Sent
 from chaos.coalescer.stand import GROUP, Logs, prepare
-from headgate.core.coalescing import held_topic
-from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child
+from headgate.model.internal_topics import held_topic
+from headgate.model.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from support.process.stack import RunningBroker, RunningRedis, eventually
 
 pytestmark = [pytest.mark.kafka, pytest.mark.redis, pytest.mark.timeout(900)]

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.idempotency import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim
 from headgate.idempotency.rules import ClaimCall, StoredName, run
 from headgate.idempotency.store import RedisIdentityStore
+from headgate.model.publish import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples

@@ -10,9 +10,9 @@ from itertools import count
 
 import pytest
 
-from headgate.core.idempotency import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimStep
 from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
 from headgate.idempotency.store import IdentityStore, RedisIdentityStore
+from headgate.model.publish import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimStep
 from headgate.redis.script import StoreError
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.process.connecting import reach

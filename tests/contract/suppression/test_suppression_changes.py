@@ -23,7 +23,7 @@ from contract.suppression.test_suppression_store import (
     store,
     verdict,
 )
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression import rules
 from headgate.suppression.rules import ANNOUNCE, DROP, MARK, MAX_TOKENS
 from headgate.suppression.store import SuppressionStore

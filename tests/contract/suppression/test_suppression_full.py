@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression import rules
 from headgate.suppression.rules import (
     SuppressionCall,

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression.rules import StoredKey, SuppressionCall, run
 from headgate.suppression.store import RedisStore
 from support.gateway.suppression_histories import (

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression import rules
 from headgate.suppression.rules import StoredKey, run
 from headgate.suppression.store import RedisStore

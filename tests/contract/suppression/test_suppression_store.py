@@ -10,7 +10,7 @@ from itertools import count
 
 import pytest
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.rules import (

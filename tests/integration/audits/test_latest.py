@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from headgate.audits.latest import SKEW_TOPIC, LatestAudits, is_result, merged
 from headgate.config.backend_settings import ClusterSettings
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 from support.process.stack import RunningBroker, free_port
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
-from headgate.core.coalescing import held_topic
+from headgate.model.internal_topics import held_topic
 from support.clients.http_client import exchange
 from support.gateway.coalescing_gateway import Client, config_text, last_values, run_init
 from support.kafka.kafka_log import read_log

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.coalescing import held_topic
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.internal_topics import held_topic
 from support.clients.http_client import ClosedError, exchange
 from support.gateway.coalescing_gateway import Client, config_text, last_values, run_init
 from support.gateway.facts_world import facts_of

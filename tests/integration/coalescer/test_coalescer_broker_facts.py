@@ -13,7 +13,7 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.consumer.membership import committed
-from headgate.core.record import Record
+from headgate.model.record import Record
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
 

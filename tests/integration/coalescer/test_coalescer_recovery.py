@@ -15,11 +15,11 @@ import psutil
 import pytest
 from confluent_kafka import Producer
 
-from headgate.core.coalescing import held_topic
-from headgate.core.keys import partition_for
-from headgate.core.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from headgate.devstack.child import Child
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.internal_topics import held_topic
+from headgate.model.keys import partition_for
+from headgate.model.record import EVENT_ID, PRODUCER, RECEIVED_AT
 from support.clients.http_client import ClosedError, exchange
 from support.process.stack import RunningBroker, RunningRedis, eventually, free_port
 

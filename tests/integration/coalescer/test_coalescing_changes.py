@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from headgate.coalescer.coalescer import GROUP
-from headgate.core.coalescing import held_topic
+from headgate.model.internal_topics import held_topic
 from support.clients.http_client import exchange
 from support.gateway.coalescing_gateway import Client, config_text, run_init
 from support.kafka import kafka_log

@@ -17,7 +17,7 @@ from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import DeadLetterError, Failures
 from headgate.consumer.options import ConsumerOptions, Retries
 from headgate.consumer.partition import Received
-from headgate.core.oversize.chunks import MAX_BYTES
+from headgate.oversize.chunks import MAX_BYTES
 from support.gateway.oversize_world import assembled
 from support.process.stack import RunningBroker, eventually
 from support.scenarios.consumer_world import chunks

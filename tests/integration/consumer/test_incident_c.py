@@ -18,8 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.partition import Received
-from headgate.core.pauses import Intent, PauseScope
-from headgate.redis.pauses import RedisPauses
+from headgate.redis.pauses import Intent, PauseScope, RedisPauses
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
 from support.scenarios.consumer_world import fill
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Producer
 
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from peers.builds import built
 from peers.stand import Place, start_pixy
 from support.clients.http_client import exchange

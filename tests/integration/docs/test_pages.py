@@ -17,10 +17,10 @@ import pytest_asyncio
 from redis import Redis
 
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.keys import partition_for
-from headgate.core.oversize.chunks import rebuild
 from headgate.devstack.sample import effective_config, to_toml, topics_to_create
 from headgate.devstack.stack import create_internal, create_missing
+from headgate.model.keys import partition_for
+from headgate.oversize.split import rebuild
 from support.gateway.quarantine import out_of_quarantine
 from support.kafka.kafka_log import read_log
 from support.pages import (

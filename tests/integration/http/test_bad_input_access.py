@@ -9,7 +9,7 @@ from itertools import chain
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from headgate.core.outcome import TRAITS, Reason
+from headgate.model.outcome import TRAITS, Reason
 from support.clients.http_client import (
     JSON,
     Answer,

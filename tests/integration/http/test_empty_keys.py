@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from support.clients.http_client import Answer, exchange
 from support.gateway.confluent_world import (
     BINARY_V2,

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.topics import first_readable
-from headgate.core.groups import Partition
+from headgate.kafka.groups import Partition
 from headgate.replays.offset_map import (
     MAP_TOPIC,
     Layout,

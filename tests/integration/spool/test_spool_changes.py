@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from support.clients.http_client import Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import Gateway, RunningBroker, eventually

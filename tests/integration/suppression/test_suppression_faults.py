@@ -13,12 +13,12 @@ import pytest
 import uvloop
 from redis import Redis
 
-from headgate.core.content import Digester
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
-from headgate.core.suppression import Reservation, Scope
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.content import Digester
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
+from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.store import RedisStore

@@ -18,7 +18,7 @@ import pytest
 from chaos.suppression.history import Attempt, wrong_answers
 from chaos.suppression.moves import back_moves, disorder, stale_keys, wrong_unchanged
 from chaos.suppression.writers import Writers, write_while
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from support.kafka import kafka_log
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
 

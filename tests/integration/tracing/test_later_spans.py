@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.trace_context import read_parent
 from headgate.devstack.child import Child
+from headgate.model.trace import read_parent
 from support.clients.http_client import JSON, post
 from support.gateway.coalescing_gateway import config_text, run_init
 from support.kafka.kafka_log import read_log

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import ClientSession
 
-from headgate.core.trace_context import read_parent
+from headgate.model.trace import read_parent
 from headgate.tracing.exporter import MAX_WAITING
 from support.clients.http_client import JSON, Answer, exchange, post
 from support.kafka.kafka_log import LogRecord, read_log

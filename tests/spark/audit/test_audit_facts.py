@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.audits.facts import Facts, encode_records
-from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate_spark.audit.diagnosis import sent, wasteful, with_unpublished
 from headgate_spark.audit.facts import fact_rows, summed
 from headgate_spark.audit.figures import (

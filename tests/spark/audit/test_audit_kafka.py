@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from headgate.core.groups import Partition
+from headgate.kafka.groups import Partition
 from headgate_spark.audit.job import SKEW_TOPIC, AuditRequest, audit, publish, read_facts
 from headgate_spark.job.command_line import JobError, report_to_people
 from headgate_spark.job.options import JobConfig, read_config

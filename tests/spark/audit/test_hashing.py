@@ -7,7 +7,7 @@ from aiokafka.partitioner import murmur2 as other_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.keys import murmur2, partition_for
+from headgate.model.keys import murmur2, partition_for
 from headgate_spark.audit.predictions import (
     crc32_partitions,
     hashes,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from headgate.core.groups import Partition
-from headgate.core.times import shown_time
 from headgate.devstack.java import JavaMissingError, find_java
+from headgate.kafka.groups import Partition
+from headgate.model.times import shown_time
 from headgate.replays.spec import FieldError, read_time
 from headgate_spark.cli import main
 from headgate_spark.job.command_line import JobError, parse_time, reason_of

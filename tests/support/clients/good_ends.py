@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from headgate.core.coalescing import held_topic
+from headgate.model.internal_topics import held_topic
 from support.process.stack import Gateway, RunningBroker
 
 CONFIG = """

@@ -6,8 +6,7 @@ import time
 from typing import Any
 
 from headgate.admin.control_plane import Services
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
+from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.answers import planned_page, replay_page
 from headgate.replays.registry import Control, Registry, new_id, record
 from headgate.replays.second_tier import NoSecondTier, Rows

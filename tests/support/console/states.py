@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from headgate.admin.console.app import console
 from headgate.admin.control_plane import Services
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.installation import Happening, Kind
-from headgate.core.outcome import Failure, Reason
-from headgate.core.pauses import Intent, Kept, PauseScope
-from headgate.core.refusal import Refused
-from headgate.core.topics.policy import TopicPolicy
+from headgate.model.installation import Happening, Kind
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.policy import TopicPolicy
+from headgate.redis.pauses import Intent, Kept, PauseScope
 from headgate.replays.second_tier import NoSecondTier, Rows
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import audits, world

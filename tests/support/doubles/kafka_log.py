@@ -10,13 +10,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.options import LaneLimits
-from headgate.core.admission import OVERLOADED_RETRY_S
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import refused_by_kafka
-from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.record import BATCH_OVERHEAD, Record
-from headgate.core.refusal import brief
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
+from headgate.model.publish import Publish, Stage, advance_all
+from headgate.model.record import BATCH_OVERHEAD, Record
+from headgate.model.route import refused_by_kafka
+from headgate.model.topics import TopicState
 
 Change = Callable[[TopicState | None, TopicState | None], None]
 

@@ -12,8 +12,6 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from headgate.core.publish import Ticket
-from headgate.core.reply import JSON, Reply
 from headgate.http.answer import answered
 from headgate.http.framing import ambiguity
 from headgate.http.parsed import parsed_before
@@ -22,6 +20,8 @@ from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.http.short_way import ShortWay
 from headgate.http.shortcut import ShortConnection
+from headgate.model.publish import Ticket
+from headgate.model.reply import JSON, Reply
 
 MAX_BYTES = 1000  # of a body: few bytes reach it
 HOST = ((b"Host", b"x"),)

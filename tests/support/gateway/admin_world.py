@@ -13,19 +13,19 @@ from headgate.admin.pauses import PauseEndpoints
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.outcome import Failure
-from headgate.core.pauses import Intent, Kept
-from headgate.core.suppression import TopicSuppression
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.topic import TopicState
 from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
 from headgate.http.origins import Origins
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
 from headgate.metrics.meter import Labels, Meter
+from headgate.model.outcome import Failure
+from headgate.model.policy import TopicPolicy
+from headgate.model.topics import TopicState
+from headgate.redis.pauses import Intent, Kept
 from headgate.replays.second_tier import NoSecondTier
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import InstanceHealth
+from headgate.suppression.states import TopicSuppression
 
 TOPICS = (
     TopicPolicy("orders", "main", key=("/id",)),

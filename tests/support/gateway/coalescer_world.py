@@ -11,12 +11,13 @@ from confluent_kafka import Producer
 
 from headgate.backends.kafka.options import cluster_options
 from headgate.backends.kafka.topics import KafkaTopics
+from headgate.coalescer.windows import burst_end_headers
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings
-from headgate.core.coalescing import burst_end_headers, held_topic, topic_of
-from headgate.core.keys import partition_for
-from headgate.core.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
+from headgate.model.internal_topics import held_topic, topic_of
+from headgate.model.keys import partition_for
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from headgate.offload.helper_process import HelperProcess
 from headgate.wiring.coalescing import Coalescing
 from support.kafka import kafka_log

@@ -13,12 +13,8 @@ from aiohttp import web
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.coalescer.bursts import Bursts
 from headgate.config.settings import AuthSettings, HttpSettings
-from headgate.core.ids import RequestIds
-from headgate.core.oversize.limits import Weight, heaviest
-from headgate.core.publish import Publish
-from headgate.core.topics.policy import PolicyTable
-from headgate.core.topics.topic import PartitionState, TopicState
 from headgate.devstack.ports import LOOPBACK
+from headgate.formats.json_text import Weight, heaviest
 from headgate.http.auth import Authenticator
 from headgate.http.events import EventsFront
 from headgate.http.request_log import RequestLog
@@ -33,6 +29,10 @@ from headgate.ingest.clock import Deadlines
 from headgate.ingest.gate import ProducerQuotas
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
+from headgate.model.event import RequestIds
+from headgate.model.policy import PolicyTable
+from headgate.model.publish import Publish
+from headgate.model.topics import PartitionState, TopicState
 from headgate.tracing.spans import Traces
 from headgate.wiring.app import data_plane
 from support.clients.http_client import Answer, exchange

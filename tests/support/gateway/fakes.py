@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.backends.base import Deliveries, Verdicts
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.route import Common, Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
+from headgate.model.content import Fallback
+from headgate.model.outcome import Failure, Outcome, Reason
+from headgate.model.policy import TopicPolicy
+from headgate.model.publish import Publish, Stage, advance_all
+from headgate.model.route import Common, Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 
 NOW_MS = 1_700_000_000_000
 
@@ -28,7 +29,8 @@ def policy(**options: object) -> TopicPolicy:
 
 def route(state: TopicState | None = None, depth: int = 128, **options: object) -> Route:
     """The rules of a topic with these options."""
-    return Route(policy(**options), state or topic_state(), depth)
+    rules = policy(**options)
+    return Route(rules, state or topic_state(), KeyReader.parse(rules.key), depth)
 
 
 def common(**changes: object) -> Common:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headgate.core.content import INLINE_BYTES, Comparison
-from headgate.core.formats.decode import decode
-from headgate.core.refusal import Refused
-from headgate.core.scanning import Scanned
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.route import Digest, Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.decode import decode
+from headgate.formats.json_text import KeyReader
+from headgate.model.content import INLINE_BYTES, Comparison
+from headgate.model.outcome import Refused
+from headgate.model.policy import TopicPolicy
+from headgate.model.route import Digest, Route, Scanned
+from headgate.model.topics import TopicState
 
 JSON, NDJSON = b"application/json", b"application/x-ndjson"
 
@@ -29,7 +29,7 @@ class PlainScanner:
         json_max_depth: int,
         compared: Digest | Comparison | None,
     ) -> None:
-        self._route = Route(policy, lane, json_max_depth)
+        self._route = Route(policy, lane, KeyReader.parse(policy.key), json_max_depth)
         self._has_key = bool(policy.key)
         self._compared = compared
 

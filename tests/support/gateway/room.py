@@ -10,20 +10,20 @@ from hashlib import blake2b
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.backends.kafka.lane import LoneBatch
-from headgate.core.admission import Admission
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.core.reply import answer
-from headgate.core.scanning import Scanner
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import SimilarTopics, TopicState
+from headgate.formats.json_text import KeyReader
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Compiler, Routes
+from headgate.model.event import EventIds
+from headgate.model.outcome import Failure, Reason
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.publish import Ticket
+from headgate.model.reply import answer
+from headgate.model.route import Route, Scanner
+from headgate.model.suppression import Scope
+from headgate.model.topics import SimilarTopics, TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.suppression.sharded import Unsuppressed
@@ -76,8 +76,10 @@ class Room:
         def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
             scanner = scanner_for(chosen, state)
             if chosen.suppress == "off":
-                return Route(chosen, state, 128, scanner=scanner)
-            return Route(chosen, state, 128, digest, scope, scanner=scanner)
+                return Route(chosen, state, KeyReader.parse(chosen.key), 128, scanner=scanner)
+            return Route(
+                chosen, state, KeyReader.parse(chosen.key), 128, digest, scope, scanner=scanner
+            )
 
         self.clock = ClockWatch(self.topics.get, lambda: 0.0)
         self.helper, ids = HelperProcess(), EventIds(b"\1" * 6)

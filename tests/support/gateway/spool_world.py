@@ -16,22 +16,23 @@ from typing import Any
 
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.backends.kafka.lane import LoneBatch
-from headgate.core.admission import Admission
-from headgate.core.coalescing import HELD_PREFIX, held_topic
-from headgate.core.formats.decode import decode
-from headgate.core.ids import EventIds
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.publish import Publish, Stage, Ticket
-from headgate.core.record import EVENT_ID
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.decode import decode
+from headgate.formats.json_text import KeyReader
+from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Routes
+from headgate.model.event import EventIds
+from headgate.model.internal_topics import HELD_PREFIX, held_topic
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.publish import Publish, Stage, Ticket
+from headgate.model.record import EVENT_ID
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.spool.backlog import Backlogs, Unit
@@ -340,9 +341,9 @@ class SpoolWorld:
         self, chosen: TopicPolicy, state: TopicState, held: TopicState | None = None
     ) -> Route:
         if chosen.suppress == "off" or held is not None:
-            return Route(chosen, state, 128, held=held)
+            return Route(chosen, state, KeyReader.parse(chosen.key), 128, held=held)
         scope = self.scope if state.name == "deals" else self.orders_scope
-        return Route(chosen, state, 128, digest, scope)
+        return Route(chosen, state, KeyReader.parse(chosen.key), 128, digest, scope)
 
     # ---- what tests do
 

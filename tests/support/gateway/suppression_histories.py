@@ -6,7 +6,7 @@ import os
 
 from hypothesis import strategies as st
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression import rules
 from headgate.suppression.rules import (
     ANNOUNCE,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from headgate.core.content import Digester
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
-from headgate.core.suppression import Reservation, Scope
+from headgate.model.content import Digester
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
+from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions
 from headgate.suppression.calls import OutgoingCall

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits
 from headgate.backends.kafka.topics import KafkaTopics
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record, size_of
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record, size_of
+from headgate.model.topics import TopicState
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import eventually
 

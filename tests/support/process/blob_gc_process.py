@@ -12,7 +12,7 @@ from itertools import count
 
 from headgate import cli
 from headgate.backends.blobs.files import FileBlobs
-from headgate.core.oversize.chunks import BlobName
+from headgate.model.oversize import BlobName
 
 _remove = FileBlobs.delete
 _numbers = count()

@@ -16,11 +16,11 @@ from pathlib import Path
 
 from headgate.config import load
 from headgate.config.settings import LogSettings
-from headgate.core.outcome import Failure, Name, Outcome
-from headgate.core.topics.topic import TopicState
 from headgate.metrics import logs
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
+from headgate.model.outcome import Failure, Name, Outcome
+from headgate.model.topics import TopicState
 from headgate.supervisor.control import (
     HURRY,
     WorkerState,

@@ -21,7 +21,7 @@ from headgate.coalescer.decisions import (
     WindowVerdict,
 )
 from headgate.coalescer.partition import PartitionSession
-from headgate.core.coalescing import (
+from headgate.coalescer.windows import (
     DoneMark,
     Figures,
     HeldBounds,
@@ -30,13 +30,13 @@ from headgate.core.coalescing import (
     Metadata,
     Window,
     WindowTimes,
-    held_topic,
-    is_held,
 )
-from headgate.core.keys import partition_for
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
+from headgate.model.internal_topics import held_topic, is_held
+from headgate.model.keys import partition_for
+from headgate.model.policy import TopicPolicy
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 
 RULES = CoalescingRules(WindowTimes(10, 40, 1000), HeldBounds(100, 100_000), max_records=1)
 CRAMPED = RULES._replace(bounds=HeldBounds(100, 50))  # one event is too much already
@@ -451,5 +451,5 @@ class Process:
 
 
 POLICY = TopicPolicy("t", "main", kind="state")
-ROUTE = Route(POLICY, TopicState("t", "main", bytes(16), 1), 128)
+ROUTE = Route(POLICY, TopicState("t", "main", bytes(16), 1), KeyReader.parse(POLICY.key), 128)
 H_STATE = TopicState(held_topic("t"), "main", bytes(16), 1)

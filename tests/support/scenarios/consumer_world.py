@@ -24,7 +24,7 @@ from confluent_kafka import KafkaException, Producer
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.partition import Received
-from headgate.core.oversize.chunks import Head, Header, cut, headers_of
+from headgate.oversize.chunks import Head, Header, cut, headers_of
 from support.process import group_member
 
 Place = tuple[int, int]

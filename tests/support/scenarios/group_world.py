@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from headgate.core.groups import (
+from headgate.kafka.groups import (
     CommittedOffset,
     Described,
     GroupMember,

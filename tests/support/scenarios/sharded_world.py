@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Scope
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Scope
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.sharded import ShardedSuppressor
 from headgate.suppression.suppressor import memberships

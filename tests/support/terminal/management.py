@@ -14,7 +14,7 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.monitor.views import CANNOT_BE_SEEN
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port

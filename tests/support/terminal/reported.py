@@ -6,7 +6,7 @@ import io
 import threading
 import time
 
-from headgate.core.terminal import PLAIN, ProgressLine
+from headgate.commands.terminal import PLAIN, ProgressLine
 
 
 class Reported:

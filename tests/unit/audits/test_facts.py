@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from headgate.audits.facts import FACTS_A_RECORD, MAX_WAITING, Columns, Facts, encode_records
 from headgate.audits.facts_topic import COLUMNS, KEY_MAX_BYTES, facts_cluster
-from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.ingest.path import Inbound
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 from support.gateway.fakes import NOW_MS
 from support.gateway.room import REFUSED, UNKNOWN, Room
 

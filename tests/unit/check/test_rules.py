@@ -18,8 +18,8 @@ from headgate.check.rules import (
     judge_unmatched,
 )
 from headgate.config import Settings, load_with_origins
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import TopicState
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.topics import TopicState
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
 REDIS = '[redis]\nurl = "redis://a:1"\n'

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.outcome import Outcome as GatewayOutcome
-from headgate.core.reply import Reply, problem, reply
+from headgate.model.outcome import TRAITS, Failure, Name, Reason
+from headgate.model.outcome import Outcome as GatewayOutcome
+from headgate.model.reply import Reply, problem, reply
 from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
 from headgate_client.core.delivery import Chances, Delivery

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headgate.core.reasons import TRAITS
 from headgate.http.origins import Cors
+from headgate.model.outcome import TRAITS
 from support.clients.node import NODE, PACKAGE, needs_node
 from support.scale import examples
 

@@ -8,12 +8,12 @@ from collections.abc import Collection
 import pytest
 
 from headgate.coalescer.bursts import Bursts
-from headgate.core.coalescing import BurstEnd, held_topic, read_held
-from headgate.core.idempotency import duplicate_of, pack_outcomes, unpack_outcomes
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
-from headgate.core.reply import reply
-from headgate.core.topics.policy import PolicyTable
+from headgate.coalescer.windows import BurstEnd, read_held
+from headgate.model.internal_topics import held_topic
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.policy import PolicyTable
+from headgate.model.publish import duplicate_of, pack_outcomes, unpack_outcomes
+from headgate.model.reply import reply
 from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import NOW_MS, policy, topic_state
 from support.gateway.room import MemoryRoom

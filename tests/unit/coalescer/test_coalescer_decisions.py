@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from headgate.coalescer.decisions import Digests, SuppressedDecisions, Trust, Turns, WindowVerdict
-from headgate.core.coalescing import HeldEvent, Window
+from headgate.coalescer.windows import HeldEvent, Window
 from headgate.ingest.routes import Compiler
 from headgate.offload.helper_process import HelperProcess
 from support.gateway.fakes import FakeSuppression, policy, topic_state

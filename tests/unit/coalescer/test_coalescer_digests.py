@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 
 from headgate.coalescer.decisions import Digests, Turns
-from headgate.core.coalescing import HeldEvent, Window, packed
-from headgate.core.content import INLINE_BYTES
-from headgate.core.formats.canonical import Fallback
-from headgate.core.topics.route import Route
+from headgate.coalescer.windows import HeldEvent, Window, packed
 from headgate.ingest.routes import Compiler
+from headgate.model.content import INLINE_BYTES, Fallback
+from headgate.model.route import Route
 from headgate.offload.helper_process import HelperProcess
 from support.gateway.fakes import policy, topic_state
 

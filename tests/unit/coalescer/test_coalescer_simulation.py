@@ -15,7 +15,7 @@ import pytest
 from headgate.coalescer.coalescer import rules_of
 from headgate.coalescer.decisions import CoalescingRules, HeldPartition, LogError, Read
 from headgate.coalescer.partition import PartitionSession, Unsettled
-from headgate.core.coalescing import DoneMark, HeldEvent, Window, Windows
+from headgate.coalescer.windows import DoneMark, HeldEvent, Window, Windows
 from support.scale import scaled
 from support.scenarios.coalescer_sim import CRAMPED, OPEN, POLICY, RULES, Process, World
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from headgate.coalescer.decisions import CoalescingRules, Emission, Read, Turns
 from headgate.coalescer.partition import MAX_RECORDS
-from headgate.core.coalescing import DoneMark, HeldBounds, WindowTimes
+from headgate.coalescer.windows import DoneMark, HeldBounds, WindowTimes
 from support.scenarios.coalescer_sim import RULES, Process, World
 
 OWNERS, PIECES = 12, 30

@@ -6,8 +6,8 @@ import json
 
 from headgate.audits.facts import Facts
 from headgate.coalescer.coalescer import report
-from headgate.core.coalescing import HeldEvent, Window
-from headgate.core.outcome import Name
+from headgate.coalescer.windows import HeldEvent, Window
+from headgate.model.outcome import Name
 from support.gateway.fakes import NOW_MS, policy
 
 ASKING, SILENT = policy(facts=True, facts_one_in=1000), policy()

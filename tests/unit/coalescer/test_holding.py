@@ -8,11 +8,11 @@ import pytest
 
 from headgate.check.rules import Level, judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
-from headgate.core.coalescing import WindowTimes, as_held, held_topic, held_topics_of, is_held
-from headgate.core.outcome import Failure, Outcome, Reason
-from headgate.core.refusal import Refused
-from headgate.core.topics.policy import PolicyTable, fingerprint
+from headgate.coalescer.windows import WindowTimes
 from headgate.ingest.routes import Compiler, Routes
+from headgate.model.internal_topics import as_held, held_topic, held_topics_of, is_held
+from headgate.model.outcome import Failure, Outcome, Reason, Refused
+from headgate.model.policy import PolicyTable, fingerprint
 from headgate.wiring.coalescing import cluster_of
 from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import FakeTopics, policy, topic_state

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.commands.compare import compared, show
-from headgate.core.side_by_side import Side, Window
+from headgate.commands.side_by_side import Side, Window
 
 WHOLE = Window(None, 1 << 62, 0)
 

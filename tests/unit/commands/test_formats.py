@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headgate.cli import main
-from headgate.core.terminal import width
+from headgate.commands.terminal import width
 from support.root import ROOT
 from support.terminal.terminal import Terminal
 

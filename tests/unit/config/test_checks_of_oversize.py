@@ -6,8 +6,8 @@ import pytest
 
 from headgate.config import ConfigError, load_with_origins
 from headgate.config.problems import toml_text
-from headgate.core.oversize.strategies import SplitRule, usable
-from headgate.core.topics.policy import TopicPolicy, fingerprint
+from headgate.model.oversize import SplitRule, usable
+from headgate.model.policy import TopicPolicy, fingerprint
 
 HEAD = '[clusters.main]\nbootstrap_servers = "127.0.0.1:9092"\n'
 BLOBS = '[blobs]\nurl = "file:///srv/blobs"\n'

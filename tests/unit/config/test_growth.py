@@ -12,18 +12,18 @@ import pytest
 
 from headgate.config import load
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.content import (
+from headgate.http.auth import Authenticator, Peer
+from headgate.ingest.routes import Compiler
+from headgate.model.content import (
     Content,
     Orders,
     examine_here,
     forget_received,
     received_comparison,
 )
-from headgate.core.schema import Schema, received_schema, schema_of
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import ties
-from headgate.http.auth import Authenticator, Peer
-from headgate.ingest.routes import Compiler
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.schema import Schema, received_schema, schema_of
+from headgate.model.topics import ties
 from support.gateway.fakes import topic_state
 
 SMALL, LARGE = 40, 160

@@ -10,7 +10,7 @@ import pytest
 from headgate.config import load
 from headgate.config.reference import EXAMPLE_NAMES
 from headgate.config.settings import NAMED, SECTIONS
-from headgate.core.option import Option, options_of
+from headgate.model.policy import Option, options_of
 from support.root import ROOT
 
 DEPLOY = ROOT / "deploy"

@@ -20,9 +20,9 @@ from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import Received
-from headgate.core.pauses import Pauses
 from headgate.kafka import wire
 from headgate.kafka.wire import NO_TAGS, NULL, array
+from headgate.redis.pauses import Pauses
 from support.process.stack import eventually
 from unit.consumer.test_partition import Read
 

@@ -12,7 +12,7 @@ import pytest
 from headgate.consumer.assembler import Assembler, Bounds
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import OwnedPartition, Received
-from headgate.core.oversize.chunks import Head, headers_of
+from headgate.oversize.chunks import Head, headers_of
 
 
 class Read(NamedTuple):

@@ -10,8 +10,8 @@ import pytest
 
 from headgate.config.load import load
 from headgate.config.settings import NAMED, SECTIONS, AdmissionSettings, HttpSettings
-from headgate.core.option import options_of
 from headgate.metrics.catalogue import METRICS, MetricKind
+from headgate.model.policy import options_of
 from support.deploy.deployment import AUDIT, MANIFESTS, Pod, assert_runs, objects, paths_of, pods
 
 OBJECTS = objects(MANIFESTS)

@@ -18,8 +18,8 @@ import pytest
 import yaml
 
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
-from headgate.core.option import options_of
 from headgate.http.openapi.document import document
+from headgate.model.policy import options_of
 from headgate_spark import cli
 from support.pages import DOCS, sources
 

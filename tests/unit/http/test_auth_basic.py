@@ -6,8 +6,8 @@ import hashlib
 import pytest
 
 from headgate.config.settings import AuthSettings, ProducerSettings
-from headgate.core.outcome import Failure
 from headgate.http.auth import Authenticator, Peer
+from headgate.model.outcome import Failure
 
 TOKEN = "t0ken:with-colon"
 CALLERS = Authenticator(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from headgate.config.settings import AuthSettings, CertificateName, ProducerSettings
-from headgate.core.outcome import Failure, Reason
 from headgate.http.auth import Authenticator, Certificate, Identity, Peer, read_certificate
+from headgate.model.outcome import Failure, Reason
 from support.identity.authority import Authority
 
 PRODUCERS = {

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from headgate.config.settings import AuthMode, AuthSettings, ProducerSettings
-from headgate.core.outcome import Failure, Reason
 from headgate.http.auth import Authenticator, Certificate, Claims, Identity, Peer
+from headgate.model.outcome import Failure, Reason
 
 # SHA-256 of b"test"
 TOKEN_SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

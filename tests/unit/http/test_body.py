@@ -15,10 +15,9 @@ from aiohttp.test_utils import RawTestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.admission import Admission
-from headgate.core.outcome import Reason
-from headgate.core.refusal import Refused
 from headgate.http.body import Budget, decompress, read_body
+from headgate.ingest.admission import Admission
+from headgate.model.outcome import Reason, Refused
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -12,9 +12,6 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from headgate.core.publish import Ticket
-from headgate.core.refusal import Refused
-from headgate.core.reply import JSON, Reply
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.plain_post import PlainPosts
@@ -22,6 +19,9 @@ from headgate.http.problems import problem_response
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.http.shortcut import ShortConnection
+from headgate.model.outcome import Refused
+from headgate.model.publish import Ticket
+from headgate.model.reply import JSON, Reply
 from support.process.stack import eventually
 
 SHORT = "POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"

@@ -15,9 +15,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
 from joserfc.jwk import RSAKey
 
-from headgate.core.outcome import Failure, Reason
 from headgate.http.auth import Claims
 from headgate.http.jwt import FAILED, FETCHED, BadKeysError, CheckedTokens, FetchedKeys, read_keys
+from headgate.model.outcome import Failure, Reason
 from support.identity.authority import Authority
 from support.identity.issuer import Issuer, JwksServer, serving, settings
 from support.process.stack import eventually

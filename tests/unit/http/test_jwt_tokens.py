@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.outcome import Failure, Reason
 from headgate.http.auth import Claims
 from headgate.http.jwt import CheckedTokens, FetchedKeys
+from headgate.model.outcome import Failure, Reason
 from support.identity.issuer import AUDIENCE, ISSUER, Issuer, settings, signed
 
 ALGORITHMS = ("RS256", "RS512", "PS256", "ES256", "ES384", "ES512", "EdDSA")

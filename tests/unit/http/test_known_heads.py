@@ -12,14 +12,14 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from headgate.core.publish import Ticket
-from headgate.core.reply import JSON, Reply
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.known_heads import Framed, KnownHeads, frame
 from headgate.http.plain_post import PlainPosts
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.http.shortcut import ShortConnection
+from headgate.model.publish import Ticket
+from headgate.model.reply import JSON, Reply
 
 HEAD = b"POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
 

@@ -3,9 +3,9 @@
 import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
-from headgate.core.outcome import Failure, Reason
 from headgate.http.auth import Authenticator, Peer
 from headgate.http.origins import Origins
+from headgate.model.outcome import Failure, Reason
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 APP = b"https://app.example"

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
-from headgate.core.idempotency import CLAIM, DONE, RELEASE, Claim
 from headgate.idempotency.claims import Ask, Sized, Verdicts, Waiting
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
 from headgate.idempotency.store import IdentityOptions
+from headgate.model.publish import CLAIM, DONE, RELEASE, Claim
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.failing_clock import FailingClock
 from support.process.stack import eventually

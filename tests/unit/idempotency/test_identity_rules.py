@@ -6,9 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.idempotency import FULL_BYTES, pack_outcomes, unpack_outcomes
-from headgate.core.outcome import Name, Outcome
-from headgate.core.refusal import Refused
 from headgate.idempotency.rules import (
     event_fingerprint,
     names_of_cloudevents,
@@ -17,6 +14,8 @@ from headgate.idempotency.rules import (
     read_key,
     request_fingerprint,
 )
+from headgate.model.outcome import Name, Outcome, Refused
+from headgate.model.publish import FULL_BYTES, pack_outcomes, unpack_outcomes
 
 TOPIC, OTHER_TOPIC = b"\1" * 16, b"\2" * 16
 

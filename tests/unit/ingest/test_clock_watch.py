@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.record import Record
 from headgate.ingest.clock import ClockWatch
 from headgate.metrics.health import Dependency, Readiness
+from headgate.model.outcome import Failure, Reason
+from headgate.model.record import Record
 from support.gateway.fakes import NOW_MS, topic_state
 from support.gateway.room import Room, shown
 

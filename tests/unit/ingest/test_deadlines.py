@@ -2,8 +2,8 @@
 
 import asyncio
 
-from headgate.core.publish import Ticket
 from headgate.ingest.clock import Deadlines
+from headgate.model.publish import Ticket
 from support.process.stack import eventually
 
 

@@ -8,21 +8,22 @@ import random
 import orjson
 import pytest
 
-from headgate.core.content import (
+from headgate.formats.json_text import KeyReader
+from headgate.ingest.records import Validate
+from headgate.model.content import (
     INLINE_BYTES,
     Comparison,
     Content,
+    Fallback,
     Orders,
     examine,
     examine_here,
 )
-from headgate.core.formats.canonical import Fallback
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish
-from headgate.core.record import Record
-from headgate.core.schema import schema_of
-from headgate.core.topics.route import Route
-from headgate.ingest.records import Validate
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish
+from headgate.model.record import Record
+from headgate.model.route import Route
+from headgate.model.schema import schema_of
 from headgate.offload.helper_process import HelperProcess
 from support.gateway.fakes import common, policy, topic_state
 from support.gateway.held_helper import HeldHelper
@@ -116,7 +117,9 @@ async def test_what_has_its_digest_waits_behind_it_too(
     assert not examining.waiting
     examining.content(large, CANONICAL, content(document(1, large=True)))
     assert examining.waiting
-    given = common(route=Route(policy(), topic_state("deals"), 128, orders=CANONICAL))
+    given = common(
+        route=Route(policy(), topic_state("deals"), KeyReader.parse(()), 128, orders=CANONICAL)
+    )
     for each in (small, other):
         each.digest, each.common = b"d" * 16, given
     examining.take([small], [b"", b""])

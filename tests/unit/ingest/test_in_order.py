@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.publish import Publish
-from headgate.core.record import Record
 from headgate.ingest.turn import InOrder
+from headgate.model.publish import Publish
+from headgate.model.record import Record
 
 KEYS = (b"a", b"b", None)
 

@@ -4,18 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.core.event import RawEvent
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.chunks import Streamed
-from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.publish import Publish, Ticket
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
+from headgate.formats.streamed import Streamed
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Routes
+from headgate.model.event import RawEvent
+from headgate.model.outcome import Failure, Reason
+from headgate.model.oversize import StoredBlob
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.publish import Publish, Ticket
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 from support.gateway.fakes import policy, topic_state
 from support.gateway.room import AWAY, NO_REDIS, Room, digest, shown
 
@@ -292,7 +293,7 @@ def test_what_waited_for_its_id_is_reserved_where_its_topic_is_now() -> None:
 
     def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
         scope = next(one for one in scopes if one.topic_id == state.topic_id)
-        return Route(chosen, state, 128, digest, scope)
+        return Route(chosen, state, KeyReader.parse(chosen.key), 128, digest, scope)
 
     chosen = policy(pattern="deals", key=("/id",), suppress="raw", dedupe_ttl_s=60)
     states = [topic_state("deals")._replace(topic_id=one.topic_id) for one in scopes]

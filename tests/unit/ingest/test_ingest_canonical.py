@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.core.content import INLINE_BYTES, Comparison, Orders
-from headgate.core.formats.canonical import Fallback
-from headgate.core.publish import Publish, Ticket
-from headgate.core.scanning import Scanner, scanner_for
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.decode import scanner_for
+from headgate.formats.json_text import KeyReader
 from headgate.ingest.gate import Gate
 from headgate.ingest.routes import Routes
+from headgate.model.content import INLINE_BYTES, Comparison, Fallback, Orders
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.publish import Publish, Ticket
+from headgate.model.route import Route, Scanner
+from headgate.model.topics import TopicState
 from support.gateway.fakes import policy
 from support.gateway.held_helper import HeldHelper
 from support.gateway.plain_scanner import NDJSON, PlainScanner
@@ -48,10 +48,20 @@ class World:
 
     def _route(self, chosen: TopicPolicy, state: TopicState) -> Route:
         if not self._compares_values:
-            return Route(chosen, state, 128, COMPARISON.raw, self.room.scope)
+            return Route(
+                chosen, state, KeyReader.parse(chosen.key), 128, COMPARISON.raw, self.room.scope
+            )
         orders = Orders(None, COMPARISON)
         scanner = scanner_of(chosen, state)
-        given = (chosen, state, 128, COMPARISON.raw, self.room.scope, orders)
+        given = (
+            chosen,
+            state,
+            KeyReader.parse(chosen.key),
+            128,
+            COMPARISON.raw,
+            self.room.scope,
+            orders,
+        )
         return Route(*given, scanner=scanner)
 
     def post(self, *documents: bytes) -> Ticket:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Ticket
-from headgate.core.scanning import Scanner
-from headgate.core.topics.policy import TopicPolicy
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Reason
+from headgate.model.policy import TopicPolicy
+from headgate.model.publish import Ticket
+from headgate.model.route import Scanner
+from headgate.model.topics import TopicState
 from support.gateway.plain_scanner import JSON, NDJSON, PlainScanner
 from support.gateway.room import AWAY, Room, digest, shown
 

@@ -7,9 +7,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.outcome import Reason
-from headgate.core.publish import Publish, Ticket
-from headgate.core.record import BATCH_OVERHEAD, size_of
+from headgate.model.outcome import Reason
+from headgate.model.publish import Publish, Ticket
+from headgate.model.record import BATCH_OVERHEAD, size_of
 from support.gateway.room import Room
 from support.scale import examples
 

@@ -4,9 +4,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headgate.core.outcome import Failure, Name, Outcome
-from headgate.core.publish import Publish, Stage, Ticket
 from headgate.ingest.path import Inbound
+from headgate.model.outcome import Failure, Name, Outcome
+from headgate.model.publish import Publish, Stage, Ticket
 from support.gateway.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
 from support.scale import examples
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.keys import partition_for
-from headgate.core.placing import count_of, place_again
-from headgate.core.publish import Publish
-from headgate.core.record import Record
-from headgate.core.suppression import Reservation, Scope
+from headgate.model.keys import partition_for
+from headgate.model.publish import Publish, count_of, place_again
+from headgate.model.record import Record
+from headgate.model.suppression import Reservation, Scope
 from support.gateway.fakes import common, route, topic_state
 from support.gateway.room import Room
 

@@ -3,8 +3,8 @@
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.outcome import Reason
 from headgate.ingest.gate import ProducerQuotas
+from headgate.model.outcome import Reason
 
 
 class Clock:

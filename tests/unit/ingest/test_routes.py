@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
 from headgate.ingest.routes import Compiler, Routes
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 from support.gateway.fakes import FakeTopics, policy, topic_state
 
 
@@ -22,7 +22,7 @@ class Compiled:
 
     def __call__(self, chosen: TopicPolicy, state: TopicState) -> Route:
         self.count += 1
-        return Route(chosen, state, 128)
+        return Route(chosen, state, KeyReader.parse(chosen.key), 128)
 
 
 def test_a_route_is_compiled_once_until_the_topic_changes() -> None:

@@ -1,11 +1,11 @@
 """One producer's flood fills its part of the in-flight budget, and no more."""
 
 from headgate.config.settings import ProducerSettings
-from headgate.core.admission import InFlightLimit
-from headgate.core.outcome import Reason
-from headgate.core.publish import Ticket
+from headgate.ingest.admission import InFlightLimit
 from headgate.ingest.gate import in_flight_limits
 from headgate.ingest.path import Inbound
+from headgate.model.outcome import Reason
+from headgate.model.publish import Ticket
 from support.gateway.room import Room
 
 BODY = b'{"id":"a"}'

@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
-from headgate.core.topics.route import Route
+from headgate.formats.json_text import KeyReader
 from headgate.ingest.turn import Turn
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
+from headgate.model.route import Route
 from support.gateway.fakes import common, policy, topic_state
 from support.gateway.room import Room, shown
 
-ROUTES = [Route(policy(), topic_state(name), 128) for name in ("orders", "clicks", "deals")]
+ROUTES = [
+    Route(policy(), topic_state(name), KeyReader.parse(()), 128)
+    for name in ("orders", "clicks", "deals")
+]
 
 
 def event(topic: str, number: int, route: Route | None = None) -> Publish:
@@ -76,7 +80,7 @@ def test_each_topic_is_one_batch_of_a_turn_in_the_order_of_arrival(
 
 
 def test_events_of_a_topic_keep_their_order_when_its_route_changes_within_a_turn() -> None:
-    world, other = World(), Route(policy(), topic_state("orders"), 128)
+    world, other = World(), Route(policy(), topic_state("orders"), KeyReader.parse(()), 128)
     for number, route in enumerate((ROUTES[0], other, ROUTES[0])):
         world.turn.add(route, [event("orders", number, route)])
     world.end_turn()

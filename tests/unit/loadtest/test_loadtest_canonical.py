@@ -8,7 +8,7 @@ from typing import Any
 
 from cases.canonical import CASES, CONFIG, TOPIC, TOPICS, Found
 from headgate.config.load import load
-from headgate.core.content import Comparison
+from headgate.model.content import Comparison
 from plan import WORKLOADS
 from report import canonical_table
 from saves import IGNORED, SAVE_BYTES

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from headgate.core.outcome import Name, Outcome
 from headgate.http.pages import prefers_openmetrics
 from headgate.metrics.exposition import render, render_openmetrics
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import decode
+from headgate.model.outcome import Name, Outcome
 
 ROUTE = "/v1/topics/{topic}/events"
 

@@ -5,11 +5,11 @@ import time
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from headgate.core.outcome import Name, Outcome
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Snapshot
+from headgate.model.outcome import Name, Outcome
 
 # name -> labels. Whoever renames one of them breaks alerts and dashboards.
 PROMISED = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.outcome import Failure, Name, Outcome, Reason
 from headgate.metrics import sketches
 from headgate.metrics.fleet import Fleet, Rates, Volume
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Pair, Snapshot, decode, encode, merge, recent
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 
 NOW = 1_700_000_000.0
 PAIR = Pair("shop", "orders")

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from headgate.core.outcome import Failure, Name, Outcome, Reason
-from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
 from headgate.metrics import sketches, snapshot
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import MAX_KNOWN, MAX_PAIRS, Labels, Meter, Peaks, Tasks
 from headgate.metrics.series import FOLD_EVENTS
 from headgate.metrics.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
+from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
 
 NOW = 1_700_000_000.0
 MISSING = Failure(Reason.MISSING_KEY, "no /id")

@@ -2,12 +2,12 @@
 
 import time
 
-from headgate.core.outcome import Name, Outcome
 from headgate.metrics import snapshot
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.series import Strangers
 from headgate.metrics.snapshot import STRANGERS_KEPT, Pair, Stranger
+from headgate.model.outcome import Name, Outcome
 
 
 def test_a_busy_name_is_there_however_many_others_come() -> None:

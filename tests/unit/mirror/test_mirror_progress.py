@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiokafka.structs import TopicPartition
 
-from headgate.core.terminal import Amount
+from headgate.commands.terminal import Amount
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.replays.segments import NO_RECORDS, Gap, Segment
 from headgate_spark.copying.reader import Known, Unit

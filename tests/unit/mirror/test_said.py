@@ -9,7 +9,7 @@ from contextlib import nullcontext
 import pytest
 from aiokafka.errors import KafkaConnectionError, NodeNotReadyError
 
-from headgate.core.terminal import PLAIN, ProgressLine
+from headgate.commands.terminal import PLAIN, ProgressLine
 from headgate_spark.copying.reader import ReadError
 from headgate_spark.job.command_line import JobError, in_words
 from headgate_spark.job.progress import Progress

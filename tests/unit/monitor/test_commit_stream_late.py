@@ -7,7 +7,7 @@ from collections import deque
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headgate.core.groups import CommittedOffset, Partition
+from headgate.kafka.groups import CommittedOffset, Partition
 from headgate.monitor.rules import LagState
 from support.scenarios.group_world import GROUP, TOPIC, World
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.groups import Partition, PartitionSeen, TopicSeen
+from headgate.kafka.groups import Partition, PartitionSeen, TopicSeen
 from headgate.monitor.cluster_watch import ClusterHealth, WatchOptions
 from headgate.monitor.group_watch import Heat, PartitionLog
 from headgate.monitor.rules import LagRules, LagState, LogEnds

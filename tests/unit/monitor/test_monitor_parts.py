@@ -12,7 +12,7 @@ import pytest
 from headgate.backends.kafka import groups as commit_stream
 from headgate.backends.kafka.groups import Found, GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups import (
+from headgate.kafka.groups import (
     CommitRecord,
     CommittedOffset,
     Described,
@@ -20,7 +20,6 @@ from headgate.core.groups import (
     TopicSeen,
     read_record,
 )
-from headgate.core.pauses import ALL, Intent, Kept, PauseScope
 from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression
@@ -28,6 +27,7 @@ from headgate.monitor.monitor import read_probation, snapshot, write_probation
 from headgate.monitor.rules import LogEnds, Probation
 from headgate.monitor.table import lines
 from headgate.monitor.views import partition
+from headgate.redis.pauses import ALL, Intent, Kept, PauseScope
 from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World
 from support.scenarios.monitored import monitor_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.groups import CommittedOffset, Described, GroupMember, Partition
+from headgate.kafka.groups import CommittedOffset, Described, GroupMember, Partition
 from headgate.monitor.rogue_readers import RogueReaders, TopicTotals, read_totals
 
 PLACE = Partition("orders", 0)

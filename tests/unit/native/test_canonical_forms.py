@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.content import INLINE_BYTES, Comparison
-from headgate.core.scanning import Scanner, scanner_for
+from headgate.formats.decode import scanner_for
+from headgate.model.content import INLINE_BYTES, Comparison
+from headgate.model.route import Scanner
 from support.gateway.fakes import policy, topic_state
 from support.gateway.plain_scanner import JSON, PlainScanner
 from support.gateway.random_json import members, number

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.root import ROOT
 
 HOT = (
-    "core.topics.route",
+    "model.route",
     "ingest.path",
     "ingest.complete",
     "suppression.claims",

@@ -22,9 +22,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.content import Comparison, Digester
-from headgate.core.keys import parse_pointer, partition_for
-from headgate.core.scanning import Scanned, Scanner, scanner_for
+from headgate.formats.decode import scanner_for
+from headgate.model.content import Comparison, Digester
+from headgate.model.keys import parse_pointer, partition_for
+from headgate.model.route import Scanned, Scanner
 from headgate.native import chosen
 from support.fuzz.rounds import Counts, main
 from support.gateway.fakes import policy, topic_state
@@ -313,7 +314,7 @@ def test_limits(way: str) -> None:
         assert scan(way, Rules(), cut, body, 2) == found
         assert [scan(way, Rules(), cut, body, most) for most in (1, 0, -1)] == [None] * 3
         assert scan(way, Rules(max_value_bytes=8), cut, body) == found
-        # Left: the ordinary way reads it, and `core.oversize` decides.
+        # Left: the ordinary way reads it, and `oversize` decides.
         left = None if way == "c" else found
         assert scan(way, Rules(max_value_bytes=7), cut, body) == left
 

@@ -11,22 +11,21 @@ from typing import Any
 
 import pytest
 
-from headgate.core.event import RawEvent
-from headgate.core.ids import EventIds
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.oversize.chunks import Streamed
-from headgate.core.oversize.strategies import SplitRule, StoredBlob
-from headgate.core.publish import Ticket
-from headgate.core.record import Record
-from headgate.core.refusal import Refused
-from headgate.core.suppression import Scope
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
+from headgate.formats.streamed import Streamed
 from headgate.http.streams import streamed
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Routes
+from headgate.model.event import EventIds, RawEvent
+from headgate.model.outcome import Failure, Name, Reason, Refused
+from headgate.model.oversize import SplitRule, StoredBlob
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.publish import Ticket
+from headgate.model.record import Record
+from headgate.model.route import Route
+from headgate.model.suppression import Scope
+from headgate.model.topics import TopicState
 from headgate.oversize.choose import Tools
 from support.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state
@@ -91,8 +90,15 @@ class OversizeRoom(Room):
 
         def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
             if chosen.suppress == "off":
-                return Route(chosen, state, 128)
-            return Route(chosen, state, 128, digest, Scope(state.name, b"\1" * 16, 3, b"f"))
+                return Route(chosen, state, KeyReader.parse(chosen.key), 128)
+            return Route(
+                chosen,
+                state,
+                KeyReader.parse(chosen.key),
+                128,
+                digest,
+                Scope(state.name, b"\1" * 16, 3, b"f"),
+            )
 
         routes = Routes(PolicyTable(policies), FakeTopics(*states), compile_route)
         tools = Tools(EventIds(b"\2" * 6), self.blobs, self.helper, FakeLone, 1 << 20)
@@ -479,7 +485,7 @@ async def step(random_: random.Random, room: OversizeRoom) -> None:
 async def test_what_is_large_leaves_no_cycle(topic: str) -> None:
     """Its values would stay in memory until the collector looks, which is seldom."""
     room = OversizeRoom()
-    with counted_cycles("headgate.core") as left:
+    with counted_cycles("headgate.model") as left:
         for number in range(3):
             room.post(
                 topic, deal(f"d-{number}") if topic == "deals" else big("a", fill="xyz"[number])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.terminal import Amount
+from headgate.commands.terminal import Amount
 from headgate.replays.plan import BACKFILL, INGEST, Piece
 from headgate.replays.registry import Control, Replay, ReplayState
 from headgate.replays.spec import RecordFilter

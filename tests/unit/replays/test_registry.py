@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.core.installation import Kind
+from headgate.model.installation import Kind
 from headgate.replays.registry import (
     FINISHED,
     NEXT,

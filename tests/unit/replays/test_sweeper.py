@@ -6,8 +6,8 @@ import json
 import time
 from typing import Any, cast
 
-from headgate.core.installation import Happening, Kind
 from headgate.metrics.fleet import Fleet
+from headgate.model.installation import Happening, Kind
 from headgate.replays.registry import Registry
 from headgate.replays.sweeper import Sweeper
 from headgate.replays.tiers import SecondTiers

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.config.settings import Settings
-from headgate.core.outcome import Reason
-from headgate.core.refusal import Refused
+from headgate.model.outcome import Reason, Refused
 from headgate.replays.offsets import Offsets
 from headgate.replays.registry import record
 from headgate.replays.tiers import SecondTiers, asking

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from headgate.admin.installation import entry_view
-from headgate.core.installation import (
+from headgate.model.installation import (
     MAX_TEXT,
     MEANINGS,
     Happening,
@@ -29,7 +29,6 @@ from headgate.core.installation import (
     entry_of,
     read_entry,
 )
-from headgate.core.suppression import AWAY, ON, QUARANTINE
 from headgate.supervisor.installation_log import (
     KEPT,
     InstallationLog,
@@ -38,6 +37,7 @@ from headgate.supervisor.installation_log import (
     Poll,
     span,
 )
+from headgate.suppression.states import AWAY, ON, QUARANTINE
 
 MAX = 65_536
 
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptur
     program = (
         "import asyncio, resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from headgate.core.installation import Happening, Kind\n"
+        "from headgate.model.installation import Happening, Kind\n"
         "from headgate.supervisor.installation_log import InstallationLog, LogFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20}, {size + 20}))\n"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.core.publish import Publish, Stage
+from headgate.model.publish import Publish, Stage
 from headgate.suppression.rules import Agreement, KeyEntry
 from support.gateway.suppression_world import World, make_publish
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Reservation, Scope
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression.rules import (
     Agreement,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.core.publish import Stage
+from headgate.model.publish import Stage
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from headgate.suppression.sharded import ShardedSuppressor
 from support.doubles.suppression_store import MemoryStore

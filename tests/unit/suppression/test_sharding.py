@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from headgate.core.redis_servers import MAX_SERVERS, Slots, server_name
+from headgate.redis.servers import MAX_SERVERS, Slots, server_name
 from headgate.suppression.rules import layout_of
 
 SERVERS = [f"redis-{number}:6379/0" for number in range(1, 8)]

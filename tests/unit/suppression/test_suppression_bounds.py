@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from headgate.core.publish import Publish, Stage
+from headgate.model.publish import Publish, Stage
 from headgate.suppression import SuppressOptions
 from headgate.suppression.claims import Waits
 from headgate.suppression.rules import MAX_TOKENS, SuppressionCall

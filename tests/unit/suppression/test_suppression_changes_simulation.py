@@ -12,9 +12,9 @@ from collections import defaultdict
 
 import pytest
 
-from headgate.core.content import Digester
-from headgate.core.publish import Publish, Stage
-from headgate.core.suppression import Scope
+from headgate.model.content import Digester
+from headgate.model.publish import Publish, Stage
+from headgate.model.suppression import Scope
 from support.gateway.suppression_world import LIFE_MS, World, make_publish, make_scope
 from support.scale import scaled
 from unit.suppression.test_suppression_simulation import (

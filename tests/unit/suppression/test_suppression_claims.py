@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headgate.core.publish import Stage
+from headgate.model.publish import Stage
 from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions
 from headgate.suppression.rules import KeyEntry, run

@@ -4,8 +4,8 @@ In each, the older protocol answered the last event `unchanged` though other con
 the log; here it must be published (or its answer must be harmless).
 """
 
-from headgate.core.publish import Stage
-from headgate.core.suppression import Scope
+from headgate.model.publish import Stage
+from headgate.model.suppression import Scope
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_scope
 
 

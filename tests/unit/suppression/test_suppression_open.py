@@ -7,9 +7,9 @@ import os
 
 import pytest
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
-from headgate.core.suppression import Scope
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish
+from headgate.model.suppression import Scope
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from support.doubles.suppression_store import MemoryRedis, MemoryStore

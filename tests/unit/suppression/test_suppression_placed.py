@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from headgate.core.suppression import Scope
+from headgate.model.suppression import Scope
 from headgate.suppression.rules import (
     CLEAR,
     StoredKey,

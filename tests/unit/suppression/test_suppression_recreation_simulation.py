@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.core.keys import partition_for
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
+from headgate.model.keys import partition_for
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
 from support.gateway.suppression_world import (
     LIFE_MS,
     QUARANTINE_MS,

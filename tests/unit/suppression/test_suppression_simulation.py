@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
 from headgate.suppression.rules import KeyEntry
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
 from support.scale import scaled

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from support.doubles.suppression_store import MemoryRedis, MemoryStore

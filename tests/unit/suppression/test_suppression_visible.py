@@ -7,11 +7,11 @@ from typing import Any, cast
 import pytest
 
 from headgate.backends.base import Topics
-from headgate.core.suppression import AWAY, ON, QUARANTINE, TopicSuppression
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.topic import TopicState
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.topics import TopicState
 from headgate.suppression.claims import BypassMode
 from headgate.suppression.sharded import redis_dependency, states_now
+from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.suppressor import StateLog
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_scope
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.terminal import PLAIN, Style, width
+from headgate.commands.terminal import PLAIN, Style, width
 from headgate.top.readings import (
     SPAN_S,
     Dependency,

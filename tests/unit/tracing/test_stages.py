@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from headgate.core.publish import Publish
+from headgate.model.publish import Publish
 from headgate.tracing.spans import Sampling, Traces
 
 

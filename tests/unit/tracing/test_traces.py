@@ -7,8 +7,8 @@ from itertools import count
 
 import pytest
 
-from headgate.core.outcome import Failure, Name, Outcome, Reason, rejected
-from headgate.core.trace_context import Producing, Reserving, Trace
+from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
+from headgate.model.trace import Producing, Reserving, Trace
 from headgate.tracing.spans import MAX_OPEN, Sampling, Span, SpanKind, Traces
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

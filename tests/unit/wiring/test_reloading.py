@@ -11,11 +11,12 @@ from weakref import WeakSet
 import pytest
 
 from headgate.config.settings import HttpSettings, ProducerSettings, Settings
-from headgate.core.topics.policy import PolicyTable, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import TopicState
+from headgate.formats.json_text import KeyReader
 from headgate.http.auth import Authenticator
 from headgate.ingest.routes import Routes
+from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 from headgate.wiring.reloading import (
     Preparing,
     Reloading,
@@ -36,7 +37,7 @@ class Compiled:
 
     def __call__(self, chosen: TopicPolicy, state: TopicState) -> Route:
         self.count += 1
-        return Route(chosen, state, 128)
+        return Route(chosen, state, KeyReader.parse(chosen.key), 128)
 
 
 async def test_the_event_loop_goes_on_meanwhile() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from headgate.config.settings import TracingSettings
-from headgate.core.publish import Ticket
 from headgate.ingest.path import Inbound
+from headgate.model.publish import Ticket
 from headgate.wiring.tracing import tracing_of
 from support.gateway.meters import a_meter
 from support.gateway.room import Room

@@ -21,10 +21,9 @@ from headgate.admin.console.producers import ProducerPages
 from headgate.admin.console.replays import ReplayConsole, Wizard
 from headgate.admin.console.topics import TopicPages
 from headgate.admin.control_plane import Admin
-from headgate.core.outcome import TRAITS, Failure, Reason
-from headgate.core.refusal import Refused
 from headgate.http.auth import Identity
 from headgate.metrics.build import VERSION
+from headgate.model.outcome import TRAITS, Failure, Reason, Refused
 from headgate.replays.registry import Control
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from headgate.audits.results import (
     times,
 )
 from headgate.charts.charts import Axis, Line, Mark, columns, line_chart
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
 from headgate.http.auth import Identity
+from headgate.model.outcome import Failure, Reason, Refused, brief
 
 _UNEVEN = Axis("times the mean", lambda value: f"{value:.3g}")
 _COUNTS = Axis("partitions", lambda value: f"{value:g}", is_log=True)

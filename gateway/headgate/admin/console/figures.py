@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from headgate.admin.console import wording
-from headgate.core.outcome import Name
 from headgate.metrics import history as recorder
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import WINDOW_S, Pair, ProducerHour
+from headgate.model.outcome import Name
 
 End = tuple[str, str]  # outcome, and reason or ""
 

@@ -17,9 +17,8 @@ from headgate.admin.control_plane import Admin
 from headgate.admin.instance import Instance, Monitored
 from headgate.admin.pauses import read_intent
 from headgate.admin.requests import Form
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, malformed
 from headgate.http.auth import Identity
+from headgate.model.outcome import Failure, Reason, Refused, malformed
 
 # ---- responses of the monitor
 

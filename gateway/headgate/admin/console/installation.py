@@ -13,8 +13,8 @@ from headgate.admin.installation import InstallationPages, option_view
 from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
-from headgate.core.installation import Kind, Level, LogEntry
 from headgate.http.auth import Identity
+from headgate.model.installation import Kind, Level, LogEntry
 
 _OF_CONFIGURATION = frozenset(
     (

@@ -12,14 +12,14 @@ from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, named
 from headgate.admin.console.page import Page
 from headgate.admin.installation import EntryLog
 from headgate.admin.instance import Instance
-from headgate.core.installation import Level, LogEntry
-from headgate.core.outcome import Name
-from headgate.core.suppression import AWAY, OFF, ON
-from headgate.core.topics.policy import PolicyTable
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
 from headgate.metrics.snapshot import Pair
+from headgate.model.installation import Level, LogEntry
+from headgate.model.outcome import Name
+from headgate.model.policy import PolicyTable
+from headgate.suppression.states import AWAY, OFF, ON
 
 _HOUR_S = 3600.0
 _SAVERS = 5

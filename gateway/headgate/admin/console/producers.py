@@ -11,12 +11,11 @@ from headgate.admin.console import wording
 from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, tail
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
-from headgate.core.outcome import TRAITS, Name, Reason
-from headgate.core.refusal import Refused
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger
+from headgate.model.outcome import TRAITS, Name, Reason, Refused
 
 # ---- the message for the owner
 

@@ -16,7 +16,7 @@ from headgate.admin.console import wording
 from headgate.admin.console.audits import figure_words
 from headgate.admin.console.page import Page
 from headgate.charts.charts import STYLE
-from headgate.core.terminal import escaped
+from headgate.model.text import escaped
 
 FOLDER = Path(__file__).parent
 # Browsers send form values back, with line ends as CR LF, so the values must not be escaped.

@@ -16,10 +16,9 @@ from headgate.admin.console.figures import Plot, Plots, named
 from headgate.admin.console.page import Act, Commands, Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
+from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.registry import FINISHED, Control, ReplayState
 
 _LOOKS = 10  # readings over which a rate is computed

@@ -13,14 +13,13 @@ from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
-from headgate.core.coalescing import held_topic
-from headgate.core.keys import partition_for
-from headgate.core.outcome import Failure, Name, Reason
-from headgate.core.refusal import Refused, brief
-from headgate.core.topics.topic import TopicState
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
 from headgate.metrics.history import Points
+from headgate.model.internal_topics import held_topic
+from headgate.model.keys import partition_for
+from headgate.model.outcome import Failure, Name, Reason, Refused, brief
+from headgate.model.topics import TopicState
 
 _SPARK_STEPS, _SPARK_S = 60, 3600.0
 _LISTED_PARTITIONS = 200  # the busiest, if there are more

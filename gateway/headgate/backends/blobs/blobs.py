@@ -13,10 +13,8 @@ from typing import TypeVar
 from headgate.backends.blobs.files import FileBlobs
 from headgate.backends.blobs.store import ObjectStore, Pending
 from headgate.backends.heap import give_back
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.chunks import blob_name
-from headgate.core.oversize.strategies import StoredBlob
-from headgate.core.refusal import Refused
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.oversize import StoredBlob, blob_name
 
 log = logging.getLogger("headgate.backends.blobs")
 
@@ -38,7 +36,7 @@ _CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
 
 
 def open_store(url: str) -> ObjectStore:
-    """Open the store of `blobs.url`, which `core.oversize.chunks.root_problem` has checked.
+    """Open the store of `blobs.url`, which `model.oversize.root_problem` has checked.
 
     Raises:
         ImportError: The store needs a package that is missing.

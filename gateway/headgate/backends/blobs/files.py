@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from headgate.backends.blobs.store import PENDING, StoredBlob
-from headgate.core.oversize.chunks import BlobName, blob_name, parse_path
+from headgate.model.oversize import BlobName, blob_name, parse_path
 
 
 class FileBlobs:

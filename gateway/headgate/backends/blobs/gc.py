@@ -17,11 +17,11 @@ from headgate.backends.kafka.logs import CutShortError, LogRecord, LogScan, Reac
 from headgate.backends.kafka.options import ClusterOptions, cluster_options
 from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.config import Settings
-from headgate.core.oversize.chunks import BlobName, blob_name, parse_path
-from headgate.core.record import DATAREF
-from headgate.core.terminal import counted
-from headgate.core.topics.policy import PolicyTable
 from headgate.errors_in_words import connection_error
+from headgate.model.oversize import BlobName, blob_name, parse_path
+from headgate.model.policy import PolicyTable
+from headgate.model.record import DATAREF
+from headgate.model.text import counted
 
 _ANSWER_S = 30.0
 _REPORT_S = 10.0

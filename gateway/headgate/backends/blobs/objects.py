@@ -13,7 +13,7 @@ from typing import Any
 import fsspec
 
 from headgate.backends.blobs.store import PENDING, StoredBlob
-from headgate.core.oversize.chunks import BlobName, parse_path
+from headgate.model.oversize import BlobName, parse_path
 
 _PART_BYTES = (
     5 * 1024 * 1024

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from headgate.core.oversize.chunks import BlobName
+from headgate.model.oversize import BlobName
 
 PENDING = ".pending"  # folder below the root for blobs without a name; no topic has this name
 

@@ -12,7 +12,16 @@ from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartiti
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups import (
+from headgate.kafka.aiokafka_internals import (
+    AIOKafkaClient,
+    DescribeConfigsRequest,
+    client_of,
+    drop_client,
+    drop_consumer,
+    open_client,
+    open_consumer,
+)
+from headgate.kafka.groups import (
     CommittedOffset,
     Described,
     GroupMember,
@@ -25,16 +34,6 @@ from headgate.core.groups import (
     read_record,
     read_subscription,
 )
-from headgate.core.topics.topic import TopicState, with_settings
-from headgate.kafka.aiokafka_internals import (
-    AIOKafkaClient,
-    DescribeConfigsRequest,
-    client_of,
-    drop_client,
-    drop_consumer,
-    open_client,
-    open_consumer,
-)
 from headgate.kafka.wire import (
     NO_TAGS,
     NULL,
@@ -46,6 +45,7 @@ from headgate.kafka.wire import (
     read_metadata,
     text,
 )
+from headgate.model.topics import TopicState, with_settings
 
 # ---- Requests about many consumer groups at once, of both protocols
 #

@@ -14,10 +14,10 @@ from aiokafka.structs import RecordMetadata, TopicPartition
 from headgate.backends.base import Deliveries
 from headgate.backends.kafka.produce_request import Fate, Refusal, classify, refusal
 from headgate.backends.kafka.producer import Handed, Producer
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.strategies import Prepared
-from headgate.core.publish import Publish, Stage, advance_all
-from headgate.core.record import BATCH_OVERHEAD, Record
+from headgate.model.outcome import Failure, Reason
+from headgate.model.oversize import Prepared
+from headgate.model.publish import Publish, Stage, advance_all
+from headgate.model.record import BATCH_OVERHEAD, Record
 from headgate.native.chosen import Records, seal, with_body
 
 # ---- A lane's batch, and outcomes without a broker's response

@@ -14,12 +14,10 @@ from headgate.backends.kafka.options import ClusterOptions, LaneLimits, check_co
 from headgate.backends.kafka.producer import START_TIMEOUT_S, Producer
 from headgate.backends.kafka.topics import READ_ERRORS, RETRY_AFTER_S, KafkaTopics, kafka_in_words
 from headgate.backends.owned import OwnedTasks
-from headgate.core.admission import OVERLOADED_RETRY_S
-from headgate.core.outage import Outage
-from headgate.core.outcome import Failure, Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.refusal import brief
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
+from headgate.model.publish import Publish, Stage
+from headgate.model.times import Outage
+from headgate.model.topics import TopicState
 
 # ---- A cluster's producer: created, watched and replaced; and the lanes that share it
 

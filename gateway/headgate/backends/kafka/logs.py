@@ -11,11 +11,11 @@ from aiokafka.errors import KafkaError
 
 from headgate.backends.kafka.groups import describe_consumer
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups import Described
-from headgate.core.refusal import brief
 from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import client_of, drop_consumer, open_admin, open_consumer
+from headgate.kafka.groups import Described
 from headgate.kafka.wire import any_node, read_metadata
+from headgate.model.outcome import brief
 
 _SCAN_SILENCE_S = 60.0  # longer than any leader change
 _SCAN_POLL_MS = 1000

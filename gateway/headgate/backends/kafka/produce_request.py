@@ -9,10 +9,10 @@ from typing import Any, Final, NamedTuple
 from aiokafka import errors
 
 from headgate.backends.kafka.topics import kafka_name
-from headgate.core.outcome import Failure, Reason
-from headgate.core.oversize.limits import refused_by_kafka
 from headgate.kafka.aiokafka_internals import AddressedBatch
 from headgate.kafka.wire import NO_TAGS, NULL, FlexibleRequest, Reader, varint
+from headgate.model.outcome import Failure, Reason
+from headgate.model.route import refused_by_kafka
 
 # ---- Meaning of a failed batch: certainly not written, or not known
 

@@ -11,7 +11,6 @@ from aiokafka.structs import RecordMetadata, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.produce_request import NOT_NOW, learn_error_codes, request_by_id
-from headgate.core.record import BATCH_OVERHEAD, Record
 from headgate.kafka.aiokafka_internals import (
     AddressedBatch,
     LaneAccess,
@@ -20,6 +19,7 @@ from headgate.kafka.aiokafka_internals import (
     open_producer,
     replace_zstd,
 )
+from headgate.model.record import BATCH_OVERHEAD, Record
 from headgate.native.chosen import Records, seal, with_body
 
 # ---- Replacement of aiokafka's `BatchBuilder` for a lane's batch

@@ -25,13 +25,6 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
-from headgate.core.groups import Partition
-from headgate.core.outage import Outage
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused, brief
-from headgate.core.terminal import counted
-from headgate.core.topics.internal_topics import InternalTopic
-from headgate.core.topics.topic import SETTINGS, PartitionState, TopicState, with_settings
 from headgate.kafka.access import create_topics
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
@@ -43,7 +36,13 @@ from headgate.kafka.aiokafka_internals import (
     open_client,
     open_consumer,
 )
+from headgate.kafka.groups import Partition
 from headgate.kafka.wire import TopicMetadata, read_metadata
+from headgate.model.internal_topics import InternalTopic
+from headgate.model.outcome import Failure, Reason, Refused, brief
+from headgate.model.text import counted
+from headgate.model.times import Outage
+from headgate.model.topics import SETTINGS, PartitionState, TopicState, with_settings
 
 # ---- Reader of one cluster's topics and their settings
 

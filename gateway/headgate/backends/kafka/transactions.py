@@ -16,7 +16,6 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.kafka.produce_request import Fate, classify, learn_error_codes
-from headgate.core.record import Record
 from headgate.kafka.aiokafka_internals import (
     drop_producer,
     forget_failures,
@@ -24,6 +23,7 @@ from headgate.kafka.aiokafka_internals import (
     keep_requests,
     open_producer,
 )
+from headgate.model.record import Record
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
 STEP_TIMEOUT_S = 20.0  # an ordinary leader loss takes 4-11 s; less than the transaction timeout

@@ -13,17 +13,10 @@ from typing import NamedTuple
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headgate.core.event import Decoded, RawEvent
-from headgate.core.formats.concatenated import PIECE_BYTES, Documents
-from headgate.core.formats.confluent import NO_RECORDS, codes_of, error
-from headgate.core.formats.confluent_v3 import TYPE, Sent, failure_report, read_record, report
-from headgate.core.formats.headers import HeaderCount
-from headgate.core.formats.jsonslow import parse_slowly
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import Refused
-from headgate.core.reply import Reply, advice_headers
-from headgate.core.topics.route import Route
-from headgate.core.trace_context import Trace
+from headgate.formats.confluent import NO_RECORDS, codes_of, error
+from headgate.formats.confluent_v3 import TYPE, Sent, failure_report, read_record, report
+from headgate.formats.json_slow import parse_slowly
+from headgate.formats.json_stream import PIECE_BYTES, Documents
 from headgate.http.auth import peer_of
 from headgate.http.body import BROKEN, continue_body, is_coded
 from headgate.http.confluent.service import ProduceService, ServiceRequest, no_cluster
@@ -31,6 +24,12 @@ from headgate.http.events import EventsFront
 from headgate.http.origins import CORS_HEADERS
 from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
+from headgate.model.event import Decoded, RawEvent
+from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.reply import Reply, advice_headers
+from headgate.model.request import HeaderCount
+from headgate.model.route import Route
+from headgate.model.trace import Trace
 
 SEPARATOR = b"\r\n"
 

@@ -14,22 +14,21 @@ from urllib.parse import quote
 import orjson
 from aiohttp import web
 
-from headgate.core.event import Decoded
-from headgate.core.formats import confluent_v2, confluent_v3
-from headgate.core.formats.confluent import NOT_ON_THE_CLUSTER, codes_of, error, failed
-from headgate.core.formats.confluent_v2 import TYPE, Format
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused, brief
-from headgate.core.reply import Reply, json_text
-from headgate.core.topics.policy import INTERNAL_PREFIXES, TopicPolicy
-from headgate.core.topics.route import Route
-from headgate.core.topics.topic import PartitionState, TopicState
+from headgate.formats import confluent_v2, confluent_v3
+from headgate.formats.confluent import NOT_ON_THE_CLUSTER, codes_of, error, failed
+from headgate.formats.confluent_v2 import TYPE, Format
 from headgate.http.auth import Identity, peer_of
 from headgate.http.body import BREAKS
 from headgate.http.events import EventsFront, headers_of
 from headgate.http.problems import response
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
+from headgate.model.event import Decoded
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
+from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.model.reply import Reply, json_text
+from headgate.model.route import Route
+from headgate.model.topics import PartitionState, TopicState
 
 log = logging.getLogger("headgate.http.confluent.desk")
 

@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.refusal import SHOWN, Refused
-from headgate.core.reply import JSON, Reply
 from headgate.http.problems import response
+from headgate.model.outcome import SHOWN, Failure, Reason, Refused
+from headgate.model.reply import JSON, Reply
 
 _STATIC = Path(str(files("headgate.http.openapi"))) / "static"
 _FILES = {

@@ -17,14 +17,14 @@ import orjson
 from headgate import __version__
 from headgate.audits.results import MAX_EARLIER, MAX_ROWS, Change
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
-from headgate.core.formats.confluent import codes_of
-from headgate.core.installation import MEANINGS, Kind, Level
-from headgate.core.outcome import TRAITS, Failure, Name, Reason
-from headgate.core.suppression import OFF, STATES
+from headgate.formats.confluent import codes_of
 from headgate.http.openapi.docs_pages import FILES
 from headgate.http.pages import LIMIT, MAX_LIMIT
+from headgate.model.installation import MEANINGS, Kind, Level
+from headgate.model.outcome import TRAITS, Failure, Name, Reason
 from headgate.replays.registry import Control, ReplayState
 from headgate.replays.segments import Result
+from headgate.suppression.states import OFF, STATES
 
 Json = dict[str, Any]
 

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import orjson
 import pytest
 
-from headgate.core.outcome import Failure, Reason
+from headgate.model.outcome import Failure, Reason
 from support.console import audits, world
 from support.console.pages import opened, text_of
 from support.scenarios import skew_world

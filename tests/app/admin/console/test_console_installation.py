@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from headgate.admin.app import management_app
 from headgate.config import Loaded
 from headgate.config.problems import Origins
-from headgate.core.installation import Detail, Happening, Kind, LogEntry
+from headgate.model.installation import Detail, Happening, Kind, LogEntry
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
 from support.console.world import HOSTILE

@@ -15,11 +15,11 @@ from headgate.admin.app import management_app
 from headgate.admin.console.rendering import static_files
 from headgate.admin.console.wording import breakable
 from headgate.config import Settings
-from headgate.core.installation import Happening, Kind
-from headgate.core.outcome import Name, Outcome
-from headgate.core.suppression import AWAY, TopicSuppression
-from headgate.core.topics.policy import TopicPolicy
+from headgate.model.installation import Happening, Kind
+from headgate.model.outcome import Name, Outcome
+from headgate.model.policy import TopicPolicy
 from headgate.supervisor.installation_log import InstallationLog
+from headgate.suppression.states import AWAY, TopicSuppression
 from support.console import world
 from support.console.pages import opened, text_of
 from support.console.replays import some_replays

@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from headgate.core.formats import confluent_v2
-from headgate.core.outcome import Failure, Reason
+from headgate.formats import confluent_v2
 from headgate.http.confluent.service import KnownTopics, ProduceService, ServiceRequest
 from headgate.http.events import EventsFront
+from headgate.model.outcome import Failure, Reason
 
 
 class Events:

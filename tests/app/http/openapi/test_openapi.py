@@ -12,7 +12,6 @@ from openapi_schema_validator import OAS31Validator
 
 from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings
-from headgate.core.outcome import TRAITS
 from headgate.http.openapi.document import (
     DATA,
     MANAGEMENT_PORT,
@@ -22,6 +21,7 @@ from headgate.http.openapi.document import (
 )
 from headgate.http.origins import Cors
 from headgate.http.routes import Confluent, DataPlane
+from headgate.model.outcome import TRAITS
 
 HTTP = HttpSettings(batch_max_events=77, body_max_bytes=123_456)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, expect
 
-from headgate.core.refusal import Refused
+from headgate.model.outcome import Refused
 from support.console import world
 from support.console.browser import CHROMIUM, page, served
 from support.console.replays import ReplaysInMemory

@@ -11,8 +11,8 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.core.outcome import Name, Outcome
-from headgate.core.topics.policy import TopicPolicy
+from headgate.model.outcome import Name, Outcome
+from headgate.model.policy import TopicPolicy
 from support.console import world
 from support.console.browser import CHROMIUM, page, served
 from support.console.replays import some_replays

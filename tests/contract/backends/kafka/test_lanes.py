@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from headgate.backends.kafka.options import LaneLimits
-from headgate.core.outcome import Reason
-from headgate.core.publish import Publish, Stage
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Reason
+from headgate.model.publish import Publish, Stage
+from headgate.model.topics import TopicState
 from support.doubles.kafka_log import MemoryLanes, MemoryTopics
 from support.kafka.kafka_log import LogRecord, read_log
 from support.kafka.lane_history import History, changed, running_lanes

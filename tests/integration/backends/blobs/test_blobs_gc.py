@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.oversize.chunks import blob_name
 from headgate.devstack.child import Child
+from headgate.model.oversize import blob_name
 from support.gateway.oversize_world import configuration, document, post, records, stored_files
 from support.kafka.kafka_log import delete_records
 from support.process import blob_gc_process

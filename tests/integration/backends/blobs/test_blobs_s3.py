@@ -12,10 +12,9 @@ import pytest
 from headgate.backends.blobs.blobs import Blobs
 from headgate.backends.blobs.objects import ObjectBlobs
 from headgate.consumer.claims import ClaimChecks
-from headgate.core.outcome import Reason
-from headgate.core.oversize.chunks import blob_name
-from headgate.core.refusal import Refused
 from headgate.devstack.child import Child
+from headgate.model.outcome import Reason, Refused
+from headgate.model.oversize import blob_name
 from support.process.s3_server import running_bucket
 
 

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer as RdConsumer
 
 from headgate.backends.kafka.groups import GroupPoll, GroupReader
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups import CommittedOffset, Partition
+from headgate.kafka.groups import CommittedOffset, Partition
 from support.process.stack import RunningBroker
 from support.scenarios.consumer_world import fill
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from headgate.backends.kafka.options import LaneLimits
-from headgate.core.outcome import Reason
+from headgate.model.outcome import Reason
 from support.kafka.kafka_log import read_log
 from support.kafka.lane_history import RunningLanes, running_lanes
 from support.process.stack import RunningBroker, eventually

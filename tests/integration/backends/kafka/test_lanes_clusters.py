@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from headgate.backends.kafka.options import LaneLimits
-from headgate.core.outcome import Reason
+from headgate.model.outcome import Reason
 from support.kafka.kafka_log import leader, read_log
 from support.kafka.lane_history import RunningLanes, running_lanes
 from support.process.stack import RunningCluster, eventually

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from headgate.core.outcome import Reason
+from headgate.model.outcome import Reason
 from support.kafka.lane_history import running_lanes
 from support.process.stack import RunningBroker, eventually
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from headgate.backends.kafka.options import LaneLimits
-from headgate.core.outcome import Reason
 from headgate.devstack.ports import LOOPBACK
+from headgate.model.outcome import Reason
 from support.kafka.lane_history import running_lanes
 from support.process.stack import PATIENCE, RunningBroker, eventually, free_port
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.publish import Stage
+from headgate.model.publish import Stage
 from support.kafka.kafka_log import read_log
 from support.kafka.lane_history import RunningLanes, running_lanes
 from support.process.stack import RunningBroker, eventually

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
-from headgate.core.outcome import Reason
 from headgate.devstack.servers import KafkaInstallation
+from headgate.model.outcome import Reason
 from support.kafka.kafka_log import read_log
 from support.kafka.lane_history import running_lanes
 from support.kafka.secured_broker import SECRET, ClientCertificate, SecuredBroker

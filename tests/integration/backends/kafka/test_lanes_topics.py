@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from headgate.core.outcome import Reason
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Reason
+from headgate.model.topics import TopicState
 from support.kafka.lane_history import running_lanes
 from support.process.stack import RunningBroker, RunningCluster, eventually
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.backends.kafka.producer import START_TIMEOUT_S, Producer
-from headgate.core.outcome import Reason
+from headgate.model.outcome import Reason
 from support.kafka.kafka_relay import kafka_relay
 from support.kafka.lane_history import RunningLanes, running_lanes
 from support.process.stack import RunningBroker, RunningCluster, eventually, free_port

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from support.clients.http_client import exchange
 from support.gateway.confluent_world import (
     BINARY_V2,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headgate.core.keys import partition_for
+from headgate.model.keys import partition_for
 from support.clients.http_client import exchange, figure
 from support.gateway.confluent_world import PARTITIONS, V3, ConfluentWorld, running_confluent
 from support.process.stack import RunningBroker, RunningRedis, eventually

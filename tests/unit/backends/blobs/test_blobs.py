@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from headgate.backends.blobs.blobs import Blobs
 from headgate.backends.blobs.files import FileBlobs
 from headgate.consumer.claims import ClaimChecks, ClaimError
-from headgate.core.outcome import Reason
-from headgate.core.oversize.chunks import blob_name, is_below, parse_path, root_problem
-from headgate.core.refusal import Refused
+from headgate.model.outcome import Reason, Refused
+from headgate.model.oversize import blob_name, is_below, parse_path, root_problem
 from support.process.stack import eventually
 
 VALUE = b"x" * 1000

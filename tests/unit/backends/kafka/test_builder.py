@@ -8,7 +8,7 @@ import pytest
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from headgate.backends.kafka.producer import Builder
-from headgate.core.record import Record
+from headgate.model.record import Record
 
 MAX_BYTES = 3_000
 NONE, ZSTD = 0, 4

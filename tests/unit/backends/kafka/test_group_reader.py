@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaTimeoutError
 
 from headgate.backends.kafka.groups import Found, GroupReader, ListedGroup, describe_classic
 from headgate.backends.kafka.options import ClusterOptions
-from headgate.core.groups import CommittedOffset, Described, GroupMember, Partition
+from headgate.kafka.groups import CommittedOffset, Described, GroupMember, Partition
 from headgate.kafka.wire import NO_TAGS, NULL, Reader, array, text
 
 TOPIC, GROUP = "orders", "billing"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headgate.core.outcome import Failure, Reason
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Failure, Reason
+from headgate.model.topics import TopicState
 from support.doubles.kafka_log import MemoryLanes, MemoryTopics
 from support.kafka.lane_history import History
 from support.process.stack import eventually

@@ -10,9 +10,9 @@ from aiokafka.structs import TopicPartition
 from headgate.backends.kafka import lane as lane_module
 from headgate.backends.kafka.lane import Lane, SharedProducer
 from headgate.backends.kafka.producer import Producer
-from headgate.core.outcome import Failure
-from headgate.core.publish import Publish, Stage
-from headgate.core.record import Record
+from headgate.model.outcome import Failure
+from headgate.model.publish import Publish, Stage
+from headgate.model.record import Record
 
 # Compiled, a lane takes nothing but a real producer; what is tested is the same source.
 pytestmark = pytest.mark.skipif(

@@ -9,10 +9,10 @@ from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits, lane_limits
 from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config.backend_settings import ClusterSettings
-from headgate.core.outcome import Reason
-from headgate.core.publish import Publish
-from headgate.core.record import Record, size_of
-from headgate.core.topics.topic import TopicState
+from headgate.model.outcome import Reason
+from headgate.model.publish import Publish
+from headgate.model.record import Record, size_of
+from headgate.model.topics import TopicState
 
 STATES = {
     "deals": TopicState("deals", "small", bytes(16), 1),

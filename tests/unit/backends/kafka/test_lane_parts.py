@@ -21,7 +21,7 @@ from headgate.backends.kafka.produce_request import (
     refusal,
 )
 from headgate.backends.kafka.producer import keep_zstd
-from headgate.core.outcome import Reason
+from headgate.model.outcome import Reason
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from headgate.backends.kafka.produce_request import (
     learn_error_codes,
     request_by_id,
 )
-from headgate.core.outcome import Reason
 from headgate.kafka.aiokafka_internals import MessageBatch, RequestHandler
+from headgate.model.outcome import Reason
 
 IDS = {"deals": b"\x11" * 16, "clicks": b"\x22" * 16}
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from headgate.core.formats import confluent_v2
-from headgate.core.formats.confluent import codes_of
-from headgate.core.outcome import Failure, Name, Outcome, Reason
+from headgate.formats import confluent_v2
+from headgate.formats.confluent import codes_of
+from headgate.model.outcome import Failure, Name, Outcome, Reason
 from support.clients.peers_produce import PEERS, Case, Result, cases
 
 CASES = cases()

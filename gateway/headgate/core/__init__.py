@@ -1,1 +1,0 @@
-"""Decisions: plain functions and small state machines. Callers pass the time."""

@@ -1,1 +1,0 @@
-"""Handling of values that are too large for their topics."""

@@ -1,1 +1,0 @@
-"""Topics: their options, their state in Kafka, and their active rules."""

@@ -1,0 +1,305 @@
+"""The in-flight budget, and its shares among producers.
+
+Any request may use the first four fifths of the budget, large requests and floods included. In the
+last fifth, a request gets at most half of the free part. Small requests are therefore still
+admitted when large ones are not. Once several producers have posted, a producer may hold at most
+four times the free part: the more the others hold, the less. A producer that floods therefore
+leaves a fifth to the others, and several that flood get equal parts. (The rule is that of switches
+with shared memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thresholds for
+Shared-Memory Packet Switches", 1998.)
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
+
+DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
+TIMES_FREE: Final = 4
+
+
+class InFlightLimit(NamedTuple):
+    """A producer's own limit; None means only its share of the budget limits it."""
+
+    max_bytes: int | None
+    max_events: int | None
+
+
+class _Held:
+    """The bytes and events that a producer has in flight."""
+
+    __slots__ = ("bytes", "events")
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.events = 0
+
+
+_NO_LIMIT: Final = InFlightLimit(None, None)
+_NOTHING: Final = _Held()
+
+
+class Admission:
+    """Admission control. Bytes are taken before a body is read, events once it is decoded.
+
+    Attributes:
+        limits: The limits of producers that have their own, by name.
+    """
+
+    __slots__ = ("_first", "_held", "_is_shared", "_open_bytes", "_open_events", "bytes", "events",
+                 "is_closed", "limits", "max_bytes", "max_events")  # fmt: skip
+
+    def __init__(self, max_bytes: int, max_events: int) -> None:
+        self.max_bytes = max_bytes
+        self.max_events = max_events
+        self._open_bytes = max_bytes * TIMES_FREE // (TIMES_FREE + 1)
+        self._open_events = max_events * TIMES_FREE // (TIMES_FREE + 1)
+        self.bytes = 0
+        self.events = 0
+        self.is_closed = False
+        self.limits: Mapping[str, InFlightLimit] = {}
+        self._held: dict[str, _Held] = {}
+        self._first: str | None = None
+        self._is_shared = False
+
+    def close(self) -> None:
+        """Admit no more events; those in flight continue."""
+        self.is_closed = True
+
+    def of(self, producer: str) -> "ProducerBudget":
+        """Return the budget for one producer."""
+        return ProducerBudget(self, producer)
+
+    def held_by(self, producer: str) -> tuple[int, int]:
+        """Return the bytes and events that a producer has in flight."""
+        held = self._held.get(producer, _NOTHING)
+        return held.bytes, held.events
+
+    def take_bytes(self, producer: str, size: int) -> Failure | None:
+        """Take bytes from the budget, or return the refusal.
+
+        A body larger than the whole budget is admitted if nothing else is in flight; otherwise it
+        would never be admitted.
+        """
+        held = self._of(producer)
+        total = self.bytes + size
+        if total > self._open_bytes and self.bytes:
+            failure = self._refusal(producer, "bytes", size, self.bytes, self.max_bytes, held.bytes)
+            if failure is not None:
+                return self._refused(producer, held, failure)
+        if self.limits:
+            maximum = self.limits.get(producer, _NO_LIMIT).max_bytes
+            if maximum is not None and held.bytes and held.bytes + size > maximum:
+                return self._refused(producer, held, _over_own(producer, "bytes", maximum))
+        self.bytes = total
+        held.bytes += size
+        return None
+
+    def take_events(self, producer: str, count: int) -> Failure | None:
+        if self.is_closed:
+            return DRAINING
+        held = self._of(producer)
+        total = self.events + count
+        if total > self._open_events and self.events:
+            figures = (count, self.events, self.max_events, held.events)
+            failure = self._refusal(producer, "events", *figures)
+            if failure is not None:
+                return self._refused(producer, held, failure)
+        if self.limits:
+            maximum = self.limits.get(producer, _NO_LIMIT).max_events
+            if maximum is not None and held.events and held.events + count > maximum:
+                return self._refused(producer, held, _over_own(producer, "events", maximum))
+        self.events = total
+        held.events += count
+        return None
+
+    def give(self, producer: str, size: int, events: int) -> None:
+        """Return the bytes and events of an ended request to the budget."""
+        self.bytes -= size
+        self.events -= events
+        held = self._held.get(producer)
+        if held is not None:
+            held.bytes -= size
+            held.events -= events
+            self._forget(producer, held)
+
+    def _of(self, producer: str) -> _Held:
+        held = self._held.get(producer)
+        if held is None:
+            held = self._held[producer] = _Held()
+            if self._first is None:
+                self._first = producer
+            elif producer != self._first:
+                self._is_shared = True
+        return held
+
+    def _forget(self, producer: str, held: _Held) -> None:
+        if not held.bytes and not held.events:
+            del self._held[producer]  # clients without credentials choose their names freely
+
+    def _refused(self, producer: str, held: _Held, failure: Failure) -> Failure:
+        self._forget(producer, held)
+        return failure
+
+    def _refusal(
+        self, producer: str, unit: str, size: int, used: int, maximum: int, held: int
+    ) -> Failure | None:
+        """Return the refusal of a request above the part that is open to all, or None."""
+        option, free = f"in_flight_max_{unit}", maximum - used
+        figures: dict[str, object] = {"limit": option}
+        if size > free:
+            detail = f"more than admission.{option} = {maximum} are in flight"
+        elif size > max(1, free // 2):
+            detail = f"{size} {unit} are more than half of the free part of admission.{option} = "
+            detail += f"{maximum}; smaller requests get in"
+        elif self._is_shared and held + size > TIMES_FREE * (free - size):
+            detail = f"producer {brief(producer)} has {held} {unit} in flight; what is left of "
+            detail += f"admission.{option} = {maximum} is reserved for other producers"
+            figures["producer"] = producer
+        else:
+            return None
+        return Failure(
+            Reason.OVERLOADED, f"{detail}; nothing was written", figures, OVERLOADED_RETRY_S
+        )
+
+
+class ProducerBudget:
+    """The in-flight budget of one producer."""
+
+    __slots__ = ("_admission", "_producer")
+
+    def __init__(self, admission: Admission, producer: str) -> None:
+        self._admission = admission
+        self._producer = producer
+
+    def take_bytes(self, size: int) -> Failure | None:
+        return self._admission.take_bytes(self._producer, size)
+
+    def give(self, size: int, events: int) -> None:
+        """Return the bytes and events of an ended request to the budget."""
+        self._admission.give(self._producer, size, events)
+
+
+def _over_own(producer: str, unit: str, maximum: int) -> Failure:
+    option = f"max_in_flight_{unit}"
+    detail = f"producer {brief(producer)} has used up its {option} = {maximum}; nothing was written"
+    figures: dict[str, object] = {"limit": option, "producer": producer}
+    return Failure(Reason.OVERLOADED, detail, figures, OVERLOADED_RETRY_S)
+
+
+# Fair scheduling of requests while several producers share one event loop.
+#
+# Each request delays the requests of other producers. If a producer is alone, nothing is counted.
+# If there are several, each may start a share of work in a turn, and its other requests wait in its
+# own queue for the next turns (deficit round robin: M. Shreedhar and G. Varghese, "Efficient Fair
+# Queuing Using Deficit Round Robin", 1996). The share depends on the event loop: a late turn shows
+# that the loop is full and reduces the share; a turn in time increases it (additive increase,
+# multiplicative decrease, as in TCP). A flood therefore gets the remaining capacity, and its other
+# requests wait in front of the loop, not in it.
+
+
+Waiting = TypeVar("Waiting")
+
+TURN_S: Final = 0.001  # event loops count milliseconds
+# A request costs its bytes plus this: a single event of 650 bytes takes about 30 us of the loop,
+# one of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
+REQUEST_BYTES: Final = 1500
+MAX_SHARE: Final = 65_536  # about a turn's time
+MIN_SHARE: Final = 4096  # two single events a turn, also if the loop is full
+STEP: Final = 4096
+LATE_S: Final = 0.001
+# Time after a second producer's request until the first one counts as alone again, and time after
+# the last request that had to wait until the instance is not pressed any more.
+COMPANY_S: Final = 1.0
+
+
+class FairTurns(Generic[Waiting]):
+    """Scheduler of requests; callers report each request and the beginning of each turn.
+
+    Attributes:
+        share: Bytes that each producer may start in a turn.
+        waiting: The number of requests that wait.
+        waited: The number of requests that had to wait so far.
+    """
+
+    __slots__ = ("_company_until", "_latest", "_lines", "_pressed_until", "_spent", "share",
+                 "waited", "waiting")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.share = MAX_SHARE
+        self.waiting = self.waited = 0
+        self._latest = ""
+        self._company_until = self._pressed_until = 0.0
+        self._spent: dict[str, int] = {}
+        self._lines: dict[str, deque[tuple[int, Waiting]]] = {}
+
+    @property
+    def is_turning(self) -> bool:
+        """Return whether any producer needs the next turn."""
+        return bool(self._spent)
+
+    def is_pressed(self, now_s: float) -> bool:
+        """Return whether a producer wants more than its share while there are others."""
+        return now_s < self._pressed_until
+
+    def starts(self, producer: str, size: int, now_s: float) -> bool:
+        """Return whether a request may start now; otherwise it has to `wait`.
+
+        Args:
+            producer: The name of the producer.
+            size: The bytes of the request.
+            now_s: Monotonic time, in seconds.
+        """
+        if producer != self._latest:
+            self._latest = producer
+            self._company_until = now_s + COMPANY_S
+        elif now_s >= self._company_until:
+            return True  # its waiting requests start with the next turns
+        spent = self._spent.get(producer, 0)
+        if spent >= self.share:  # always true while requests of this producer wait
+            self._pressed_until = now_s + COMPANY_S
+            return False
+        self._spent[producer] = spent + size + REQUEST_BYTES
+        return True
+
+    def wait(self, producer: str, size: int, request: Waiting) -> None:
+        """Append a request to the queue of its producer."""
+        line = self._lines.get(producer)
+        if line is None:
+            line = self._lines[producer] = deque()
+        line.append((size, request))
+        self.waiting += 1
+        self.waited += 1
+
+    def next_turn(self, late_s: float) -> list[Waiting]:
+        """Begin a turn, and return the requests that start with it.
+
+        The work of a producer above its share counts in the next turns.
+
+        Args:
+            late_s: The delay of the turn, in seconds.
+        """
+        share = self.share
+        self._spent = {
+            producer: spent - share for producer, spent in self._spent.items() if spent > share
+        }
+        if late_s > LATE_S:
+            self.share = max(MIN_SHARE, share * 3 // 4)
+        else:
+            self.share = min(MAX_SHARE, share + STEP)
+        started: list[Waiting] = []
+        for producer in list(self._lines):
+            self._release(producer, started)
+        return started
+
+    def _release(self, producer: str, started: list[Waiting]) -> None:
+        line, spent = self._lines[producer], self._spent.get(producer, 0)
+        while line and spent < self.share:
+            size, request = line.popleft()
+            self.waiting -= 1
+            spent += size + REQUEST_BYTES
+            started.append(request)
+        self._spent[producer] = spent
+        if not line:
+            del self._lines[producer]

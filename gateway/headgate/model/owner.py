@@ -1,0 +1,20 @@
+"""Owners of records that do not belong to a request: an oversized event, the end of a burst.
+
+This module is not compiled, unlike `Publish`: mypyc loses the default of an attribute if the
+attribute's type is a protocol that is compiled with it.
+"""
+
+from typing import TYPE_CHECKING, Protocol
+
+from headgate.model.outcome import Outcome
+
+if TYPE_CHECKING:
+    from headgate.model.publish import Publish
+
+
+class RecordOwner(Protocol):
+    """Listener for the outcomes of its records."""
+
+    def ended(self, publish: "Publish", outcome: Outcome) -> None:
+        """Handle the outcome of one of its records."""
+        ...

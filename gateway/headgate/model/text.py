@@ -1,0 +1,101 @@
+"""Text for people: control characters, counts, secrets and misspelled names."""
+
+import re
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Final
+from urllib.parse import unquote_plus
+
+# C0 without tab and newline, DEL, C1, line ends, and characters that change the text direction.
+_ACTED_ON = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+_FURTHER_LINE = re.compile(r"\n(?=[^ \n])")
+
+
+def escaped(text: str) -> str:
+    r"""Replace the control characters of an output by escapes such as `\u001b`, which JSON reads.
+
+    Newlines and tabs stay, because the output needs them.
+    """
+    if text.isprintable():
+        return text
+    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    r"""Return the escaped text as a single line; a newline becomes `\n`."""
+    return escaped(text).replace("\n", "\\n")
+
+
+def indented(text: str) -> str:
+    """Return the escaped text with all lines after the first one indented."""
+    return _FURTHER_LINE.sub("\n  ", escaped(text))
+
+
+def counted(number: int, name: str, many: str = "") -> str:
+    """Format a count and its noun: `1 record`, `1,234 records`.
+
+    Args:
+        number: The count.
+        name: The noun in the singular.
+        many: The plural, if it is irregular.
+    """
+    return f"{number:,} {name if number == 1 else many or name + 's'}"
+
+
+# Masks for secrets, also for secrets inside URLs.
+
+
+STARS = "***"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# Greedy up to the last @, because an unencoded password may contain @ and /.
+_PASSWORD = re.compile(r"://([^:/?#@]*):(.*)@", re.DOTALL)
+_USER = re.compile(r"://[^/?#:]*@")
+_PARAMETER = re.compile(r"([?&;#])([^=&;#]*)=([^&;#]*)")
+_SECRET_NAMES = ("token", "key", "secret", "pass", "pwd", "sig", "credential", "auth", "jwt")
+
+
+def masked(secret: str) -> str:
+    """Return stars, or for a URL the URL without its secrets."""
+    return without_secrets(secret) if _URL.match(secret) else STARS
+
+
+def without_secrets(text: str) -> str:
+    """Mask the secrets of all URLs in a text.
+
+    Masked are passwords, users without a password (they may be tokens), and the values of
+    parameters that are named like a secret.
+    """
+    if "://" not in text:
+        return text
+    hidden = _USER.sub(f"://{STARS}@", _PASSWORD.sub(_credentials, text))
+    return _PARAMETER.sub(_parameter, hidden)
+
+
+def _credentials(match: re.Match[str]) -> str:
+    user, password = match.groups()
+    return f"://{user}:{STARS}@" if password else f"://{STARS}@"
+
+
+def _parameter(match: re.Match[str]) -> str:
+    before, name, _ = match.groups()
+    is_secret = any(part in unquote_plus(name).lower() for part in _SECRET_NAMES)
+    return f"{before}{name}={STARS}" if is_secret else match[0]
+
+
+# Suggestions for misspelled names: `Did you mean "port"?`.
+
+
+SIMILAR: Final = 0.7  # difflib's own 0.6 takes "bogus" for "blobs"
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return `Did you mean "..."?` with the most similar of the names, or an empty text."""
+    near = get_close_matches(name, list(names), n=1, cutoff=SIMILAR)
+    return did_you_mean(near[0]) if near else ""
+
+
+def did_you_mean(name: str) -> str:
+    """Return the question."""
+    return f'Did you mean "{name}"?'
