@@ -105,7 +105,7 @@ def _without_code(text: str) -> str:
 
     text = _COMMENT.sub(lines_of, _FENCE.sub(lines_of, text))
     text = _CODE.sub(lambda match: "CODE" + lines_of(match), text)
-    text = _QUOTED.sub("QUOTED", text)
+    text = _QUOTED.sub("QUOTED", text).replace("<br>", "|")  # a line of a cell is a cell
     return _MARKUP.sub("", _TAG.sub("", _LINK.sub(r"\1", text)))
 
 
