@@ -33,6 +33,7 @@ from headgate.backends.kafka.options import ClusterOptions, LaneLimits  # noqa: 
 from headgate.backends.kafka.topics import KafkaTopics  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
+from headgate.metrics.meter import Labels, Meter  # noqa: E402
 from headgate.model.keys import partition_for  # noqa: E402
 from headgate.model.outcome import Failure  # noqa: E402
 from headgate.model.publish import Publish  # noqa: E402
@@ -59,7 +60,7 @@ class Sample(NamedTuple):
 
 
 class Clients:
-    """The closed loop; it listens as `Deliveries` and counts as `LaneMeter`."""
+    """The closed loop; it listens as `Deliveries`."""
 
     def __init__(self, concurrency: int) -> None:
         values = list(islice(events(Shape()), 2_000))
@@ -134,24 +135,13 @@ class Clients:
         return Publish(record, size_of(key, value, headers), None, 0, "id")
 
 
-class Counts:
-    """What the lanes tell to nobody here."""
-
-    def acknowledged(
-        self, topic: str, partition: int, seconds: float, records: int, size: int
-    ) -> None:
-        """Counted by `Clients`."""
-
-    def rebuilt(self, cluster: str, reason: str) -> None:
-        raise RuntimeError(f"the producer of {cluster} broke: {reason}")
-
-
 async def sample(bootstrap: str, concurrency: int, options: ClusterOptions, s: float) -> Sample:
     clusters = {"main": options}
     topics = KafkaTopics(clusters, 60_000)
     clients = Clients(concurrency)
     limits = dict.fromkeys(clusters, LaneLimits())
-    lanes = KafkaLanes(clusters, topics, clients, limits, Counts())
+    meter = Meter(Labels((), lambda topic: True), time.time)
+    lanes = KafkaLanes(clusters, topics, clients, limits, meter)
     try:
         await topics.start(lambda name: "main" if name == TOPIC else None)
         await lanes.start()

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Awaitable, Sequence
 
+from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record
@@ -65,7 +66,7 @@ class Store:
 
 
 class Listener:
-    """`Verdicts` and `SuppressionMeter`: what goes to the lanes is collected."""
+    """`Verdicts`: what goes to the lanes is collected."""
 
     def __init__(self) -> None:
         self.lane: list[Publish] = []
@@ -93,9 +94,6 @@ class Listener:
 
     def refused(self, publish: Publish, failure: Failure) -> None:
         raise AssertionError(failure)
-
-    def bypassed(self, reason: str, count: int) -> None:
-        raise AssertionError(reason)
 
 
 def events() -> list[Publish]:
@@ -133,7 +131,8 @@ async def measure(verdict: int, tick: int) -> float:
     listener = Listener()
     options = SuppressOptions(linger_ms=0)
     store = Store(verdict)
-    suppressor = Suppressor(store, listener, options, time.monotonic, os.urandom, listener)
+    meter = Meter(Labels((), lambda topic: True), time.time)
+    suppressor = Suppressor(store, listener, options, time.monotonic, os.urandom, meter)
     await suppressor.start()
     while not suppressor.health()[0]:  # noqa: ASYNC110  (until then events go past Redis)
         await asyncio.sleep(0.01)

@@ -15,7 +15,6 @@ from headgate.coalescer.partition import (
     FINISH_S,
     CoalescedTopic,
     CoalescerMember,
-    Count,
     OwnerContext,
     PartitionOwner,
 )
@@ -23,6 +22,7 @@ from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.ingest.routes import Routes
+from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import held_topic, held_topics_of, is_there, topic_of
 from headgate.model.outcome import Name, Refused
 from headgate.model.policy import PolicyTable, TopicPolicy
@@ -82,7 +82,7 @@ class Coalescer:
         routes: Routes,
         policies: PolicyTable,
         decisions: Decisions,
-        count: Count,
+        count: Meter,
         now_ms: Callable[[], int],
         turns: Turns,
         facts: Facts | None = None,

@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
@@ -57,6 +57,7 @@ from headgate.kafka.aiokafka_internals import (
     open_consumer,
     read_commits,
 )
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Name, Reason
 from headgate.model.record import Record
 from headgate.model.route import Route
@@ -458,16 +459,6 @@ def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
     """No-op: without facts there is nothing to report."""
 
 
-class Count(Protocol):
-    """Metrics of held events' outcomes and of sessions that ended early."""
-
-    def coalesced(
-        self, producer: str, topic: str, outcome: str, events: int, size: int
-    ) -> None: ...
-
-    def owner_restarted(self, topic: str, reason: str) -> None: ...
-
-
 class OwnerContext(NamedTuple):
     """The process around an owner.
 
@@ -485,7 +476,7 @@ class OwnerContext(NamedTuple):
     cluster: ClusterOptions
     transactional_id: str
     decisions: Decisions
-    counts: Count
+    counts: Meter
     route: Callable[[], Route]
     topic_id: Callable[[], str]
     rules: Callable[[], CoalescingRules | None]

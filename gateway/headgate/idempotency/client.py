@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
-from headgate.idempotency.store import IdentityMeter, IdentityOptions, IdentityStore
+from headgate.idempotency.store import IdentityOptions, IdentityStore
+from headgate.metrics.meter import Meter
 from headgate.model.publish import Claim, ClaimStep
 from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, all_ended
 from headgate.redis.script import OverdueCheck, StoreError
@@ -40,7 +41,7 @@ class IdentityClient:
         options: IdentityOptions,
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
-        meter: IdentityMeter,
+        meter: Meter,
     ) -> None:
         self._store = store
         self._claim_ms = options.claim_ms

@@ -15,7 +15,8 @@ from headgate.idempotency.rules import (
     names_of_cloudevents,
     names_of_ids,
 )
-from headgate.idempotency.store import NO_REDIS, IdentityMeter
+from headgate.idempotency.store import NO_REDIS
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import Outcome, rejected
 from headgate.model.publish import RELEASE, Attempt, Claim, Publish, Stage, Ticket, unpack_outcomes
 from headgate.model.record import content_type_of
@@ -33,9 +34,7 @@ class EventIdentity:
         meter: Counter of events that bypassed identity.
     """
 
-    def __init__(
-        self, client: IdentityClient | ShardedIdentity, prefix: str, meter: IdentityMeter
-    ) -> None:
+    def __init__(self, client: IdentityClient | ShardedIdentity, prefix: str, meter: Meter) -> None:
         self._client = client
         self._prefix = prefix
         self._meter = meter

@@ -23,8 +23,9 @@ from headgate.idempotency.rules import (
     names_of_keys,
     read_key,
 )
-from headgate.idempotency.store import NO_REDIS, IdentityMeter
+from headgate.idempotency.store import NO_REDIS
 from headgate.ingest.path import Decode, Inbound, Pipeline
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Reason, Refused, rejected
 from headgate.model.publish import RELEASE, Attempt, Claim, Ticket, unpack_outcomes
 from headgate.model.reply import Reply
@@ -49,7 +50,7 @@ class RequestIdentity:
         client: IdentityClient | ShardedIdentity | None,
         prefix: str,
         key_ms: float,
-        meter: IdentityMeter,
+        meter: Meter,
     ) -> None:
         self._client = client
         self._prefix = prefix

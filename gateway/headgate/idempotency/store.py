@@ -39,20 +39,6 @@ class IdentityOptions:
     max_pending_bytes: int = 33_554_432
 
 
-class IdentityMeter(Protocol):
-    """A counter of bypasses of request identity (headgate_identity_bypassed_total)."""
-
-    def identity_bypassed(self, reason: str, count: int) -> None:
-        """Count bypasses.
-
-        Args:
-            reason: not_configured, redis_error, redis_timeout, redis_slow, breaker_open, internal;
-                backlog for ends that were not remembered.
-            count: Number of bypasses.
-        """
-        ...
-
-
 class RedisIdentityStore:
     """An `IdentityStore` on Redis.
 

@@ -5,12 +5,13 @@ Every event gets exactly one outcome here, and every admission budget is returne
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Suppression
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, is_stamped_here
+from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import HELD_PREFIX
 from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
 from headgate.model.publish import Publish, Stage, Ticket
@@ -27,19 +28,6 @@ _NO_OFFSET: Final = Failure(
 )
 
 
-class Accounts(Protocol):
-    """Counters of outcomes; called once for each request, when all its outcomes are known."""
-
-    def account(
-        self,
-        producer: str,
-        topic: str,
-        outcomes: Sequence[Outcome],
-        sizes: Sequence[int],
-        request_id: str,
-    ) -> None: ...
-
-
 class Complete:
     """Stage that ends events and requests. Implements `base.Deliveries`.
 
@@ -53,7 +41,7 @@ class Complete:
     def __init__(
         self,
         admission: Admission,
-        accounts: Accounts,
+        accounts: Meter,
         identities: Identities | None = None,
         facts: Facts | None = None,
     ) -> None:

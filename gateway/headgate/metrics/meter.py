@@ -397,7 +397,13 @@ class Meter:
         self._add("headgate_producer_rebuilds_total", (cluster, reason), 1)
 
     def bypassed(self, reason: str, count: int) -> None:
-        """Count events of suppressing topics that were published without a lookup in Redis."""
+        """Count events of suppressing topics that were published without a lookup in Redis.
+
+        Args:
+            reason: redis_error, redis_timeout, redis_slow, redis_full, breaker_open, crowded or
+                internal.
+            count: Number of events.
+        """
         self._add("headgate_suppression_bypassed_total", (reason,), count)
 
     def canonical_fallback(self, topic: str, reason: str) -> None:
@@ -406,7 +412,13 @@ class Meter:
         self._add("headgate_canonical_fallbacks_total", labels, 1)
 
     def identity_bypassed(self, reason: str, count: int) -> None:
-        """Count requests and events that continued without a lookup in Redis."""
+        """Count requests and events that continued without a lookup in Redis.
+
+        Args:
+            reason: not_configured, redis_error, redis_timeout, redis_slow, breaker_open, internal;
+                backlog for ends that were not remembered.
+            count: Number of requests or events.
+        """
         self._add("headgate_identity_bypassed_total", (reason,), count)
 
     def spans(self, result: str, count: int) -> None:

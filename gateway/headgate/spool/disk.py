@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 from headgate.model.outcome import Failure, Reason
 from headgate.model.topics import TopicState
@@ -46,22 +46,6 @@ class SpoolOptions:
     max_bytes: int
     max_age_ms: int
     drain_events_per_s: int
-
-
-class SpoolMeter(Protocol):
-    """Metrics of spooled events."""
-
-    def drained(self, topic: str, events: int) -> None:
-        """Count published events."""
-        ...
-
-    def repeated(self, topic: str, events: int) -> None:
-        """Count events that are published again because their last result is unknown."""
-        ...
-
-    def set_aside(self, topic: str, events: int) -> None:
-        """Count events that Kafka refuses for good, or that are damaged."""
-        ...
 
 
 Result = TypeVar("Result")

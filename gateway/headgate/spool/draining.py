@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from headgate.backends.base import Lanes, Suppression, Topics
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.model.publish import Publish, place
 from headgate.model.record import SPOOLED, Record, size_of
@@ -19,7 +20,7 @@ from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
 from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Backlogs, Seam, Unit, Waiting
 from headgate.spool.database import Append, JournalError, Packed, Stored
-from headgate.spool.disk import Disk, SpoolMeter
+from headgate.spool.disk import Disk
 from headgate.spool.spool import Spool
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
@@ -428,7 +429,7 @@ class Draining:
         is_fresh: Callable[[str, float], bool],
         allowance: Allowance,
         clock: Callable[[], float],
-        meter: SpoolMeter,
+        meter: Meter,
         suppression: Suppression,
         spans: DrainSpans | None = None,
     ) -> None:

@@ -9,12 +9,13 @@ from typing import Final, NamedTuple, Protocol
 from headgate.backends.base import Lanes, Suppression, Topics
 from headgate.backends.owned import OwnedTasks
 from headgate.metrics.health import Dependency
+from headgate.metrics.meter import Meter
 from headgate.model.suppression import Scope
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
 from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
-from headgate.spool.disk import Disk, SpoolMeter, SpoolOptions
+from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
 from headgate.spool.spool import Spool, SpoolReports
 from headgate.tracing.spans import LaterSpans
@@ -80,7 +81,7 @@ class SpoolService:
         topics: KnownTopics,
         after_s: Callable[[str], float | None],
         clock_ms: Callable[[], int],
-        meter: SpoolMeter,
+        meter: Meter,
         spans: LaterSpans | None = None,
     ) -> None:
         self._spans = None if spans is None else DrainSpans(spans)

@@ -3,7 +3,7 @@
 docs/design/suppression-protocol.md has the protocol.
 """
 
-from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.suppressor import Suppressor
 
-__all__ = ["SuppressOptions", "SuppressionMeter", "Suppressor"]
+__all__ = ["SuppressOptions", "Suppressor"]

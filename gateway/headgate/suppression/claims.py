@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from headgate.backends.base import Verdicts
+from headgate.metrics.meter import Meter
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage
@@ -17,7 +18,7 @@ from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
 from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
-from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionReply
 from headgate.suppression.states import TopicSuppression
 
@@ -135,7 +136,7 @@ class Claims:
         self,
         verdicts: Verdicts,
         options: SuppressOptions,
-        meter: SuppressionMeter,
+        meter: Meter,
         new_stem: Callable[[], bytes],
         new_nonce: Callable[[], bytes],
         grow: Grow = grow_alone,

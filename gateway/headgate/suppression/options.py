@@ -1,7 +1,6 @@
 """Options of suppression, and the counter of events that bypassed it."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from headgate.suppression.rules import SuppressionSpans
 
@@ -56,17 +55,3 @@ class SuppressOptions:
     def tick_s(self) -> float:
         """Return the interval between checks for renewals and heartbeats, in seconds."""
         return max(0.01, min(self.quarantine_ms / 6, self.token_ttl_ms / 16, 1000.0) / 1000)
-
-
-class SuppressionMeter(Protocol):
-    """A counter of events that bypassed suppression (headgate_suppression_bypassed_total)."""
-
-    def bypassed(self, reason: str, count: int) -> None:
-        """Count events that bypassed suppression.
-
-        Args:
-            reason: redis_error, redis_timeout, redis_slow, redis_full, breaker_open, crowded or
-                internal.
-            count: Number of events.
-        """
-        ...

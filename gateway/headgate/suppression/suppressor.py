@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from headgate.backends.base import Verdicts
+from headgate.metrics.meter import Meter
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
 from headgate.redis.client import (
@@ -19,7 +20,7 @@ from headgate.redis.client import (
 )
 from headgate.redis.script import OverdueCheck, StoreError
 from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
-from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
 from headgate.suppression.states import ON, QUARANTINE, TopicSuppression
 from headgate.suppression.store import SuppressionStore
@@ -136,7 +137,7 @@ class Suppressor:
         options: SuppressOptions,
         clock: Callable[[], float],
         random_bytes: Callable[[int], bytes],
-        meter: SuppressionMeter,
+        meter: Meter,
         grow: Grow = grow_alone,
         membership: Membership | None = None,
         name: str = "suppression",

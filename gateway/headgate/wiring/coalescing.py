@@ -4,7 +4,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Protocol
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Suppression, Verdicts
@@ -13,14 +12,13 @@ from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
 from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions, Trust, Turns
-from headgate.coalescer.partition import Count, HeldWatch
+from headgate.coalescer.partition import HeldWatch
 from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import Figures
 from headgate.config import Settings
 from headgate.ingest.routes import Compiler, Routes
 from headgate.metrics.health import Dependency
-from headgate.metrics.meter import HeldFigures
-from headgate.model.content import Fallback
+from headgate.metrics.meter import HeldFigures, Meter
 from headgate.model.internal_topics import Oddity, leftover, topic_of
 from headgate.model.outcome import Failure
 from headgate.model.policy import PolicyTable
@@ -28,7 +26,6 @@ from headgate.model.suppression import Scope
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
 from headgate.offload.helper_process import HelperProcess
-from headgate.suppression.options import SuppressionMeter
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
 from headgate.tracing.spans import LaterSpans
 from headgate.wiring.pipeline import suppressor_of
@@ -36,12 +33,6 @@ from headgate.wiring.pipeline import suppressor_of
 log = logging.getLogger("headgate.coalescing")
 
 _END_S = 5.0
-
-
-class CoalescerMeter(Count, SuppressionMeter, Protocol):
-    """The coalescer's metrics."""
-
-    def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
 
 
 class Coalescing:
@@ -62,7 +53,7 @@ class Coalescing:
         settings: Settings,
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
-        meter: CoalescerMeter,
+        meter: Meter,
         helper: HelperProcess,
         facts: Facts | None = None,
         spans: LaterSpans | None = None,
@@ -154,7 +145,7 @@ class HeldTopics:
         settings: Settings,
         clusters: Mapping[str, ClusterOptions],
         topics: KafkaTopics,
-        meter: CoalescerMeter,
+        meter: Meter,
         now_ms: Callable[[], int],
         helper: HelperProcess,
         *,

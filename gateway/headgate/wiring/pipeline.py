@@ -20,9 +20,9 @@ If topics spool, `spool.spool` stands between stages and lanes, and acts as each
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
@@ -39,15 +39,13 @@ from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Turn
 from headgate.metrics.meter import Meter
-from headgate.model.content import Fallback
 from headgate.model.event import EventIds
-from headgate.model.outcome import Outcome
 from headgate.model.suppression import Scope
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage
 from headgate.spool.service import SpoolService
-from headgate.suppression.options import SuppressionMeter, SuppressOptions
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
 from headgate.suppression.store import RedisStore
 from headgate.suppression.suppressor import Suppressor, memberships
@@ -64,23 +62,6 @@ class RequestLimits(NamedTuple):
 
     batch_max_events: int
     request_timeout_ms: int
-
-
-class EventMeter(Protocol):
-    """The metrics of events (`metrics.meter`)."""
-
-    def account(
-        self,
-        producer: str,
-        topic: str,
-        outcomes: Sequence[Outcome],
-        sizes: Sequence[int],
-        request_id: str,
-    ) -> None: ...
-
-    def canonical_fallback(self, topic: str, reason: Fallback) -> None: ...
-
-    def oversized(self, producer: str, topic: str, action: str) -> None: ...
 
 
 class PipelineParts(NamedTuple):
@@ -111,7 +92,7 @@ class PipelineParts(NamedTuple):
     identities: Identities | None
     helper: HelperProcess
     tools: Tools
-    meter: EventMeter
+    meter: Meter
     facts: Facts | None = None
     spool: SpoolService | None = None
     traces: Traces | None = None
@@ -182,7 +163,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
 def suppressor_of(
     settings: Settings,
     verdicts: Verdicts,
-    meter: SuppressionMeter,
+    meter: Meter,
     topics: KafkaTopics,
     *,
     fences_by_writing: bool = True,

@@ -25,7 +25,7 @@ from headgate.model.policy import PolicyTable
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
 from headgate.spool.database import JournalError
-from headgate.spool.disk import SpoolMeter, SpoolOptions
+from headgate.spool.disk import SpoolOptions
 from headgate.spool.service import KnownTopics, SpoolService
 from headgate.suppression.sharded import Unsuppressed
 from headgate.tracing.spans import LaterSpans
@@ -38,7 +38,7 @@ def spool_of(
     topics: KnownTopics,
     policies: Callable[[], PolicyTable],
     clock_ms: Callable[[], int],
-    meter: SpoolMeter,
+    meter: Meter,
     spans: LaterSpans | None = None,
 ) -> SpoolService | None:
     """Return the spool of a process; None if the configuration has none.

@@ -25,6 +25,7 @@ from headgate.model.publish import CLAIM, DONE, Claim
 from support.clients.http_client import JSON, NDJSON, Answer
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
+from support.gateway.meters import a_meter
 from support.process.stack import eventually
 
 SHORT, LONG = {}, {"Origin": "http://gateway"}  # the second takes aiohttp's way
@@ -61,14 +62,6 @@ class HeldStore(MemoryIdentityStore):
         return await super().run(call)
 
 
-class Bypasses:
-    def __init__(self) -> None:
-        self.counts: list[tuple[str, int]] = []
-
-    def identity_bypassed(self, reason: str, count: int) -> None:
-        self.counts.append((reason, count))
-
-
 class World(NamedTuple):
     """A gateway that remembers in memory."""
 
@@ -92,9 +85,9 @@ async def world(room: PromptRoom | None = None) -> AsyncIterator[World]:
     shared = SharedIdentities(lambda: time.monotonic() * 1000)
     store = HeldStore(shared)
     options = IdentityOptions(timeout_ms=30_000.0)
-    client = IdentityClient(store, options, time.monotonic, os.urandom, Bypasses())
+    client = IdentityClient(store, options, time.monotonic, os.urandom, a_meter())
     room = room or PromptRoom()
-    room.build(identities=EventIdentity(client, "test", Bypasses()))
+    room.build(identities=EventIdentity(client, "test", a_meter()))
     await client.start()
     try:
         async with data_port(room, identity=client) as port:

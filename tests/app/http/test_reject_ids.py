@@ -9,7 +9,6 @@ import pytest
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
 from headgate.http.auth import Authenticator
 from headgate.metrics.meter import Meter
-from headgate.model.outcome import Name
 from support.gateway.admin_world import TOKENS
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.gateway.meters import a_meter, counted, reject_ids
@@ -50,11 +49,10 @@ async def test_a_reject_has_the_id_of_its_request(
         headers = {**JSON, **way, **who, "X-Request-Id": f"mine-{number}"}
         answer = await port.post(topic, body, headers)
         assert answer.status == status
-    ids = [*reject_ids(front), *port.room.accounts.request_ids]
+    ids = [*reject_ids(front), *reject_ids(port.room.meter)]
     assert sorted(ids) == [f"mine-{number}" for number in range(5)]
-    names = {labels[2] for labels in counted(front, "events")}
-    assert names == {"rejected"}
-    assert all(outcomes[0].name is Name.REJECTED for _, _, outcomes, _ in port.room.accounts.seen)
+    both = {**counted(front, "events"), **counted(port.room.meter, "events")}
+    assert {outcome for _, _, outcome, _ in both} == {"rejected"}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from types import FrameType, SimpleNamespace
+from types import FrameType
 
 import pytest
 
@@ -27,6 +27,7 @@ from headgate.suppression.suppressor import Suppressor
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.data_plane_world import PromptRoom, data_port
 from support.gateway.fakes import FakeSuppression
+from support.gateway.meters import a_meter
 from support.process.stack import eventually
 
 PACKAGE = Path(headgate.__file__).parent
@@ -74,7 +75,7 @@ class SuppressingRoom(PromptRoom):
         self.suppression = FakeSuppression(verdicts)  # has nothing to decide
         store = MemoryStore(MemoryRedis(time.monotonic))
         options = SuppressOptions(quarantine_ms=6_000.0, linger_ms=0.0)
-        meter = SimpleNamespace(bypassed=lambda *_: None)
+        meter = a_meter()
         self.suppressor = Suppressor(store, verdicts, options, time.monotonic, os.urandom, meter)
         return self.suppressor
 

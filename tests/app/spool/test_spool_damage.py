@@ -12,6 +12,7 @@ import pytest
 from headgate.model.outcome import Failure, Name, Reason
 from headgate.model.publish import Ticket
 from headgate.spool.database import FILE
+from support.gateway.meters import counted
 from support.gateway.spool_world import SpoolWorld, names
 from support.spool.damage import LOG, PAGE, break_page, overwrite, pages_of
 from support.spool.database import database_of
@@ -152,7 +153,7 @@ async def test_a_bit_that_changed_in_the_index_under_the_gateway_is_noticed_and_
     await world.drain()
     # What SQLite did not find is published from the table, but not behind later events of the key.
     assert published(world) == [one for one in range(24) if one not in overtaken]
-    assert world.meter.counts["aside"] == len(overtaken)
+    assert sum(counted(world.meter, "spool_aside").values()) == len(overtaken)
     assert world.disk._journal is not None
     assert sum(one.events for one in world.disk._journal.contents.aside()) == len(overtaken)
     [line] = [one.getMessage() for one in caplog.records if one.levelname == "CRITICAL"]
@@ -257,7 +258,7 @@ async def test_a_row_that_is_damaged_under_the_gateway_keeps_nothing_waiting(
     world.back()
     await world.drain()
     assert published(world) == [0, 2]
-    assert world.meter.counts["aside"] == 1
+    assert sum(counted(world.meter, "spool_aside").values()) == 1
     ticket = world.post("orders", {"id": 1, "n": 3})
     world.publish()
     assert names(ticket) == [Name.PUBLISHED]
@@ -273,4 +274,4 @@ async def test_rows_that_are_deleted_under_the_gateway_keep_nothing_waiting(
     world.back()
     await world.drain()
     assert published(world) == [0]
-    assert world.meter.counts["aside"] == 2
+    assert sum(counted(world.meter, "spool_aside").values()) == 2

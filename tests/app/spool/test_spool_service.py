@@ -22,8 +22,8 @@ from headgate.spool.disk import SpoolOptions
 from headgate.spool.journal import Journal
 from headgate.spool.service import SpoolService
 from headgate.suppression.sharded import Unsuppressed
-from support.gateway.fakes import FakeAccounts, FakeLanes, FakeTopics, topic_state
-from support.gateway.spool_world import Figures
+from support.gateway.fakes import FakeLanes, FakeTopics, topic_state
+from support.gateway.meters import a_meter
 from support.spool.damage import PAGE, overwrite, pages_of
 from support.spool.database import database_of
 
@@ -72,8 +72,8 @@ async def running(
 
     topics = FakeTopics(*(states or (topic_state("orders", 3),)))
     options = SpoolOptions(folder, 1 << 30, 10**12, 1_000_000)
-    service = SpoolService(options, Known(topics), lambda topic: 2.0, lambda: NOW_MS, Figures())
-    accounts = Complete(Admission(0, 0), FakeAccounts())
+    service = SpoolService(options, Known(topics), lambda topic: 2.0, lambda: NOW_MS, a_meter())
+    accounts = Complete(Admission(0, 0), a_meter())
     service.between(Reports(ClockWatch(topics.get, time.monotonic), accounts), opened)
     service.announce_with(Unsuppressed(None), lambda topic: None)  # type: ignore[arg-type]
     await service.start(lambda cluster: True)

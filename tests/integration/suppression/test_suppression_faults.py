@@ -22,6 +22,7 @@ from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.store import RedisStore
+from support.gateway.meters import a_meter, counted
 from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually
 
@@ -35,7 +36,7 @@ class Gateway:
 
     def __init__(self, url: str, scope: Scope, log: list[bytes]) -> None:
         self.scope, self.log = scope, log
-        self.bypassed_counts: dict[str, int] = {}
+        self.meter = a_meter()
         self.failures: list[Failure] = []
         self.answers: dict[Publish, asyncio.Future[str]] = {}
         self.holding: list[Publish] | None = None  # a list: publishes wait in it
@@ -43,9 +44,11 @@ class Gateway:
             token_ttl_ms=20_000, quarantine_ms=QUARANTINE_MS, timeout_ms=TIMEOUT_MS, look_s=0.2
         )
         self.store = RedisStore(url, options.timeout_ms)
-        self.suppressor = Suppressor(self.store, self, options, time.monotonic, os.urandom, self)
+        self.suppressor = Suppressor(
+            self.store, self, options, time.monotonic, os.urandom, self.meter
+        )
 
-    # ---- Verdicts, SuppressionMeter
+    # ---- Verdicts
 
     def publish(self, publish: Publish) -> None:
         publish.advance(Stage.LANE)
@@ -69,8 +72,10 @@ class Gateway:
         self.failures.append(failure)
         self.answers[publish].set_result("refused")
 
-    def bypassed(self, reason: str, count: int) -> None:
-        self.bypassed_counts[reason] = self.bypassed_counts.get(reason, 0) + count
+    @property
+    def bypassed_counts(self) -> dict[str, float]:
+        counts = counted(self.meter, "suppression_bypassed")
+        return {reason: count for (reason,), count in counts.items()}
 
     # ---- what a client does
 

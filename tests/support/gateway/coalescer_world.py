@@ -20,6 +20,7 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from headgate.offload.helper_process import HelperProcess
 from headgate.wiring.coalescing import Coalescing
+from support.gateway.meters import a_meter, counted
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
 
@@ -27,25 +28,28 @@ QUARANTINE_MS = 1
 
 
 class Counts:
-    """Counts as the meter does."""
+    """A real meter, and its figures of held events by outcome and reason."""
 
     def __init__(self) -> None:
-        self.outcomes: Counter[str] = Counter()
-        self.lives: Counter[str] = Counter()
-        self.bypasses: Counter[str] = Counter()
-        self.fallbacks: Counter[str] = Counter()
+        self.meter = a_meter()
 
-    def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
-        self.outcomes[str(outcome)] += events
+    @property
+    def outcomes(self) -> Counter[str]:
+        return self._by("events", 2)
 
-    def owner_restarted(self, topic: str, reason: str) -> None:
-        self.lives[reason] += 1
+    @property
+    def lives(self) -> Counter[str]:
+        return self._by("coalescer_restarts", 1)
 
-    def bypassed(self, reason: str, count: int) -> None:
-        self.bypasses[reason] += count
+    @property
+    def fallbacks(self) -> Counter[str]:
+        return self._by("canonical_fallbacks", 1)
 
-    def canonical_fallback(self, topic: str, reason: str) -> None:
-        self.fallbacks[reason] += 1
+    def _by(self, name: str, label: int) -> Counter[str]:
+        counts = Counter[str]()
+        for labels, count in counted(self.meter, name).items():
+            counts[str(labels[label])] += int(count)
+        return counts
 
 
 class HeldWorld:
@@ -144,7 +148,7 @@ class HeldWorld:
         topics = KafkaTopics(clusters, 500)
         table = PolicyTable(self.settings.topics)
         helper = HelperProcess()
-        coalescing = Coalescing(self.settings, clusters, topics, counts or Counts(), helper)
+        coalescing = Coalescing(self.settings, clusters, topics, (counts or Counts()).meter, helper)
 
         def wanted(name: str) -> str | None:
             policy = table.match(topic_of(name) or name)

@@ -95,11 +95,6 @@ class OneCluster:
         return []
 
 
-class _Identities:
-    def identity_bypassed(self, reason: str, count: int) -> None:
-        """Counted by nobody."""
-
-
 class _Weigher:
     async def weigh(self, document: bytes) -> list[Weight]:
         return heaviest(document)
@@ -152,7 +147,7 @@ async def data_port(
     room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
-    keys = RequestIdentity(identity, "test", 60_000, _Identities())
+    keys = RequestIdentity(identity, "test", 60_000, a_meter())
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
     once = Once(pipeline, keys, loop.time, deadlines.watch)
     front = EventsFront(

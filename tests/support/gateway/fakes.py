@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from headgate.backends.base import Deliveries, Verdicts
 from headgate.formats.json_text import KeyReader
-from headgate.model.content import Fallback
-from headgate.model.outcome import Failure, Outcome, Reason
+from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import TopicPolicy
 from headgate.model.publish import Publish, Stage, advance_all
 from headgate.model.route import Common, Route
@@ -55,33 +54,6 @@ class FakeTopics:
         self.missed.append(topic)
         unknown = Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
         return self.away or unknown
-
-
-class FakeAccounts:
-    """Remembers each request's account."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, str, list[Outcome], list[int]]] = []
-        self.request_ids: list[str] = []
-        self.fallbacks: list[tuple[str, Fallback]] = []
-        self.actions: list[str] = []
-
-    def account(
-        self,
-        producer: str,
-        topic: str,
-        outcomes: Sequence[Outcome],
-        sizes: Sequence[int],
-        request_id: str,
-    ) -> None:
-        self.seen.append((producer, topic, list(outcomes), list(sizes)))
-        self.request_ids.append(request_id)
-
-    def canonical_fallback(self, topic: str, reason: Fallback) -> None:
-        self.fallbacks.append((topic, reason))
-
-    def oversized(self, producer: str, topic: str, action: str) -> None:
-        self.actions.append(action)
 
 
 class NoQuotas:

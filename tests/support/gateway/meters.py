@@ -25,6 +25,12 @@ def counted(meter: Meter, name: str) -> dict[tuple[str, ...], float]:
     return meter.collect().counters.get(f"headgate_{name}_total", {})
 
 
+def sizes(meter: Meter) -> dict[tuple[str, ...], float]:
+    """Return the bytes of events by producer and topic."""
+    rows = meter.collect().histograms["headgate_event_bytes"]
+    return {labels: row.sum for labels, row in rows.items()}
+
+
 def requests(meter: Meter) -> dict[tuple[str, int], int]:
     """Return the number of requests by route and status."""
     rows = meter.collect().histograms["headgate_request_seconds"]

@@ -31,7 +31,6 @@ from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipelin
 from support.doubles.kafka_log import MemoryLanes, MemoryTopics
 from support.gateway.fakes import (
     NOW_MS,
-    FakeAccounts,
     FakeLanes,
     FakeSuppression,
     FakeTopics,
@@ -39,6 +38,7 @@ from support.gateway.fakes import (
     policy,
     topic_state,
 )
+from support.gateway.meters import a_meter
 
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
 REFUSED = Failure(Reason.BROKER_REFUSED, "not allowed")
@@ -63,7 +63,7 @@ class Room:
     ) -> None:
         """facts: of `deals` and `clicks`, not of `orders`.  changes: of the topics' states."""
         self.admission = Admission(max_bytes, max_events)
-        self.accounts, self.quotas = FakeAccounts(), NoQuotas()
+        self.meter, self.quotas = a_meter(), NoQuotas()
         policies = [
             policy(key=("/id",), max_bytes=200),
             policy(pattern="deals", key=("/id",), suppress="raw", facts=bool(facts)),
@@ -100,7 +100,7 @@ class Room:
             identities=None,
             helper=self.helper,
             tools=Tools(ids, None, self.helper, LoneBatch, 1 << 20),
-            meter=self.accounts,
+            meter=self.meter,
             facts=facts,
         )
         self.build()
@@ -145,7 +145,7 @@ class MemoryRoom:
         policies: PolicyTable,
         full: Callable[[str], Failure | None] = lambda held: None,
     ) -> None:
-        self.quotas, self.accounts = NoQuotas(), FakeAccounts()
+        self.quotas, self.meter = NoQuotas(), a_meter()
         self.gate = Gate(Routes(policies, topics, Compiler(128, "ns")), full)
         ids, helper = EventIds(b"\1" * 6), HelperProcess()
         parts = PipelineParts(
@@ -162,7 +162,7 @@ class MemoryRoom:
             identities=None,
             helper=helper,
             tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
-            meter=self.accounts,
+            meter=self.meter,
         )
         self.pipeline = build_pipeline(parts).pipeline
 

@@ -42,7 +42,6 @@ from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
 from headgate.spool.spool import Spool
 from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
 from support.gateway.fakes import (
-    FakeAccounts,
     FakeLanes,
     FakeSuppression,
     FakeTopics,
@@ -50,6 +49,7 @@ from support.gateway.fakes import (
     topic_state,
 )
 from support.gateway.fakes import policy as policy_of
+from support.gateway.meters import a_meter
 from support.gateway.room import digest
 
 AFTER_S = 2.0
@@ -196,22 +196,6 @@ def _number(topic: str, partition: int) -> int:
     return partition + HELD if topic.startswith(HELD_PREFIX) else partition
 
 
-class Figures:
-    """A `SpoolMeter`."""
-
-    def __init__(self) -> None:
-        self.counts = {"drained": 0, "repeated": 0, "aside": 0}
-
-    def drained(self, topic: str, events: int) -> None:
-        self.counts["drained"] += events
-
-    def repeated(self, topic: str, events: int) -> None:
-        self.counts["repeated"] += events
-
-    def set_aside(self, topic: str, events: int) -> None:
-        self.counts["aside"] += events
-
-
 class SpoolWorld:
     """`deals` suppresses and spools, `orders` spools, `clicks` does neither.
 
@@ -231,7 +215,7 @@ class SpoolWorld:
         self.partitions = 3
         self._counts = {3}  # partitions that the topics have had since they were created
         self._incarnation = self._known = 1
-        self.meter = Figures()
+        self.meter = a_meter()
         self.is_up = True
         self.spans: DrainSpans | None = None
         self.after_s: float | None = AFTER_S
@@ -284,7 +268,7 @@ class SpoolWorld:
             identities=None,
             helper=helper,
             tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
-            meter=FakeAccounts(),
+            meter=a_meter(),
             spool=self,  # type: ignore[arg-type]
         )
         self.pipeline, self.oversize = build_pipeline(parts)

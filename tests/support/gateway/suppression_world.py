@@ -19,6 +19,7 @@ from headgate.suppression import SuppressOptions
 from headgate.suppression.calls import OutgoingCall
 from headgate.suppression.claims import BypassMode, Claims
 from headgate.suppression.rules import StoredKey, SuppressionCall, SuppressionReply, run
+from support.gateway.meters import a_meter, counted
 
 LIFE_MS, QUARANTINE_MS, AGE_MS = 10_000.0, 5_000.0, 100_000.0
 LOST = StoreError("redis_error", "cut off")
@@ -76,20 +77,20 @@ class Process:
         self.world = world
         self.outcomes: dict[Publish, str] = {}  # not by id(): those are used again
         self.lane: list[Publish] = []
-        self.bypassed_count = 0
+        self.meter = a_meter()
         self._on_its_way: tuple[OutgoingCall, SuppressionCall, SuppressionReply] | None = None
         self._born = next(world.numbers)
         options = options or SuppressOptions(
             token_ttl_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS, max_suppress_age_ms=AGE_MS
         )
-        self.claims = Claims(self, options, self, self._unique(10), self._unique(16))
+        self.claims = Claims(self, options, self.meter, self._unique(10), self._unique(16))
         self.reconnect()
 
     def _unique(self, width: int):  # type: ignore[no-untyped-def]
         numbers = count(1)
         return lambda: bytes([self._born]) + next(numbers).to_bytes(width - 1, "big")
 
-    # ---- Verdicts and SuppressionMeter
+    # ---- Verdicts
 
     def publish(self, publish: Publish) -> None:
         assert not publish.dropped  # see `Verdicts`
@@ -102,8 +103,9 @@ class Process:
     def refused(self, publish: Publish, failure: Failure) -> None:
         self._end(publish, "refused")
 
-    def bypassed(self, reason: str, count: int) -> None:
-        self.bypassed_count += count
+    @property
+    def bypassed_count(self) -> float:
+        return sum(counted(self.meter, "suppression_bypassed").values())
 
     def _end(self, publish: Publish, outcome: str) -> None:
         publish.advance(Stage.ENDED)

@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 from headgate.backends.kafka.lanes import KafkaLanes
 from headgate.backends.kafka.options import ClusterOptions, LaneLimits
 from headgate.backends.kafka.topics import KafkaTopics
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record, size_of
 from headgate.model.topics import TopicState
+from support.gateway.meters import a_meter, counted
 from support.kafka.kafka_log import LogRecord, read_log
 from support.process.stack import eventually
 
@@ -41,9 +43,15 @@ class History:
         self.offsets: dict[Publish, int] = {}
         self.failures: dict[Publish, Failure] = {}
         self.handed: Counter[Publish] = Counter()
-        self.rebuilds: list[str] = []
+        self.meter = a_meter()
         self.batches: list[int] = []
         self._numbers = itertools.count()
+
+    @property
+    def rebuilds(self) -> list[str]:
+        """Reasons for which producers were replaced, in order of their first time."""
+        counts = counted(self.meter, "producer_rebuilds")
+        return [reason for (_, reason), count in counts.items() for _ in range(int(count))]
 
     def publish(
         self, topic: str, partition: int, *, size: int = 0, timestamp_ms: int | None = None
@@ -115,31 +123,13 @@ class History:
         assert one not in self.failures, "a publish ended twice"
 
 
-class LaneCounts:
-    """A `LaneMeter` that keeps nothing but the rebuilds, in its history."""
-
-    def __init__(self, history: History) -> None:
-        self.history = history
-        self.records = 0
-
-    def acknowledged(
-        self, topic: str, partition: int, seconds: float, records: int, size: int
-    ) -> None:
-        assert seconds >= 0
-        assert size >= records
-        self.records += records
-
-    def rebuilt(self, cluster: str, reason: str) -> None:
-        self.history.rebuilds.append(reason)
-
-
 class RunningLanes(NamedTuple):
     """Lanes with their topics and what they told."""
 
     topics: KafkaTopics
     lanes: KafkaLanes
     history: History
-    counts: LaneCounts
+    meter: Meter
 
     def put(self, *args: Any, **options: Any) -> Publish:
         """Make a publish (see `History.publish`) and put it."""
@@ -185,16 +175,16 @@ async def running_lanes(
     clusters = {"main": ClusterOptions(bootstrap, **options)}
     topics = KafkaTopics(clusters, refresh_ms)
     history = History()
-    counts = LaneCounts(history)
+    meter = history.meter
     lanes = KafkaLanes(
-        clusters, topics, history, dict.fromkeys(clusters, limits or LaneLimits()), counts
+        clusters, topics, history, dict.fromkeys(clusters, limits or LaneLimits()), meter
     )
     try:
         await topics.start(lambda name: "main" if name in names else None)
         await lanes.start()
         # The node that was asked first may not know the newest topics yet.
         await eventually(lambda: all(is_known(topics, name) for name in names))
-        yield RunningLanes(topics, lanes, history, counts)
+        yield RunningLanes(topics, lanes, history, meter)
     finally:
         await lanes.close()
         await topics.close()

@@ -21,6 +21,7 @@ from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.sharded import ShardedSuppressor
 from headgate.suppression.suppressor import memberships
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
+from support.gateway.meters import a_meter
 from support.gateway.suppression_world import make_publish
 
 QUARANTINE_S, LIFE_S, LANDS_S = 8.0, 8.0, 2.0
@@ -48,7 +49,7 @@ class Process:
             members = [one._replace(call=alike) for one in members]
         self.stores = [MemoryStore(world.redis[place]) for place in self.servers]
         bytes_of = world.chance.randbytes
-        own = (self, OPTIONS, world.clock, bytes_of, self)
+        own = (self, OPTIONS, world.clock, bytes_of, a_meter())
         parts = [
             Suppressor(store, *own, membership=member)
             for store, member in zip(self.stores, members, strict=True)
@@ -74,7 +75,7 @@ class Process:
         self.world.open[publish] = self.attempts[publish]
         self.suppressor.reserve(publish)
 
-    # ---- Verdicts and SuppressionMeter
+    # ---- Verdicts
 
     def publish(self, publish: Publish) -> None:
         publish.advance(Stage.LANE)
@@ -90,9 +91,6 @@ class Process:
     def refused(self, publish: Publish, failure: Failure) -> None:
         self.world.open.pop(publish, None)
         self.world.outcomes["refused"] += 1
-
-    def bypassed(self, reason: str, count: int) -> None:
-        self.world.outcomes[f"bypassed {reason}"] += count
 
 
 class World:

@@ -16,13 +16,9 @@ from headgate.idempotency.store import IdentityOptions
 from headgate.model.publish import CLAIM, DONE, RELEASE, Claim
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.failing_clock import FailingClock
+from support.gateway.meters import a_meter
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
-
-
-class Bypasses(dict[str, int]):
-    def identity_bypassed(self, reason: str, count: int) -> None:
-        self[reason] = self.get(reason, 0) + count
 
 
 class HeldUp(MemoryIdentityStore):
@@ -44,14 +40,14 @@ class Room:
     def __init__(self, clock: Callable[[], float] = time.monotonic, **options: float) -> None:
         self._clock = clock
         self.shared = SharedIdentities(lambda: clock() * 1000)
-        self.bypasses = Bypasses()
+        self.meter = a_meter()
         self.store = HeldUp(self.shared)
         self.client = self.other(self.store, **options)
 
     def other(self, store: MemoryIdentityStore | None = None, **options: float) -> IdentityClient:
         store = store or MemoryIdentityStore(self.shared)
         plan = IdentityOptions(**{"timeout_ms": 30_000.0, **options})
-        return IdentityClient(store, plan, self._clock, os.urandom, self.bypasses)
+        return IdentityClient(store, plan, self._clock, os.urandom, self.meter)
 
     def claim(self, name: bytes = b"n" * 16, content: bytes = b"f" * 16) -> Claim:
         return Claim(name, content, self.client.new_token(), 60_000.0)

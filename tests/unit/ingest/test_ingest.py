@@ -18,6 +18,7 @@ from headgate.model.route import Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
 from support.gateway.fakes import policy, topic_state
+from support.gateway.meters import counted, sizes
 from support.gateway.room import AWAY, NO_REDIS, Room, digest, shown
 
 # ---- one request
@@ -33,9 +34,8 @@ def test_a_published_event_is_answered_with_its_place() -> None:
     assert status == 201
     assert (document["outcome"], document["offset"], document["key"]) == ("published", 0, "k")
     assert (room.admission.bytes, room.admission.events) == (0, 0)
-    (account,) = room.accounts.seen
-    assert account[:2] == ("p", "orders")
-    assert account[3] == [10]
+    assert counted(room.meter, "events") == {("p", "orders", "published", ""): 1}
+    assert sizes(room.meter) == {("p", "orders"): 10}
 
 
 def test_a_batch_with_bad_events_publishes_the_others_in_order() -> None:
@@ -51,7 +51,8 @@ def test_a_batch_with_bad_events_publishes_the_others_in_order() -> None:
     (log,) = room.lanes.logs.values()
     assert [publish.record.value for publish in log] == [lines[0], lines[2]]
     assert ticket.weighing == [(4, lines[4])]
-    assert room.accounts.seen[0][3] == [len(line) if line != b"{" else 1 for line in lines]
+    assert ticket.sizes == [len(line) if line != b"{" else 1 for line in lines]
+    assert sizes(room.meter) == {("p", "orders"): sum(ticket.sizes)}
     assert room.admission.events == 0
 
 
@@ -76,9 +77,7 @@ def test_a_request_that_fails_as_a_whole(
     answered, document = shown(room.post(topic, body, **headers))
     assert (answered, document["reason"]) == (status, reason)
     assert (room.admission.bytes, room.admission.events) == (0, 0)
-    (account,) = room.accounts.seen
-    assert account[1] == topic  # the meter decides which names may be labels
-    assert len(account[2]) == len(account[3]) == 1
+    assert counted(room.meter, "events") == {("p", topic, "rejected", reason): 1}
 
 
 @pytest.mark.parametrize("others", [0, 1, 2, 5])
@@ -102,7 +101,7 @@ def test_an_empty_batch_is_done_at_once() -> None:
     room = Room()
     assert shown(room.post("orders", b"[]")) == (200, {"summary": {}, "outcomes": []})
     assert (room.admission.bytes, room.admission.events) == (0, 0)
-    assert len(room.accounts.seen) == 1
+    assert counted(room.meter, "events") == {}
 
 
 def test_quota_and_budget_refuse_the_whole_request() -> None:
@@ -228,7 +227,7 @@ def test_after_the_hand_over_it_is_unknown_and_the_budget_waits_for_its_end() ->
     assert room.admission.events == 1
     room.lanes.acknowledge(partition)
     assert room.admission.events == 0
-    assert len(room.accounts.seen) == 1
+    assert sum(counted(room.meter, "events").values()) == 1
 
 
 @pytest.mark.parametrize("verdict", ["publish", "unchanged", "refused"])
@@ -247,7 +246,7 @@ def test_a_verdict_that_comes_after_the_deadline_changes_nothing(verdict: str) -
     assert shown(other)[0] == 201
     assert not any(room.suppression.in_flight.values())
     assert (room.admission.bytes, room.admission.events) == (0, 0)
-    assert len(room.accounts.seen) == 3
+    assert sum(counted(room.meter, "events").values()) == 3
 
 
 def test_a_follower_whose_time_is_up_leaves_its_leader() -> None:

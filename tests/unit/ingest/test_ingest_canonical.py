@@ -21,6 +21,7 @@ from headgate.model.route import Route, Scanner
 from headgate.model.topics import TopicState
 from support.gateway.fakes import policy
 from support.gateway.held_helper import HeldHelper
+from support.gateway.meters import counted
 from support.gateway.plain_scanner import NDJSON, PlainScanner
 from support.gateway.room import Room
 
@@ -111,7 +112,7 @@ async def test_what_the_scanner_digests_goes_on_at_the_end_of_the_turn() -> None
     for publish in world.room.suppression.queue:
         expected = COMPARISON.digest(publish.record.value, b"application/json")
         assert (publish.digest, None) == expected
-    assert world.room.accounts.fallbacks == []
+    assert counted(world.room.meter, "canonical_fallbacks") == {}
 
 
 async def test_a_small_event_does_not_overtake_a_large_one_of_its_key() -> None:
@@ -161,7 +162,7 @@ async def test_one_odd_event_of_a_batch_is_counted_and_keeps_its_place() -> None
     world.post(small(1), odd(2), small(3))
     world.end_turn()
     assert world.reserved() == [1, 2, 3]
-    assert world.room.accounts.fallbacks == [("deals", Fallback.NUMBER)]
+    assert counted(world.room.meter, "canonical_fallbacks") == {("deals", Fallback.NUMBER): 1}
 
 
 async def test_both_ways_compare_alike() -> None:

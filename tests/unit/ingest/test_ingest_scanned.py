@@ -17,6 +17,7 @@ from headgate.model.policy import TopicPolicy
 from headgate.model.publish import Ticket
 from headgate.model.route import Scanner
 from headgate.model.topics import TopicState
+from support.gateway.meters import counted, sizes
 from support.gateway.plain_scanner import JSON, NDJSON, PlainScanner
 from support.gateway.room import AWAY, Room, digest, shown
 
@@ -89,7 +90,8 @@ def done(room: Room, requests: list[tuple[str, tuple[bytes, bytes], dict[str, by
         for partition, log in room.lanes.logs.items()
     }
     ended = [(shown(ticket), ticket.sizes, ticket.weighing) for ticket in tickets]
-    return ended, logs, room.accounts.seen, (room.admission.bytes, room.admission.events)
+    figures = (counted(room.meter, "events"), sizes(room.meter))
+    return ended, logs, figures, (room.admission.bytes, room.admission.events)
 
 
 def test_the_scanner_is_asked_at_all() -> None:

@@ -7,6 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Name, Outcome
 from headgate.model.publish import Publish, Stage, Ticket
+from support.gateway.meters import counted
 from support.gateway.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
 from support.scale import examples
 
@@ -90,7 +91,8 @@ class Storm(RuleBasedStateMachine):
 
     @invariant()
     def each_ended_request_is_accounted_once(self) -> None:
-        assert len(self.room.accounts.seen) == sum(ticket.done for ticket in self.tickets)
+        ended = sum(len(ticket.outcomes) for ticket in self.tickets if ticket.done)
+        assert sum(counted(self.room.meter, "events").values()) == ended
 
     def teardown(self) -> None:
         self.room.lanes.refusing = {}

@@ -29,6 +29,7 @@ from headgate.model.topics import TopicState
 from headgate.oversize.choose import Tools
 from support.cycles import counted_cycles
 from support.gateway.fakes import FakeTopics, policy, topic_state
+from support.gateway.meters import counted
 from support.gateway.room import Room, digest
 
 LIMIT = 3000
@@ -160,7 +161,7 @@ async def test_what_is_small_waits_behind_a_large_event_of_its_key_only() -> Non
     assert (outcome(first).oversize, outcome(first).records) == ("claim-check", 1)
     assert outcome(second).offset > outcome(first).offset
     assert outcome(second).oversize is None
-    assert room.accounts.actions == ["claim-check"]
+    assert counted(room.meter, "oversize") == {("p", "claims", "claim-check"): 1}
     assert room.admission.bytes == room.admission.events == 0
 
 

@@ -14,6 +14,7 @@ from headgate.suppression import SuppressOptions, Suppressor
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.failing_clock import FailingClock
+from support.gateway.meters import a_meter
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_publish, make_scope
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
@@ -105,7 +106,7 @@ class Slow(MemoryStore):
 
 
 class Listener:
-    """`Verdicts` and `SuppressionMeter`."""
+    """`Verdicts`."""
 
     def __init__(self) -> None:
         self.lane: list[Publish] = []
@@ -118,9 +119,6 @@ class Listener:
 
     def refused(self, publish: Publish, failure: Failure) -> None:
         raise AssertionError(failure)
-
-    def bypassed(self, reason: str, count: int) -> None:
-        raise AssertionError(reason)
 
 
 class Clock:
@@ -136,7 +134,7 @@ class Clock:
 async def start(clock: Clock, linger_ms: float) -> tuple[Suppressor, Slow, Listener]:
     store, listener = Slow(MemoryRedis(lambda: clock() * 1000)), Listener()
     options = SuppressOptions(linger_ms=linger_ms)
-    suppressor = Suppressor(store, listener, options, clock, lambda count: bytes(count), listener)
+    suppressor = Suppressor(store, listener, options, clock, lambda count: bytes(count), a_meter())
     await suppressor.start()
     await eventually(lambda: suppressor.health()[0], interval_s=0)
     return suppressor, store, listener
@@ -242,7 +240,7 @@ def test_topics_come_out_of_quarantine_although_a_tick_failed(
         clock = FailingClock(loop.time)
         store, listener = Slow(MemoryRedis(lambda: loop.time() * 1000)), Listener()
         options = SuppressOptions()
-        suppressor = Suppressor(store, listener, options, clock, os.urandom, listener)
+        suppressor = Suppressor(store, listener, options, clock, os.urandom, a_meter())
         await suppressor.start()
         suppressor.open(SCOPE)
         await asyncio.sleep(options.tick_s * 1.5)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Protocol
 
 from aiokafka.structs import TopicPartition
 
@@ -14,6 +13,7 @@ from headgate.backends.kafka.options import ClusterOptions, LaneLimits, check_co
 from headgate.backends.kafka.producer import START_TIMEOUT_S, Producer
 from headgate.backends.kafka.topics import READ_ERRORS, RETRY_AFTER_S, KafkaTopics, kafka_in_words
 from headgate.backends.owned import OwnedTasks
+from headgate.metrics.meter import Meter
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Publish, Stage
 from headgate.model.times import Outage
@@ -35,28 +35,6 @@ _LIVED_S = 30.0  # after a longer life, a producer is replaced without a pause
 _MAX_PAUSE_S = 10.0
 
 
-class LaneMeter(Protocol):
-    """Metrics of the lanes."""
-
-    def acknowledged(
-        self, topic: str, partition: int, seconds: float, records: int, size: int
-    ) -> None:
-        """Count an acknowledged batch.
-
-        Args:
-            topic: The topic.
-            partition: The partition.
-            seconds: The time since the hand-over.
-            records: The number of records.
-            size: The bytes of the batch.
-        """
-        ...
-
-    def rebuilt(self, cluster: str, reason: str) -> None:
-        """Count a replaced producer."""
-        ...
-
-
 class ProducingCluster:
     """A cluster's producer and its lanes; `producer` is None while hand-overs are on hold."""
 
@@ -66,7 +44,7 @@ class ProducingCluster:
         options: ClusterOptions,
         limits: LaneLimits,
         topics: KafkaTopics,
-        meter: LaneMeter,
+        meter: Meter,
         is_pressed: Callable[[], bool],
     ) -> None:
         self.name = name
@@ -310,7 +288,7 @@ class KafkaLanes:
         topics: KafkaTopics,
         deliveries: Deliveries,
         limits: Mapping[str, LaneLimits],
-        meter: LaneMeter,
+        meter: Meter,
         is_pressed: Callable[[], bool] = lambda: False,
     ) -> None:
         """Check the compressions and create the clusters, without connecting.

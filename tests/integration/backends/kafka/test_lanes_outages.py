@@ -12,6 +12,7 @@ import pytest
 from headgate.backends.kafka.options import LaneLimits
 from headgate.devstack.ports import LOOPBACK
 from headgate.model.outcome import Reason
+from support.gateway.meters import counted
 from support.kafka.lane_history import running_lanes
 from support.process.stack import PATIENCE, RunningBroker, eventually, free_port
 
@@ -36,7 +37,8 @@ async def test_order_holds_under_concurrent_puts(kafka: RunningBroker, topic_nam
                 group.create_task(writer())
         await world.all_ended()
         assert not world.history.failures
-        assert len(world.history.offsets) == len(world.history.made) == world.counts.records
+        (acknowledged,) = counted(world.meter, "acknowledged_records").values()
+        assert len(world.history.offsets) == len(world.history.made) == acknowledged
         assert set(world.history.handed.values()) == {1}
         assert sum(events + size for _, _, events, size in world.lanes.depths()) == 0
         await world.check_log(kafka.bootstrap, topic_name)
