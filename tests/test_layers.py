@@ -112,7 +112,6 @@ ALLOWED = {
         "tracing.spans",
     },
     "http": {
-        "suppression.states",
         "formats",
         "__version__",
         "audits.results",
@@ -130,7 +129,6 @@ ALLOWED = {
         "tracing.spans",
     },
     "admin": {
-        "suppression.states",
         "redis.pauses",
         "ingest.admission",
         "admin",
@@ -219,7 +217,6 @@ PURE = {
     "commands.side_by_side", "commands.terminal", "consumer.ownership", "ingest.admission",
     "kafka.groups", "oversize.chunks", "oversize.split", "redis.servers", "replays.offset_map",
     "replays.packed", "replays.plan", "replays.registry", "replays.segments", "replays.spec",
-    "suppression.states",
 }  # fmt: skip
 # Time, randomness, the environment and the world are arguments of pure modules.
 WORLDLY = {"asyncio", "os", "pathlib", "random", "secrets", "socket", "subprocess", "threading",

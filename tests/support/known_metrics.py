@@ -9,11 +9,11 @@ import yaml
 
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.model.outcome import Name, Reason
+from headgate.model.suppression_states import STATES
 from headgate.monitor.cluster_watch import ClusterHealth
 from headgate.monitor.group_watch import Heat
 from headgate.monitor.rules import LagState
 from headgate.replays.registry import ReplayState
-from headgate.suppression.states import STATES
 from headgate_spark.audit import result as audit_textfile
 from headgate_spark.mirror import lag as mirror_lag
 from headgate_spark.replay import progress as replay_metrics

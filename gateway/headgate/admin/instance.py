@@ -7,8 +7,8 @@ from headgate.config.settings import Settings
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.history import Recorder
 from headgate.model.outcome import Failure
+from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
-from headgate.suppression.states import TopicSuppression
 
 
 class HealthView(Protocol):

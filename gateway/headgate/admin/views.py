@@ -21,8 +21,8 @@ from headgate.model.internal_topics import held_topic, is_held
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Name, Reason
 from headgate.model.policy import TopicPolicy
+from headgate.model.suppression_states import OFF, TopicSuppression
 from headgate.model.topics import TopicState
-from headgate.suppression.states import OFF, TopicSuppression
 
 TOP_KEYS = 20  # on the page of one producer or topic; lists show fewer
 

@@ -23,9 +23,9 @@ from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.policy import PolicyTable
+from headgate.model.suppression_states import state_rows
 from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.sharded import states_now
-from headgate.suppression.states import state_rows
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.tracing import tracing_of

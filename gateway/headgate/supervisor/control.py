@@ -27,9 +27,9 @@ from headgate.http.origins import CORS_HEADERS
 from headgate.metrics.health import Readiness
 from headgate.metrics.snapshot import Snapshot, decode
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
 from headgate.offload.helper_main import end_with_parent
-from headgate.suppression.states import TopicSuppression
 
 PARENT_SOCKET = "parent.sock"
 PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.requests`

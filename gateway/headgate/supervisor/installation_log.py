@@ -34,10 +34,10 @@ from headgate.model.installation import (
 )
 from headgate.model.policy import PolicyTable
 from headgate.model.reply import json_text
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE, worst
 from headgate.model.text import counted
 from headgate.native.chosen import CODE
 from headgate.supervisor.control import WorkerState
-from headgate.suppression.states import AWAY, ON, QUARANTINE, worst
 
 log = logging.getLogger("headgate.installation_log")
 

@@ -18,12 +18,12 @@ from headgate.metrics.history import Recorder
 from headgate.model.installation import Happening, Kind
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable
+from headgate.model.suppression_states import TopicSuppression, worst
 from headgate.model.topics import TopicState
 from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of
 from headgate.supervisor.upstreams import MonitorClient
-from headgate.suppression.states import TopicSuppression, worst
 
 _log = logging.getLogger("headgate.overview")
 

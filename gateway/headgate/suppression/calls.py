@@ -7,6 +7,7 @@ from typing import Final
 
 from headgate.model.publish import Publish, Stage, advance_all
 from headgate.model.suppression import Scope
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression import rules
 from headgate.suppression.rules import (
     ANNOUNCE,
@@ -24,7 +25,6 @@ from headgate.suppression.rules import (
     SuppressionSpans,
     settle,
 )
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 
 Forget = tuple[Scope, bytes | None, "asyncio.Future[None]"]
 _MAX_SCOPES = 250  # a namespace's place in the call is one byte

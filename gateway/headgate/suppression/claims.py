@@ -14,13 +14,13 @@ from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage
 from headgate.model.suppression import Scope
+from headgate.model.suppression_states import TopicSuppression
 from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
 from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionReply
-from headgate.suppression.states import TopicSuppression
 
 
 class Waits:

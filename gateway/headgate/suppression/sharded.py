@@ -17,10 +17,10 @@ from headgate.metrics.health import Dependency
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import Publish, Stage
 from headgate.model.suppression import Reservation, Scope
+from headgate.model.suppression_states import QUARANTINE, TopicSuppression, worst
 from headgate.redis.client import all_ended
 from headgate.redis.servers import Slots
 from headgate.suppression.rules import Agreement
-from headgate.suppression.states import QUARANTINE, TopicSuppression, worst
 from headgate.suppression.suppressor import Suppressor, may_begin
 
 

@@ -10,6 +10,7 @@ from headgate.backends.base import Verdicts
 from headgate.metrics.meter import Meter
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
+from headgate.model.suppression_states import ON, QUARANTINE, TopicSuppression
 from headgate.redis.client import (
     FEW,
     FIRST_DELAY_S,
@@ -22,7 +23,6 @@ from headgate.redis.script import OverdueCheck, StoreError
 from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
-from headgate.suppression.states import ON, QUARANTINE, TopicSuppression
 from headgate.suppression.store import SuppressionStore
 
 _log = logging.getLogger("headgate.suppression.suppressor")

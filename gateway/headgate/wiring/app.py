@@ -54,6 +54,7 @@ from headgate.model.content import forget_received
 from headgate.model.event import EventIds, RequestIds
 from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
+from headgate.model.suppression_states import state_rows
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.oversize.choose import Tools
@@ -64,7 +65,6 @@ from headgate.suppression.sharded import (
     redis_dependencies,
     states_now,
 )
-from headgate.suppression.states import state_rows
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.pipeline import (
     PipelineParts,

@@ -17,9 +17,9 @@ from headgate.http.auth import Peer
 from headgate.http.openapi.document import document
 from headgate.metrics.meter import HeldFigures
 from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.supervisor.control import PARENT_SECRET, Forward
 from headgate.supervisor.parent import management_sites
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
 

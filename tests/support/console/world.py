@@ -16,10 +16,10 @@ from headgate.config.settings import ProducerSettings, Settings
 from headgate.metrics.meter import HeldFigures
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.model.policy import TopicPolicy
+from headgate.model.suppression_states import QUARANTINE, TopicSuppression
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.supervisor.overview import InstanceHealth
-from headgate.suppression.states import QUARANTINE, TopicSuppression
 from support.gateway.admin_world import FakeInstance
 from support.scenarios.group_world import GROUP, World
 

@@ -20,12 +20,12 @@ from headgate.metrics.history import Recorder
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure
 from headgate.model.policy import TopicPolicy
+from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
 from headgate.redis.pauses import Intent, Kept
 from headgate.replays.second_tier import NoSecondTier
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import InstanceHealth
-from headgate.suppression.states import TopicSuppression
 
 TOPICS = (
     TopicPolicy("orders", "main", key=("/id",)),

@@ -11,7 +11,7 @@ from headgate.metrics.meter import MAX_KNOWN, MAX_PAIRS, Labels, Meter, Peaks, T
 from headgate.metrics.series import FOLD_EVENTS
 from headgate.metrics.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
 from headgate.model.outcome import Failure, Name, Outcome, Reason
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
 
 NOW = 1_700_000_000.0
 MISSING = Failure(Reason.MISSING_KEY, "no /id")

@@ -29,6 +29,7 @@ from headgate.model.installation import (
     entry_of,
     read_entry,
 )
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE
 from headgate.supervisor.installation_log import (
     KEPT,
     InstallationLog,
@@ -37,7 +38,6 @@ from headgate.supervisor.installation_log import (
     Poll,
     span,
 )
-from headgate.suppression.states import AWAY, ON, QUARANTINE
 
 MAX = 65_536
 

@@ -8,10 +8,10 @@ import pytest
 
 from headgate.backends.base import Topics
 from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.model.topics import TopicState
 from headgate.suppression.claims import BypassMode
 from headgate.suppression.sharded import redis_dependency, states_now
-from headgate.suppression.states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression.suppressor import StateLog
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_scope
 

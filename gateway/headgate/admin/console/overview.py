@@ -19,7 +19,7 @@ from headgate.metrics.snapshot import Pair
 from headgate.model.installation import Level, LogEntry
 from headgate.model.outcome import Name
 from headgate.model.policy import PolicyTable
-from headgate.suppression.states import AWAY, OFF, ON
+from headgate.model.suppression_states import AWAY, OFF, ON
 
 _HOUR_S = 3600.0
 _SAVERS = 5

@@ -22,9 +22,9 @@ from headgate.http.openapi.docs_pages import FILES
 from headgate.http.pages import LIMIT, MAX_LIMIT
 from headgate.model.installation import MEANINGS, Kind, Level
 from headgate.model.outcome import TRAITS, Failure, Name, Reason
+from headgate.model.suppression_states import OFF, STATES
 from headgate.replays.registry import Control, ReplayState
 from headgate.replays.segments import Result
-from headgate.suppression.states import OFF, STATES
 
 Json = dict[str, Any]
 

@@ -18,8 +18,8 @@ from headgate.config import Settings
 from headgate.model.installation import Happening, Kind
 from headgate.model.outcome import Name, Outcome
 from headgate.model.policy import TopicPolicy
+from headgate.model.suppression_states import AWAY, TopicSuppression
 from headgate.supervisor.installation_log import InstallationLog
-from headgate.suppression.states import AWAY, TopicSuppression
 from support.console import world
 from support.console.pages import opened, text_of
 from support.console.replays import some_replays
