@@ -10,7 +10,7 @@ import base64
 import io
 import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -316,26 +316,43 @@ def many(count: int, piece: str) -> str:
 
 
 MANY = 300_000
-ATTRIBUTES = many(MANY, '"aN":1')
-MEMBERS = many(MANY, '"aN":"x"')
-V2_HEADERS = many(MANY, '{"key":"a","value":""}')
-V3_HEADERS = many(MANY, '{"name":"a","value":""}')
-NUMBERS = many(2_000_000, "1")
+NUMBERS = "1" + ",1" * 1_999_999
 DIGITS = "1" * 3_000_000
-CROWDED: dict[str, Request] = {
-    "attributes": typed("cloudevent", f"{{{ABOUT},{ATTRIBUTES}}}"),
-    "headers of an envelope": typed(
-        "envelope", f'{{"events":[{{"value":1,"headers":{{{MEMBERS}}}}}]}}'
+
+
+def crowded_attributes() -> Request:
+    attributes = many(MANY, '"aN":1')
+    return typed("cloudevent", f"{{{ABOUT},{attributes}}}")
+
+
+def crowded_envelope() -> Request:
+    members = many(MANY, '"aN":"x"')
+    return typed("envelope", f'{{"events":[{{"value":1,"headers":{{{members}}}}}]}}')
+
+
+def crowded_v2() -> Request:
+    headers = many(MANY, '{"key":"a","value":""}')
+    return typed("v2 json", f'{{"records":[{{"value":1,"headers":[{headers}]}}]}}', V2)
+
+
+def crowded_v3() -> Request:
+    return typed("json", f'{{"headers":[{many(MANY, V3_HEADER)}]}}', V3)
+
+
+V3_HEADER = '{"name":"a","value":""}'
+# Built in the test that sends it, not while tests are collected.
+CROWDED: dict[str, Callable[[], Request]] = {
+    "attributes": crowded_attributes,
+    "headers of an envelope": crowded_envelope,
+    "headers of v2": crowded_v2,
+    "headers of v3": crowded_v3,
+    "a key of v2 that is an array": lambda: typed(
+        "v2 json", f'{{"records":[{{"key":[{NUMBERS}]}}]}}', V2
     ),
-    "headers of v2": typed(
-        "v2 json", f'{{"records":[{{"value":1,"headers":[{V2_HEADERS}]}}]}}', V2
-    ),
-    "headers of v3": typed("json", f'{{"headers":[{V3_HEADERS}]}}', V3),
-    "a key of v2 that is an array": typed("v2 json", f'{{"records":[{{"key":[{NUMBERS}]}}]}}', V2),
-    "a key of v3 that is an array": typed(
+    "a key of v3 that is an array": lambda: typed(
         "json", f'{{"key":{{"type":"JSON","data":[{NUMBERS}]}}}}', V3
     ),
-    "a time with many digits": typed(
+    "a time with many digits": lambda: typed(
         "cloudevent", f'{{{ABOUT},"time":"2026-01-01T00:00:00.{DIGITS}Z"}}'
     ),
 }
@@ -343,7 +360,7 @@ CROWDED: dict[str, Request] = {
 
 @pytest.mark.parametrize("what", CROWDED)
 async def test_crowds_are_refused_before_they_are_looked_at(port: DataPort, what: str) -> None:
-    path, headers, body = CROWDED[what]
+    path, headers, body = CROWDED[what]()
     answer = await port.ask("POST", path, headers, body)
     assert answer.status // 100 != 5
     assert port.room.written == []
