@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
 from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -67,19 +68,20 @@ def markdown() -> list[Path]:
     return sorted({*OURS, *(path for path in tracked() if path.suffix == ".md")})
 
 
-@pytest.mark.parametrize("document", markdown(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
+def test_links_lead_somewhere() -> None:
     broken = []
-    for link in _LINK.findall(_CODE.sub("", text_of(document))):
-        if urlsplit(link).scheme:
-            continue
-        name, _, anchor = link.partition("#")
-        target = (document.parent / name) if name else document
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(link)
+    for document in markdown():
+        for link in _LINK.findall(_CODE.sub("", text_of(document))):
+            if urlsplit(link).scheme:
+                continue
+            name, _, anchor = link.partition("#")
+            target = (document.parent / name) if name else document
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                broken.append(f"{document}: {link}")
     assert broken == []
 
 
+@cache
 def help_of(*arguments: str) -> str:
     """What `headgate ... --help` prints."""
     printed = io.StringIO()
@@ -88,16 +90,21 @@ def help_of(*arguments: str) -> str:
     return printed.getvalue()
 
 
-@pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_and_their_options_exist(document: Path) -> None:
+def test_commands_and_their_options_exist() -> None:
     shown = help_of()
-    named = [found for code in _CODE.findall(text_of(document)) for found in _COMMAND.findall(code)]
-    for command, rest in named:
-        assert command in cli.COMMANDS, command
-        flags = re.findall(r"--[a-z][a-z-]*", rest)
-        assert not flags or set(flags) <= set(re.findall(r"--[a-z-]+", help_of(command))), command
+    named = [
+        (document, *found)
+        for document in OURS
+        for code in _CODE.findall(text_of(document))
+        for found in _COMMAND.findall(code)
+    ]
+    for page, command, rest in named:
+        assert command in cli.COMMANDS, (page, command)
+        flags = set(re.findall(r"--[a-z][a-z-]*", rest))
+        assert not flags or flags <= set(re.findall(r"--[a-z-]+", help_of(command))), (page, rest)
         # `worker` is started by `serve`, never by people
-        assert command == "worker" or re.search(rf"^ +{command}\b", shown, re.MULTILINE), command
+        is_shown = re.search(rf"^ +{command}\b", shown, re.MULTILINE)
+        assert command == "worker" or is_shown, (page, command)
 
 
 def test_the_documents_name_every_command() -> None:
@@ -142,26 +149,26 @@ def sections() -> dict[str, set[str]]:
     return {name: set(options_of(kind)) for name, kind in {**SECTIONS, **NAMED}.items()}
 
 
-@pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_options_exist(document: Path) -> None:
+def test_options_exist() -> None:
     known = sections()
-    for section, name in _OPTION.findall(without_later(text_of(document))):
-        if section in known:
-            assert name.rpartition(".")[2] in known[section], f"{section}.{name}"
+    for document in OURS:
+        for section, name in _OPTION.findall(without_later(text_of(document))):
+            if section in known:
+                option = name.rpartition(".")[2]
+                assert option in known[section], f"{document}: {section}.{name}"
 
 
-@pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_metrics_exist(document: Path) -> None:
+def test_metrics_exist() -> None:
     # and what is no metric of the gateway: the consumer's, its table, packages
     others = {"headgate_consumer", "headgate_positions", "headgate_spark", "headgate_spark_job"}
     others |= {"headgate_client"}
     known = {*metrics.METRICS, *JOB_LABELS, *(name for name, _ in records()), *others}
-    named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
-    assert named <= known
+    for document in OURS:
+        named = {_EXPOSED.sub("", name) for name in _METRIC.findall(text_of(document))}
+        assert named <= known, document
 
 
-@pytest.mark.parametrize("document", OURS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
+def test_names_in_code_style_occur_in_the_code() -> None:
     words = set(JOB_LABELS)
     code = (ROOT / "spark", CLIENTS, EXAMPLES)
     for path in (*PACKAGE.rglob("*"), *(path for root in code for path in root.rglob("*.py"))):
@@ -169,12 +176,13 @@ def test_names_in_code_style_occur_in_the_code(document: Path) -> None:
             words.update(re.findall(r"\w+", path.read_text()))
     for path in (ROOT / "tests").rglob("test_*.py"):
         words.update(re.findall(r"def (test_\w+)", path.read_text()))
-    named = set(_NAME.findall(without_later(text_of(document)))) - words
-    # CloudEvents attributes, and the `_file` variant that every secret option has
-    known = {
-        name for name in named if name.startswith("ce_") or name.removesuffix("_file") in words
-    }
-    assert named == known
+    for document in OURS:
+        named = set(_NAME.findall(without_later(text_of(document)))) - words
+        # CloudEvents attributes, and the `_file` variant that every secret option has
+        known = {
+            name for name in named if name.startswith("ce_") or name.removesuffix("_file") in words
+        }
+        assert named == known, document
 
 
 def test_what_is_generated_is_current() -> None:
