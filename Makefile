@@ -24,15 +24,24 @@ SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*
   | sort | xargs sha256sum | sha256sum | cut -c1-16)-$(or $(HEADGATE_NATIVE),any)
 WHEEL := build/wheel/.$(SOURCES)
 INSTALLED := .venv/.installed-$(SOURCES)
-# How many tests at a time, on two cores: they wait half of their time.
-JOBS ?= 5
+# Tests at a time. With servers they wait for half of their time: four on each core, if there are 1.5 GB for each of them.
+# In memory they do not wait, and each worker collects all of them first: one more than there are cores.
+CORES := $(shell nproc 2>/dev/null || echo 2)
+JOBS ?= $(shell awk -v most=$$((4 * $(CORES))) '/^MemAvailable/ { n = int($$2 / 1500000); print (n < 2 ? 2 : n < most ? n : most) }' \
+  /proc/meminfo 2>/dev/null || echo 4)
+UNIT_JOBS ?= $(shell expr $(CORES) + 1)
 # The many processes that tests start read bytecode, where a shell would have them compile.
-PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
+PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal
+UNIT_PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(UNIT_JOBS) --dist worksteal
 
 # What tests import besides the compiled gateway (pyproject.toml has the list with its sources).
 BESIDE := spark clients/python/src tests loadtest docs .
-# What the compiled modules are checked with: what reaches them in memory, and some real brokers.
-COMPILED_TESTS := tests/unit tests/app tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
+# What the compiled modules are checked with: the tests of every package that has one (tests/unit/native/test_compiled.py), the paths
+# that events take, stores, and real brokers. The other tests pass no compiled module, or pass it in the same ways.
+COMPILED_UNITS := audits backends formats http idempotency ingest model native redis spool suppression
+COMPILED_TESTS := $(COMPILED_UNITS:%=tests/unit/%) $(addprefix tests/unit/metrics/,test_metrics.py test_sketches.py test_stats_meter.py) \
+  tests/app/http tests/app/ingest tests/app/spool/test_spool.py tests/app/spool/test_spool_edges.py tests/app/spool/test_spool_histories.py \
+  tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/backends/kafka/test_lanes_chaos.py tests/integration/backends/kafka/test_lanes_refusals.py
 CC ?= cc
 NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/http/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/model/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
@@ -126,8 +135,8 @@ test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 test-full: setup lint ## scenarios at full size; their figures
 	$(PYTEST) --timeout 3600 --hypothesis-profile full $(ARGS)
 
-test-compiled: setup ## the tests in memory, on the compiled modules
-	EXPECT_COMPILED=1 PYTHONPATH= $(PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" $(COMPILED_TESTS)
+test-compiled: setup ## behaviour of the hot path, on the compiled modules
+	EXPECT_COMPILED=1 PYTHONPATH= $(UNIT_PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" --ignore-glob '*/test_model_*' $(COMPILED_TESTS)
 
 wheel: $(WHEEL) ## what setup-run installs, in dist
 	@mkdir -p dist && cp build/wheel/*.whl dist/ && ls dist/*.whl
@@ -225,13 +234,13 @@ $(SANITIZED_BUILD): $(DEV_STAMP)
 native-sanitize: $(SANITIZED_BUILD) ## the C code with sanitizers: its tests
 	$(SANITIZED) $(BIN)/python -m pytest -q -p no:xdist --timeout 600 -o "pythonpath=build/sanitize $(BESIDE)" $(NATIVE_TESTS)
 
-fuzz: JOBS = $(shell nproc)
+fuzz: JOBS = $(CORES)
 fuzz: $(if $(filter 0,$(SANITIZE)),setup,$(SANITIZED_BUILD)) ## search for what C reads otherwise, FUZZ_S seconds or FUZZ_N inputs each; SANITIZE=0, JOBS, FUZZ_SEED
 	$(FUZZED) $(BIN)/python tests/unit/http/test_requests_fuzz.py $(FUZZ_ARGS)
 	$(FUZZED) $(BIN)/python tests/unit/native/test_scanner.py $(FUZZ_ARGS)
 
 check: machine $(DEV_STAMP) lint ## format, lint, types and unit tests: under a minute
-	$(PYTEST) -m "not full" tests/unit $(ARGS)
+	$(UNIT_PYTEST) -m "not full" tests/unit $(ARGS)
 
 lint:
 	$(BIN)/ruff format --check .

@@ -242,7 +242,6 @@ AIOKAFKA_NAMES = {
 }  # fmt: skip
 
 
-@cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text())
 

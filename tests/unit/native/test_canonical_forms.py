@@ -21,6 +21,7 @@ from headgate.model.route import Scanner
 from support.gateway.fakes import policy, topic_state
 from support.gateway.plain_scanner import JSON, PlainScanner
 from support.gateway.random_json import members, number
+from support.scale import examples
 
 IS_COMPILED = os.environ.get("EXPECT_COMPILED") == "1"
 BOTH = pytest.mark.parametrize("way", ["python", "c"] if IS_COMPILED else ["python"])
@@ -298,7 +299,7 @@ def test_random_numbers() -> None:
     assert agree((), texts) > 5_000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(0, 20))
 def test_numbers_as_others_write_them(double: float, digits: int) -> None:
     spelled = [repr(double), f"{double:.{digits}f}", f"{double:.{digits}g}", f"{double:.17g}"]
@@ -314,7 +315,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.dictionaries(st.text(max_size=4).filter(lambda name: name.isprintable()), json_values),
     st.sampled_from([None, 1]),
