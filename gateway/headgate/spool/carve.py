@@ -14,6 +14,7 @@ import bisect
 import itertools
 import os
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,11 +27,18 @@ from headgate.spool.database import FILE, JournalDamagedError, Label, Raw, unpac
 # When SQLite opens a file, it reads the log up to the first damaged frame and drops the rest. That
 # is right for a commit that a power loss cut short: it is the last one, and no client has a
 # response, because each commit is synced before the next begins. If a whole commit of the same log
-# follows later, clients have responses for it, and the log is damaged before it. This section
-# cannot distinguish a last commit that was cut short from a damaged one; `look_at_log` can.
+# follows later, clients have responses for it, and the log is damaged before it.
 #
-# One flipped bit in the header of a frame is detected by the frame's checksum, and mended.
-# Otherwise an older copy of a page could count as another page, and its chunks as waiting chunks.
+# A frame's checksum also distinguishes a frame that was never written completely from one with a
+# changed bit: it is a linear code, so `_one_bit` finds the bit. Such a frame counts as written, and
+# its commit is not dropped. The page number of a frame is mended. Otherwise an older copy of a page
+# could count as another page, and its chunks as waiting chunks. Content is not mended: each chunk
+# has its own checksum.
+#
+# The checksum is weak for the upper bits of its words: the sums are Fibonacci numbers times the
+# changed bit, modulo 2**32, so that bit 31 has the same effect in every third word, and bit 23 in
+# every 768th. A wrong checksum can then mean a changed page number or a changed content. `carve`
+# reads such a log both ways.
 
 
 _HEADER: Final = struct.Struct(">8I")  # magic, version, page size, number, 2 salts, 2 checksums
@@ -39,16 +47,20 @@ _MAGIC: Final = 0x377F0682  # last bit: checksums use big-endian words
 _WORD: Final = 0xFFFFFFFF
 PAGE_BYTES: Final = 4096  # SQLite's default, used if the header is impossible
 
+Sums = tuple[int, int]
+
 
 class Log(NamedTuple):
     """The contents of a write-ahead log.
 
     Attributes:
-        pages: Offset of the newest content of each page, in commits that SQLite takes.
-        behind: The same for later frames of the same log, which SQLite ignores.
+        pages: Offset of the newest content of each page, in whole commits.
+        behind: The same for later frames of the same log, behind damage of more than one bit.
         behind_at: Offsets of all these frames: the number of a page may be damaged, too.
-        size: Pages of the database after the last commit that SQLite takes; 0 if there is none.
-        is_damaged: At least one whole commit follows damage, or a frame was mended.
+        size: Pages of the database after the last whole commit; 0 if there is none.
+        is_damaged: SQLite would ignore at least one whole commit.
+        has_hole: At least one whole commit follows damage of more than one bit.
+        is_doubtful: One changed bit is in the page number of a frame, or in its content.
     """
 
     pages: dict[int, int]
@@ -56,82 +68,153 @@ class Log(NamedTuple):
     behind_at: list[int]
     size: int
     is_damaged: bool
+    has_hole: bool
+    is_doubtful: bool
 
 
-def has_lost_commits(log: Path) -> bool:
-    """Return whether whole commits follow damage. Raises OSError."""
-    return read_log(log).is_damaged
+class _Frame(NamedTuple):
+    """A frame's header, mended if one bit explains its checksum. numbers: possible page numbers."""
+
+    numbers: list[int]
+    committed: int
+    sums: list[Sums]
+    is_exact: bool
 
 
-def read_log(log: Path) -> Log:
-    """Read all frames of a log. Raises OSError."""
-    state = Log({}, {}, [], 0, False)
+def read_log(log: Path, *, mends_numbers: bool = False) -> Log:
+    """Read all frames of a log.
+
+    Args:
+        log: Path of the log.
+        mends_numbers: Mend a page number even if a change of the content explains the checksum.
+
+    Raises:
+        OSError: The log cannot be read.
+    """
+    pages, behind, behind_at, pages_after = dict[int, int](), dict[int, int](), list[int](), 0
+    is_damaged = has_hole = is_doubtful = has_commit = False
     size = log.stat().st_size if log.exists() else 0
     if size <= _HEADER.size:
-        return state
+        return Log(pages, behind, behind_at, 0, False, False, False)
     with log.open("rb") as file:
-        head = file.read(_HEADER.size)
-        magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack(head)
-        order = ">" if magic & 1 else "<"
-        is_whole = magic & ~1 == _MAGIC and _checksum(order, head[:24], (0, 0)) == (first, second)
-        is_damaged, has_commit, checksum = not is_whole, False, (first, second)
-        if not is_whole:  # the first frame always belongs to this log
-            page_bytes = PAGE_BYTES
-            salts = list(_FRAME.unpack(file.read(_FRAME.size).ljust(_FRAME.size, b"\0"))[2:4])
-            file.seek(_HEADER.size)
-        pages, behind, open_pages, pages_after = state.pages, state.behind, dict[int, int](), 0
-        while len(frame := file.read(_FRAME.size)) == _FRAME.size:
+        order, page_bytes, salts, sums, is_exact = _start(file.read(_HEADER.size + _FRAME.size))
+        file.seek(_HEADER.size)
+        is_whole, is_mended, open_pages = True, not is_exact, dict[int, int]()
+        while len(head := file.read(_FRAME.size)) == _FRAME.size:
             at = file.tell()
             content = file.read(page_bytes)
             if len(content) < page_bytes:
                 break
-            page, committed, *of_frame, first, second = _FRAME.unpack(frame)
-            if is_whole:
-                before, checksum = checksum, (first, second)
-                is_whole = of_frame == salts
-                if is_whole and _checksum(order, frame[:8] + content, before) != checksum:
-                    mended = _mended(order, frame[:8], content, before, checksum)
-                    is_whole = mended is not None
-                    is_damaged |= is_whole
-                    page, committed = mended or (page, committed)
-            if is_whole:
+            page, committed, *of_frame, _, _ = _FRAME.unpack(head)
+            differing = sum((a ^ b).bit_count() for a, b in zip(salts, of_frame, strict=True))
+            frame = _frame(order, head, content, sums) if is_whole and differing <= 1 else None
+            if frame is not None:
+                page = frame.numbers[-1 if mends_numbers else 0]
+                committed, sums = frame.committed, frame.sums
+                is_mended |= not frame.is_exact or differing == 1
+                is_doubtful |= len(frame.numbers) > 1
                 open_pages[page] = at
                 if committed:
                     pages.update(open_pages)
                     open_pages, pages_after = {}, committed
-            elif salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one salt may be damaged
+                    is_damaged |= is_mended
+                continue
+            is_whole = False
+            if salts[0] == of_frame[0] or salts[1] == of_frame[1]:  # one salt may be damaged
                 behind.update({**open_pages, page: at})
-                state.behind_at.extend([*open_pages.values(), at])
+                behind_at.extend([*open_pages.values(), at])
                 open_pages = {}
-                is_damaged |= has_commit
+                has_hole |= has_commit
                 has_commit |= committed != 0
-    return state._replace(size=pages_after, is_damaged=is_damaged)
+    is_damaged |= has_hole
+    return Log(pages, behind, behind_at, pages_after, is_damaged, has_hole, is_doubtful)
 
 
-def _mended(
-    order: str, head: bytes, content: bytes, before: tuple[int, int], wanted: tuple[int, int]
-) -> tuple[int, int] | None:
-    """Mend a frame's header by the one bit that makes the frame's checksum right.
+def _start(head: bytes) -> tuple[str, int, list[int], list[Sums], bool]:
+    """Read the header of a log.
+
+    Args:
+        head: Header of the log, and of its first frame, which always belongs to this log.
+
+    Returns:
+        Byte order of the checksums, as for `struct`; bytes of a page; salts; possible checksums of
+        the header; and whether the header is undamaged.
+    """
+    magic, _, page_bytes, _, *salts, first, second = _HEADER.unpack_from(head)
+    order = ">" if magic & 1 else "<"
+    computed = _checksum(order, head[:24], (0, 0))
+    if magic & ~1 == _MAGIC and computed == (first, second):
+        return order, page_bytes, salts, [computed], True
+    order = ">" if sys.byteorder == "big" else "<"  # the log is this machine's
+    computed = _checksum(order, head[:24], (0, 0))
+    *_, salt, other_salt, _, _ = _FRAME.unpack(head[_HEADER.size :].ljust(_FRAME.size, b"\0"))
+    return order, PAGE_BYTES, [salt, other_salt], [(first, second), computed], False
+
+
+def _frame(order: str, head: bytes, content: bytes, before: list[Sums]) -> _Frame | None:
+    """Check a frame, and mend its header if one changed bit explains its checksum.
 
     Args:
         order: Byte order of the checksums, as for `struct`.
-        head: Page and commit in the frame's header.
+        head: Header of the frame.
         content: Content of the page.
-        before: Checksum of the frame before.
-        wanted: Checksum in the frame's header.
+        before: Possible checksums of the frame before.
 
     Returns:
-        Page and commit after the change; None if no bit fits.
+        The frame; None if no single bit explains its checksum.
     """
-    bits = int.from_bytes(head, "big")
-    for bit in range(64):
-        changed = (bits ^ 1 << bit).to_bytes(8, "big")
-        if _checksum(order, changed + content, before) == wanted:
-            return struct.unpack(">2I", changed)
+    page, committed, _, _, *sums = _FRAME.unpack(head)
+    wanted, covered = (sums[0], sums[1]), head[:8] + content
+    computed = [_checksum(order, covered, each) for each in before]
+    if wanted in computed:
+        return _Frame([page], committed, [wanted], True)
+    for each in computed:
+        bits = _one_bit(order, covered, each, wanted)
+        in_sums = sum((a ^ b).bit_count() for a, b in zip(each, wanted, strict=True)) == 1
+        if not (bits or in_sums):
+            continue
+        numbers, is_certain = [page], True
+        for bit in bits:
+            if bit >= 64:
+                continue
+            mended = (int.from_bytes(head[:8], "big") ^ 1 << 63 - bit).to_bytes(8, "big")
+            number, other = struct.unpack(">2I", mended)
+            is_certain = len(bits) == 1 and not in_sums
+            if bit < 32:
+                numbers = [number] if is_certain else [page, number]
+            else:  # each whole log ends with a commit; a larger size is in the database's header
+                committed = other if is_certain else min(filter(None, (committed, other)))
+        return _Frame(numbers, committed, [wanted, each] if in_sums else [wanted], False)
     return None
 
 
-def _checksum(order: str, content: bytes, before: tuple[int, int]) -> tuple[int, int]:
+def _one_bit(order: str, covered: bytes, computed: Sums, wanted: Sums) -> list[int]:
+    """Return the bits each of which alone would make a checksum right, counted from the left.
+
+    Args:
+        order: Byte order of the words, as for `struct`.
+        covered: Content that the checksum covers.
+        computed: Checksum of the content.
+        wanted: Checksum of the content before the change.
+    """
+    first, second = ((a - b) & _WORD for a, b in zip(wanted, computed, strict=True))
+    words = struct.unpack(f"{order}{len(covered) // 4}I", covered)
+    x, y, bits = 0, 1, list[int]()  # effect of the word on the checksum; one of them is odd
+    for at in range(len(words) - 1, -1, -1):
+        odd, of_odd = (x, first) if x & 1 else (y, second)
+        change = of_odd * pow(odd, -1, _WORD + 1) & _WORD
+        if change * x & _WORD == first and change * y & _WORD == second:
+            for size, is_set in ((change, 0), (-change & _WORD, 1)):
+                bit = size.bit_length() - 1
+                if size.bit_count() == 1 and words[at] >> bit & 1 == is_set:
+                    bits.append(
+                        at * 32 + (31 - bit if order == ">" else bit // 8 * 8 + 7 - bit % 8)
+                    )
+        x, y = y, x + y & _WORD
+    return bits
+
+
+def _checksum(order: str, content: bytes, before: Sums) -> Sums:
     words = len(content) // 4
     first, second = before
     values = struct.unpack(f"{order}{words}I", content[: words * 4])
@@ -295,18 +378,21 @@ class Wreck:
         missing: Numbers of lost chunks: the index has them, but no page.
         lost: Topic and partition of each lost chunk.
         is_complete: Nothing else is missing.
-        topics: Last known states of the topics that spool.
         unplaced: Chunks that are undamaged, but whose place in the order is unknown.
+        contradictions: Signs of damage: rows of tables and entries of indexes that differ, rows
+            that exist twice, and unreadable cells.
     """
 
-    def __init__(self, folder: Path) -> None:
-        log = read_log(folder / f"{FILE}-wal")
-        self._pages = _Pages(folder, log, with_behind=log.is_damaged)
+    def __init__(self, folder: Path, log: Log) -> None:
+        self._pages = _Pages(folder, log, with_behind=log.has_hole)
+        self._other: Wreck | None = None
         self._unreadable = 0  # pages and cells of tables
         self._lanes: dict[int, Lane] = {}
         self._by_index: dict[int, Lane] = {}
+        self.contradictions = set[tuple[str, int, int]]()
+        self._rows_seen = set[tuple[int, int]]()
         self._places: list[Lane] = []
-        self.topics: list[TopicState] = []
+        self._topics: dict[str, TopicState] = {}
         self._aside: list[tuple[int, int]] = []
         self._chunks: list[int] = []  # pages with chunks
         self.unplaced: list[Raw] = []
@@ -316,10 +402,15 @@ class Wreck:
         self._aside.sort()
         lanes = [*self._lanes.values(), *self._by_index.values()]
         self._places = list(dict.fromkeys(lanes))[:_MOST_LANES]
+        self.contradictions.update(
+            ("lane", lane, 0)
+            for lane in self._lanes.keys() | self._by_index.keys()
+            if self._lanes.get(lane) != self._by_index.get(lane)
+        )
         self._order, self._known = self._ordered(indexed)
         numbers = {number for number, _, _ in self._order}
         self._newer, self._behind = None, list[Raw]()
-        if log.behind and not log.is_damaged:
+        if log.behind and not log.has_hole:
             self._newer = _Pages(folder, log, with_behind=True)
             newest = max((number for number in numbers if number < _LARGEST), default=0)
             self._behind = self._read_behind(self._newer, log.behind_at, indexed, newest)
@@ -327,13 +418,25 @@ class Wreck:
         self.missing = missing[: max(0, len(missing) - len(extra) - len(self.unplaced))]
         self.lost = [self._lane(indexed[number]) for number in self.missing]
         self.is_complete = not (log.behind or (self._unreadable and (extra or not indexed)))
-        self.is_ours = bool(numbers or indexed or lanes or self._aside or self.topics)
+        self.is_ours = bool(numbers or indexed or lanes or self._aside or self._topics)
 
     def close(self) -> None:
         """Close the files."""
         self._pages.close()
         if self._newer is not None:
             self._newer.close()
+        if self._other is not None:
+            self._other.close()
+
+    @property
+    def topics(self) -> list[TopicState]:
+        """Return the last known states of the topics that spool."""
+        return list(self._topics.values())
+
+    def keep_aside_of(self, other: "Wreck") -> None:
+        """Return the chunks that were set aside in another reading of the same log, too."""
+        self._other = other
+        self._topics = other._topics | self._topics
 
     def rows(self, table: str, topic: str | None = None) -> Iterator[Raw]:
         """Yield the chunks of one of `TABLES`, in order.
@@ -348,12 +451,8 @@ class Wreck:
 
     def chunks(self) -> Iterator[Raw]:
         """Yield the waiting chunks, in order, with ascending numbers."""
-        seen, last = set[_Content](), 0
+        last = 0
         for row in self._chunk_rows():
-            content = _content_of(row)
-            if content in seen:
-                continue
-            seen.add(content)
             # The order of the pages is right, but a number may be damaged.
             last = row.number if last < row.number < _LARGEST else last + 1
             yield row._replace(number=last)
@@ -364,6 +463,18 @@ class Wreck:
 
     def reasons(self) -> Iterator[tuple[Raw, str]]:
         """Yield the chunks that were set aside, each with the reason."""
+        seen = set[tuple[int, _Content]]()
+        for row, reason in self._aside_rows():
+            seen.add((row.number, _content_of(row)))
+            yield row, reason
+        for row, reason in self._other._aside_rows() if self._other is not None else ():
+            if (row.number, _content_of(row)) not in seen:
+                yield row, reason
+        for row in self.unplaced:
+            label = Label(row.topic, row.partition, 0, row.events, row.at_ms)
+            yield row._replace(partitions=0, checksum=label.checksum(row.packed)), _UNPLACED
+
+    def _aside_rows(self) -> Iterator[tuple[Raw, str]]:
         for _, page in self._aside:
             for cell in self._pages.cells(page, _TABLE):
                 if cell is not None and _is_aside(cell):
@@ -372,10 +483,6 @@ class Wreck:
                         self._raw(_Cell(cell.number, [None, values[1], 0, *values[2:]])),
                         _shown(reason),
                     )
-
-        for row in self.unplaced:
-            label = Label(row.topic, row.partition, 0, row.events, row.at_ms)
-            yield row._replace(partitions=0, checksum=label.checksum(row.packed)), _UNPLACED
 
     def _chunk_rows(self) -> Iterator[Raw]:
         for page, places in itertools.groupby(self._order, key=lambda each: each[1]):
@@ -400,22 +507,42 @@ class Wreck:
             [_claim(row) for row in self._rows_of(self._pages.cells(page, _TABLE))]
             for page in self._chunks
         ]
-        numbers = _numbers(claims, {number: self._lane(lane) for number, lane in indexed.items()})
-        order, contents = list[tuple[int, int, int]](), set[_Content]()
+        lanes = {number: self._lane(lane) for number, lane in indexed.items()}
+        ranked = list[tuple[int, int, int, int, _Content]]()  # the surest first
         unplaced = list[tuple[int, int, _Content]]()
-        for page, of_page, page_numbers in zip(self._chunks, claims, numbers, strict=True):
-            for at, (claim, number) in enumerate(zip(of_page, page_numbers, strict=True)):
+        for page, of_page, numbers in zip(
+            self._chunks, claims, _numbers(claims, lanes), strict=True
+        ):
+            for at, (claim, number) in enumerate(zip(of_page, numbers, strict=True)):
+                is_indexed = claim.lane is not None and lanes.get(claim.number) == claim.lane
+                if not is_indexed:
+                    self.contradictions.add(("row", claim.number, claim.content[0]))
                 if number is None:
                     unplaced.append((page, at, claim.content))
                 else:
-                    order.append((number, page, at))
-                    contents.add(claim.content)
+                    is_sure = claim.lane is not None and lanes.get(number) == claim.lane
+                    rank = 0 if is_sure else 1 if claim.lane is not None else 2
+                    ranked.append((rank, number, page, at, claim.content))
+        rows = {claim.number for of_page in claims for claim in of_page}
+        self.contradictions.update(("entry", number, 0) for number in indexed.keys() - rows)
+        order, chunks, contents = (
+            list[tuple[int, int, int]](),
+            set[tuple[int, _Content]](),
+            dict[_Content, int](),
+        )
+        for rank, number, page, at, content in sorted(ranked):
+            # Equal chunks of one millisecond have equal contents, and so has a copy of a page.
+            is_copy = rank > 0 and contents.get(content, page) != page
+            if not is_copy and (number, content) not in chunks:
+                order.append((number, page, at))
+                chunks.add((number, content))
+                contents.setdefault(content, page)
         for page, at, content in unplaced:
             if content not in contents:
-                contents.add(content)
-                rows = list(self._rows_of(self._pages.cells(page, _TABLE)))
-                self.unplaced.append(rows[at])
-        return sorted(order), contents
+                contents[content] = page
+                rows_of_page = list(self._rows_of(self._pages.cells(page, _TABLE)))
+                self.unplaced.append(rows_of_page[at])
+        return sorted(order), set(contents)
 
     def _read_behind(
         self, pages: _Pages, places: list[int], indexed: dict[int, int], newest: int
@@ -446,8 +573,9 @@ class Wreck:
         behind, unplaced = dict[int, Raw](), list[Raw]()
         for of_page, found_numbers, is_table in zip(rows, numbers, are_tables, strict=True):
             for row, number in zip(of_page, found_numbers, strict=True):
-                if _content_of(row) in self._known:  # the chunk is from an earlier commit
-                    continue
+                is_indexed = number is not None and number > newest and number in indexed
+                if _content_of(row) in self._known and not is_indexed:
+                    continue  # the chunk is from an earlier commit
                 if number is None and row.number > newest:
                     unplaced.append(row)
                 elif (
@@ -472,14 +600,21 @@ class Wreck:
             self._look_at_rows(page)
             indexed.update(self._entries(page, _INDEX))
             self._unreadable += 1
+            self.contradictions.add(("page", page, 0))
 
     def _look_at_rows(self, page: int) -> int:
         """Note the rows of a page; return the number of unreadable cells."""
         unreadable, has_chunks, aside = 0, False, list[int]()
-        for cell in self._pages.cells(page, _TABLE):
+        for at, cell in enumerate(self._pages.cells(page, _TABLE)):
             if cell is None:
                 unreadable += 1
-            elif _is_chunk(cell):
+                self.contradictions.add(("cell", page, at))
+                continue
+            row = (_table(cell), cell.number)
+            if row in self._rows_seen:
+                self.contradictions.add(("twice", *row))
+            self._rows_seen.add(row)
+            if _is_chunk(cell):
                 has_chunks = True
             elif _is_aside(cell):
                 aside.append(cell.number)
@@ -490,7 +625,7 @@ class Wreck:
             elif len(cell.values) == 2 and isinstance(state := cell.values[1], bytes):
                 topic_state = unpack_topic(state)
                 if topic_state is not None and topic_state.name == cell.values[0]:
-                    self.topics.append(topic_state)
+                    self._topics.setdefault(topic_state.name, topic_state)
             elif len(cell.values) != 2:  # rows of `sqlite_sequence` have 2 columns
                 unreadable += 1
         if has_chunks:
@@ -547,23 +682,25 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
     """Return the number of each chunk, page by page; None if its place in the order is unknown.
 
     A number is confirmed if the index has it for the chunk's lane, by checksum, and no other chunk
-    claims it; or if it fits between its neighbours. A chunk with an unconfirmed number gets another
-    one if the index has a free number for its lane that fits.
+    of the lane claims it; or if it fits between its neighbours. A chunk with an unconfirmed number
+    gets another one if the index has a free number for its lane that fits.
 
     Args:
         pages: Claims of the chunks of each page.
         indexed: Lane of each chunk in the index, by number.
     """
-    contents = dict[int, _Content | None]()  # None: several chunks have the number
+    contents = dict[int, set[_Content]]()
+    of_lanes = dict[tuple[int, Lane | None], set[_Content]]()
     for claim in itertools.chain.from_iterable(pages):
-        same = contents.setdefault(claim.number, claim.content) == claim.content
-        contents[claim.number] = claim.content if same else None
+        contents.setdefault(claim.number, set()).add(claim.content)
+        of_lanes.setdefault((claim.number, claim.lane), set()).add(claim.content)
     order = sorted(contents)
 
     def counts(claim: _Claim) -> bool:
         number, lane = claim.number, claim.lane
         owner = indexed.get(number)
-        return contents[number] is not None and owner is not None and lane in (None, owner)
+        claimed = contents[number] if lane is None else of_lanes[number, lane]
+        return len(claimed) == 1 and owner is not None and lane in (None, owner)
 
     def fits(number: int, page: list[_Claim], at: int) -> bool:
         if not 0 < number < _LARGEST:
@@ -583,15 +720,26 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
     for number in sorted(indexed.keys() - counted):
         free.setdefault(indexed[number], []).append(number)
 
+    def candidates(page: list[_Claim], at: int, others: list[int]) -> Iterator[int]:
+        """Yield the numbers that can fit: all others have another claim between the neighbours."""
+        yield page[at].number
+        if at > 0:
+            above = bisect.bisect_right(order, page[at - 1].number)
+            yield from _from(others, page[at - 1].number + 1)
+            yield from _from(others, order[above] if above < len(order) else _LARGEST)
+        else:
+            below = bisect.bisect_left(order, page[at + 1].number) - 1
+            yield from _from(others, order[below] if below >= 0 else 1)
+
     def number_of(page: list[_Claim], at: int) -> int | None:
         number, lane, _ = claim = page[at]
         if lane is None or counts(claim):  # a chunk without a lane is set aside in any case
             return number
         others = free.get(lane, [])
         if len(page) == 1:
-            is_unique = contents[number] is not None
+            is_unique = len(contents[number]) == 1
             return number if is_unique and not others and number < _LARGEST else None
-        return next((each for each in (number, *others) if fits(each, page, at)), None)
+        return next((each for each in candidates(page, at, others) if fits(each, page, at)), None)
 
     numbered = [[number_of(page, at) for at in range(len(page))] for page in pages]
     owners = dict[int, _Content]()
@@ -604,6 +752,12 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
     return numbered
 
 
+def _from(numbers: list[int], least: int) -> list[int]:
+    """Return the first number that is not smaller, if there is one. numbers: sorted."""
+    at = bisect.bisect_left(numbers, least)
+    return numbers[at : at + 1]
+
+
 def _claim(row: Raw) -> _Claim:
     lane = (row.topic, row.partition) if row.is_whole() else None
     return _Claim(row.number, lane, _content_of(row))
@@ -611,6 +765,28 @@ def _claim(row: Raw) -> _Claim:
 
 def _content_of(row: Raw) -> _Content:
     return row.checksum, row.at_ms, len(row.packed)
+
+
+def carve(folder: Path) -> Wreck:
+    """Read a damaged journal.
+
+    If a changed bit can be in the page number of a frame or in its content, the page number counts
+    as changed if that removes contradictions and adds none. The chunks that were set aside are
+    those of both readings, because no index confirms them.
+
+    Raises:
+        OSError: The files cannot be read.
+    """
+    path = folder / f"{FILE}-wal"
+    log = read_log(path)
+    wreck = Wreck(folder, log)
+    if not log.is_doubtful:
+        return wreck
+    other = Wreck(folder, read_log(path, mends_numbers=True))
+    if other.contradictions < wreck.contradictions:
+        wreck, other = other, wreck
+    wreck.keep_aside_of(other)
+    return wreck
 
 
 def look_at_log(path: Path) -> None:
@@ -628,7 +804,7 @@ def look_at_log(path: Path) -> None:
         raise JournalDamagedError(f"{path} is damaged before its end")
     if not log.behind:
         return
-    wreck = Wreck(path.parent)
+    wreck = carve(path.parent)
     try:
         if next(wreck.newer(), None) is not None or wreck.unplaced:
             raise JournalDamagedError(f"the last commit in {path} is damaged, or was cut short")
@@ -652,6 +828,12 @@ def _is_aside(cell: _Cell) -> bool:
         case [None, _, _, _, _, bytes(), str() | bytes()]:
             return True
     return False
+
+
+def _table(cell: _Cell) -> int:
+    """Return a number that differs between the tables of rows."""
+    is_topic = bool(cell.values) and isinstance(cell.values[-1], bytes)  # or a chunk
+    return 4 * len(cell.values) + 2 * _is_aside(cell) + is_topic
 
 
 def _opened(path: Path) -> int | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from headgate.model.topics import TopicState
-from headgate.spool.carve import Wreck
+from headgate.spool.carve import carve
 from headgate.spool.database import (
     BUSY_S,
     FILE,
@@ -428,7 +428,7 @@ def salvage(kept: Path, journal: Journal) -> Salvage:
         JournalError: The new journal cannot be written, or the old one cannot be opened.
     """
     try:
-        wreck = Wreck(kept)
+        wreck = carve(kept)
     except OSError as error:
         raise JournalError(f"{kept}: {error.strerror or error}") from error
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.model.topics import TopicState
-from headgate.spool.carve import Wreck, look_at_log
+from headgate.spool.carve import Wreck, carve, look_at_log
 from headgate.spool.database import (
     FILE,
     JournalDamagedError,
@@ -333,7 +333,7 @@ class Reader:
 
     def _carve(self, folder: Path, error: JournalDamagedError) -> None:
         try:
-            self.wreck = Wreck(folder)
+            self.wreck = carve(folder)
         except OSError as refused:
             raise JournalError(f"{folder}: {refused.strerror or refused}") from refused
         if not self.wreck.is_ours:

@@ -9,7 +9,7 @@ from zlib import crc32
 
 import pytest
 
-from headgate.spool.carve import has_lost_commits
+from headgate.spool.carve import _Claim, _numbers, read_log
 from headgate.spool.database import FILE, JournalDamagedError, JournalError, JournalGoneError
 from headgate.spool.journal import Journal, salvage
 from headgate.spool.reading import Reader
@@ -126,7 +126,7 @@ def with_log(folder: Path, commits: int) -> Path:
 
 def test_a_log_that_a_kill_left_is_whole(tmp_path: Path) -> None:
     left = with_log(tmp_path, 20)
-    assert not has_lost_commits(left / LOG)
+    assert not read_log(left / LOG).is_damaged
     with closing(Reader(left)) as contents:
         assert len(numbers(contents)) == 20
 
@@ -137,7 +137,7 @@ def test_a_commit_that_a_loss_of_power_cut_short_is_no_damage(tmp_path: Path) ->
     for cut in (1, 100, PAGE, PAGE + 24, 2 * PAGE + 24):
         with (left / LOG).open("r+b") as file:
             file.truncate(size - cut)
-        assert not has_lost_commits(left / LOG)
+        assert not read_log(left / LOG).is_damaged
     Journal(left).close()
     with closing(Reader(left)) as contents:
         assert len(numbers(contents)) == 19
@@ -151,7 +151,7 @@ def test_a_log_that_begins_again_over_an_older_one_is_whole(tmp_path: Path) -> N
     journal.commit([append(100)], [])
     left = killed(tmp_path / "open", tmp_path / "left")
     journal.close()
-    assert not has_lost_commits(left / LOG)
+    assert not read_log(left / LOG).is_damaged
     with closing(Reader(left)) as contents:
         assert len(numbers(contents)) == 101
 
@@ -189,6 +189,25 @@ def test_a_log_without_its_file_is_said_to_be_damage_and_not_thrown_away(tmp_pat
     with pytest.raises(JournalDamagedError, match="missing"):
         Journal(left)
     assert (left / LOG).stat().st_size
+
+
+@pytest.mark.timeout(120)
+def test_many_lost_chunks_cost_no_time_for_each_damaged_number() -> None:
+    lane, most = ("orders", 0), 30_000
+    pages = [
+        [
+            _Claim(3 * page + 1, lane, (page, 0, 0)),
+            _Claim(10**9 + page, lane, (page, 1, 0)),  # its number is damaged
+            _Claim(3 * page + 3, lane, (page, 2, 0)),
+        ]
+        for page in range(most)
+    ]
+    lost = range(10**6, 10**6 + most)  # the index has these numbers, and no page
+    indexed = {
+        number: lane for number in range(1, 3 * most + 1) if number % 3 != 2
+    } | dict.fromkeys(lost, lane)
+    assert _numbers(pages, indexed)[1] == [4, None, 6]
+    assert _numbers(pages, indexed | {5: lane})[1] == [4, 5, 6]
 
 
 # ---- files that go
