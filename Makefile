@@ -90,7 +90,7 @@ $(WHEEL): $(RUN_STAMP) $(if $(filter 0 c,$(HEADGATE_NATIVE)),,$(BUILD_STAMP))
 	    echo 'setup: no C compiler (Debian: apt-get install gcc libc6-dev): takes one from a package, 90 MB'; \
 	    $(PIP) install --quiet --require-hashes --target "$$zig" -r requirements-zig.lock; \
 	  fi; \
-	  echo 'setup: builds the package: under a minute where it is compiled'; \
+	  echo 'setup: builds the package: under a minute on two idle cores, many minutes on busy ones (HEADGATE_NATIVE=0: seconds, half as fast)'; \
 	  PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@# without native code that was wanted the next make tries again: what was missing may be there
 	@[[ -z "$(HEADGATE_NATIVE)" && build/wheel/$$(ls build/wheel) = *-any.whl ]] || touch $@

@@ -95,7 +95,7 @@ def _only(request: web.Request, name: str) -> str | None:
     """
     values = request.headers.getall(name, [])
     if len(values) > 1:
-        raise Refused(malformed(f"{name} is there {len(values)} times"))
+        raise Refused(malformed(f"{name} is given {len(values)} times; give it once"))
     return values[0] if values else None
 
 

@@ -106,19 +106,19 @@ def leftover(held: TopicState, policies: PolicyTable) -> Leftover | None:
     policy = policies.match(topic)
     end = _END.format(held=held.name)
     if policy is None:
-        text = f"{held.name} is there, but no [topics] section matches {topic}"
-        text += ": what it holds stays there until there is one again"
+        text = f"{held.name} exists, but no [topics] section matches {topic}"
+        text += ": its events stay there until a section matches"
         fix = f"If it is this gateway's, put the section back, {end}."
         return Leftover(Oddity.NO_SECTION, topic, text, fix)
     if policy.cluster != held.cluster:
         text = f"{held.name} is in cluster {held.cluster}, but {topic} belongs to {policy.cluster}"
-        text += ": what it holds stays there until the topic is back"
+        text += ": its events stay there until the topic returns to that cluster"
         fix = f'Set cluster = "{held.cluster}" again, {end}.'
         return Leftover(Oddity.OTHER_CLUSTER, topic, text, fix)
     if policy.coalesces:
         return None
     if policy.kind == "event":
-        text = f'{topic} has kind = "event", but {held.name} is there: new events are refused (503)'
+        text = f'{topic} has kind = "event", but {held.name} exists: new events are refused (503)'
         fix = f'Set kind = "state" and coalesce_quiet_ms again, {end}.'
         return Leftover(Oddity.EACH_COUNTS, topic, text, fix)
     text = f"events of {topic} are still held, in {held.name}, although coalesce_quiet_ms is gone"
@@ -131,7 +131,7 @@ def refusal_of(policy: TopicPolicy, held: TopicState) -> Failure | None:
     if policy.kind != "event":
         return None
     detail = (
-        f'kind = "event", but {held.name} is there, where later events of a key replace earlier '
+        f'kind = "event", but {held.name} exists, where later events of a key replace earlier '
         "ones: it must be deleted, once its lag is 0 (docs/operate/coalescers.md)"
     )
     return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)

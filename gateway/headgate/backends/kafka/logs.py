@@ -464,7 +464,7 @@ async def busy(options: ClusterOptions, group: str) -> str | None:
             described = await _described(admin, group)
             if described is None:
                 return (
-                    f"group {brief(group)} is there, but Kafka does not say who is in it: ask again"
+                    f"group {brief(group)} exists, but Kafka does not name its members: ask again"
                 )
             state, members = described.status, described.members
     if members:
