@@ -10,8 +10,8 @@ import ast
 import asyncio
 import hashlib
 import inspect
+import re
 import ssl
-import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from importlib.metadata import version
 from types import CodeType, NoneType
@@ -288,31 +288,28 @@ def test_every_private_part_is_compared() -> None:
     assert used - own - elsewhere <= {part.name for part in PARTS}
 
 
-# Functions that the module replaces or repeats, by the digest of their text.
+# Functions that the module replaces or repeats, by the digests of their text. The older sender also
+# waits here for linger_ms, which is 0.
 COPIED = (
-    (AIOKafkaClient.bootstrap, "_Metadata.bootstrap", "f5e8b889c7d9"),
-    (AIOKafkaClient._metadata_update, "_Metadata.update", "922a0658cb6e"),
-    (Sender._send_produce_req, "LaneAccess._send", "8d40da457a27"),
-    (MessageAccumulator.add_batch, "LaneAccess.append", "b04e18be394a"),
-    (AIOKafkaProducer.send_batch, "LaneAccess.append", "879491821c0c"),
+    (AIOKafkaClient.bootstrap, "_Metadata.bootstrap", {"52f151c0bc21"}),
+    (AIOKafkaClient._metadata_update, "_Metadata.update", {"2889705daf15"}),
+    (Sender._send_produce_req, "LaneAccess._send", {"fc629ff7d5bf", "1de0cbdeb6e1"}),
+    (MessageAccumulator.add_batch, "LaneAccess.append", {"62e4bf8ca618"}),
+    (AIOKafkaProducer.send_batch, "LaneAccess.append", {"0ef0886e8a10"}),
 )
 
 
 @pytest.mark.parametrize(
-    ("function", "ours", "digest"), COPIED, ids=[each[0].__qualname__ for each in COPIED]
+    ("function", "ours", "digests"), COPIED, ids=[each[0].__qualname__ for each in COPIED]
 )
 def test_a_function_that_is_replaced_is_the_same(
-    function: Callable[..., Any], ours: str, digest: str
+    function: Callable[..., Any], ours: str, digests: set[str]
 ) -> None:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    body = tree.body[0]
-    assert isinstance(body, ast.AsyncFunctionDef)
-    if ast.get_docstring(body) is not None:
-        del body.body[0]
-    present = hashlib.sha256(ast.unparse(body).encode()).hexdigest()[:12]
-    assert present == digest, (
+    text = re.sub(r"#.*|\s", "", inspect.getsource(function))
+    present = hashlib.sha256(text.encode()).hexdigest()[:12]
+    assert present in digests, (
         f"{INSTALLED}: {function.__qualname__} differs from the one that {ours} in "
-        f"{aiokafka_internals.__name__} was written for: compare them, then write {present} here"
+        f"{aiokafka_internals.__name__} was written for: compare them, then add {present} here"
     )
 
 
@@ -350,7 +347,7 @@ def test_builders_have_the_interface_that_the_sender_uses(ours: type) -> None:
     }
     of_the_builder = called & {name for name, _ in inspect.getmembers(BatchBuilder)}
     assert of_the_builder - {"append"} <= set(dir(ours)), INSTALLED
-    for name in ("close", "closed", "record_count", "size", "_set_producer_state", "_build"):
+    for name in {"close", "size", "_set_producer_state", "_build"} | of_the_builder - {"append"}:
         theirs = len(inspect.signature(getattr(BatchBuilder, name)).parameters)
         assert len(inspect.signature(getattr(ours, name)).parameters) == theirs, (INSTALLED, name)
 
