@@ -42,7 +42,7 @@ COMPILED_UNITS := audits backends formats http idempotency ingest model native r
 COMPILED_TESTS := $(COMPILED_UNITS:%=tests/unit/%) $(addprefix tests/unit/metrics/,test_metrics.py test_sketches.py test_stats_meter.py) \
   tests/app/http tests/app/ingest tests/app/spool/test_spool.py tests/app/spool/test_spool_edges.py tests/app/spool/test_spool_histories.py \
   tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
-  tests/integration/backends/kafka/test_lanes_chaos.py tests/integration/backends/kafka/test_lanes_refusals.py
+  tests/integration/kafka/test_lanes_chaos.py tests/integration/kafka/test_lanes_refusals.py
 CC ?= cc
 NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/http/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/model/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.

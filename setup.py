@@ -70,9 +70,9 @@ HOT = """
     suppression/calls
     suppression/suppressor
     suppression/sharded
-    backends/kafka/lane
-    backends/kafka/producer
-    backends/kafka/lanes
+    kafka/lane
+    kafka/producer
+    kafka/lanes
     http/answer
     http/events
     http/starting

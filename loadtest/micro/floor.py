@@ -32,9 +32,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from headgate.backends.kafka.producer import keep_zstd
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
+from headgate.kafka.producer import keep_zstd
 from headgate.model.content import Digester
 from headgate.model.keys import KeyRule
 from headgate.native.chosen import packed

@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "loadtest"))
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
-from headgate.backends.kafka.lanes import KafkaLanes  # noqa: E402
-from headgate.backends.kafka.options import ClusterOptions, LaneLimits  # noqa: E402
-from headgate.backends.kafka.topics import KafkaTopics  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
+from headgate.kafka.lanes import KafkaLanes  # noqa: E402
+from headgate.kafka.options import ClusterOptions, LaneLimits  # noqa: E402
+from headgate.kafka.topics import KafkaTopics  # noqa: E402
 from headgate.metrics.meter import Labels, Meter  # noqa: E402
 from headgate.model.keys import partition_for  # noqa: E402
 from headgate.model.outcome import Failure  # noqa: E402

@@ -31,7 +31,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))  # stack.py starts real brokers
 
-from headgate.backends.kafka.options import ClusterOptions  # noqa: E402
 from headgate.devstack.ports import free_port  # noqa: E402
 from headgate.devstack.servers import prepare_kafka, single_node  # noqa: E402
 from headgate.kafka.groups import (  # noqa: E402
@@ -39,6 +38,7 @@ from headgate.kafka.groups import (  # noqa: E402
     Partition,
     read_record,
 )
+from headgate.kafka.options import ClusterOptions  # noqa: E402
 from headgate.monitor.cluster_monitor import ClusterMonitor, take  # noqa: E402
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions  # noqa: E402
 from support.process.stack import RunningBroker  # noqa: E402

@@ -20,9 +20,9 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.devstack.ports import free_port
 from headgate.devstack.servers import prepare_kafka, single_node, start_node, wait_for_node
+from headgate.kafka.options import ClusterOptions
 from headgate.replays.offset_map import (
     MAP_PARTITIONS,
     MAP_TOPIC,

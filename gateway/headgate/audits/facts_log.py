@@ -15,11 +15,11 @@ from typing import Final
 
 from headgate.audits.facts import Columns, Facts, FactsRecord, encode_records
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
-from headgate.backends.kafka.lanes import KafkaLanes
-from headgate.backends.kafka.options import ClusterOptions, LaneLimits
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
+from headgate.kafka.lanes import KafkaLanes
+from headgate.kafka.options import ClusterOptions, LaneLimits
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure

@@ -46,7 +46,7 @@ class LatestAudits:
         return self._found
 
     async def _read(self) -> Mapping[str, bytes] | Failure:
-        from headgate.backends.kafka.topics import (
+        from headgate.kafka.topics import (
             READ_ERRORS,
             kafka_in_words,  # see _read_from
         )
@@ -82,8 +82,8 @@ def is_result(value: bytes) -> bool:
 
 async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
     # the parent needs aiokafka for this page only
-    from headgate.backends.kafka.options import cluster_options
     from headgate.kafka.aiokafka_internals import open_consumer
+    from headgate.kafka.options import cluster_options
 
     consumer = open_consumer(
         cluster_options(cluster), auto_offset_reset="earliest", isolation_level="read_committed"

@@ -1,1 +1,1 @@
-"""Access to external systems: Kafka, Redis and blobs, and replacements in memory."""
+"""Interfaces of Kafka and Redis for the path of an event, and what their owners share."""

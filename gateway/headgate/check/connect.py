@@ -10,8 +10,6 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoPermissionError, RedisError, ResponseError
 
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
-from headgate.backends.kafka.options import cluster_options
-from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
 from headgate.check.rules import (
     Finding,
     error,
@@ -27,6 +25,8 @@ from headgate.check.rules import (
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
 from headgate.errors_in_words import connection_error
+from headgate.kafka.options import cluster_options
+from headgate.kafka.topics import READ_ERRORS, TopicReader
 from headgate.model.policy import PolicyTable
 from headgate.model.text import counted
 from headgate.model.topics import TopicState

@@ -25,7 +25,7 @@ MayPost = Callable[[str], bool]
 
 
 class KnownTopics(Topics, Protocol):
-    """Topics of the clusters (`backends.kafka.topics`)."""
+    """Topics of the clusters (`kafka.topics`)."""
 
     def states(self) -> Sequence[TopicState]:
         """Return the states of all topics that a policy matches."""

@@ -7,8 +7,6 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer
 
 from headgate.audits.facts import Facts
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import CoalescingRules, Decisions, LogError, Turns
 from headgate.coalescer.partition import (
@@ -22,6 +20,8 @@ from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.ingest.routes import Routes
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import held_topic, held_topics_of, is_there, topic_of
 from headgate.model.outcome import Name, Refused

@@ -16,13 +16,6 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topics import READ_ERRORS
-from headgate.backends.kafka.transactions import (
-    STEP_TIMEOUT_S,
-    TransactionalProducer,
-    TransactionError,
-)
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import (
     AssignmentHost,
@@ -56,6 +49,13 @@ from headgate.kafka.aiokafka_internals import (
     drop_consumer,
     open_consumer,
     read_commits,
+)
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import READ_ERRORS
+from headgate.kafka.transactions import (
+    STEP_TIMEOUT_S,
+    TransactionalProducer,
+    TransactionError,
 )
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Name, Reason

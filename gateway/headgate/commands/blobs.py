@@ -24,7 +24,7 @@ names and that are older than --older-than. Gateways may go on publishing meanwh
 exit codes: 0 done, 1 a topic or the store could not be read wholly (then nothing was removed, or
 not all), 2 usage or configuration"""
 
-MIN_HOURS = 12  # twice the age at which an object in S3 is written again (backends.blobs.objects)
+MIN_HOURS = 12  # twice the age at which an object in S3 is written again (blobs.objects)
 
 
 def register_blobs(subparsers: "Subparsers") -> None:
@@ -48,8 +48,8 @@ def register_blobs(subparsers: "Subparsers") -> None:
 
 def run_blobs(args: argparse.Namespace) -> int:
     """Collect, report; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.backends.blobs.blobs import open_store  # slow imports
-    from headgate.backends.blobs.gc import NotCollectedError, collect_garbage
+    from headgate.blobs.blobs import open_store  # slow imports
+    from headgate.blobs.gc import NotCollectedError, collect_garbage
     from headgate.config import load
 
     if not args.older_than >= MIN_HOURS:

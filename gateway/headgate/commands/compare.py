@@ -27,11 +27,11 @@ from headgate.errors_in_words import connection_error
 from headgate.model.times import shown_time
 
 if TYPE_CHECKING:
-    from headgate.backends.kafka.logs import LogRecord, Reach
-    from headgate.backends.kafka.options import ClusterOptions
     from headgate.commands.command_line import Subparsers
     from headgate.commands.side_by_side import ContentRule, Finding, Found, Side, Window
     from headgate.commands.terminal import ProgressLine
+    from headgate.kafka.logs import LogRecord, Reach
+    from headgate.kafka.options import ClusterOptions
 
 
 _EXAMPLES = """  headgate compare orders-old orders --config headgate.toml
@@ -119,7 +119,7 @@ def register_compare(subparsers: "Subparsers") -> None:
 
 def run_compare(args: argparse.Namespace) -> int:
     """Compare, report; return the exit code. Raises ConfigError, CommandError."""
-    from headgate.backends.kafka.logs import CutShortError
+    from headgate.kafka.logs import CutShortError
 
     # the command's last sentence already has aiokafka's message
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
@@ -167,8 +167,8 @@ def _selection(args: argparse.Namespace) -> _Selection:
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:
-    from headgate.backends.kafka.options import ClusterOptions, cluster_options
     from headgate.config import load
+    from headgate.kafka.options import ClusterOptions, cluster_options
 
     if args.config is None:
         options = ClusterOptions(args.bootstrap_servers)
@@ -190,9 +190,9 @@ async def _read(
     topics: list[_Topic], selection: _Selection, line: "ProgressLine"
 ) -> tuple[list["Side"], bool]:
     """Read both topics; return also whether one has records before the window."""
-    from headgate.backends.kafka.logs import LogScan
     from headgate.commands.side_by_side import Side
     from headgate.commands.terminal import Step
+    from headgate.kafka.logs import LogScan
 
     scans = [
         LogScan(
@@ -213,7 +213,7 @@ async def _read(
 
 async def _partitions(topic: _Topic) -> int:
     """Return the number of a topic's partitions. Raises CommandError."""
-    from headgate.backends.kafka.topics import READ_ERRORS, TopicReader
+    from headgate.kafka.topics import READ_ERRORS, TopicReader
 
     reader = TopicReader(topic.cluster, topic.options)
     try:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from headgate.audits.facts_log import cluster_of_facts
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
-from headgate.backends.kafka.options import cluster_options
-from headgate.backends.kafka.topics import READ_ERRORS, TopicReader, create_on
 from headgate.config import Settings
 from headgate.errors_in_words import connection_error
+from headgate.kafka.options import cluster_options
+from headgate.kafka.topics import READ_ERRORS, TopicReader, create_on
 from headgate.model.internal_topics import (
     InternalTopic,
     faults,

@@ -18,7 +18,6 @@ from typing import Self
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import OffsetStore
@@ -27,6 +26,7 @@ from headgate.consumer.membership import MemberOptions, Membership
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
+from headgate.kafka.options import ClusterOptions
 from headgate.redis.pauses import NOTHING_STORED, Intent, Pauses, PauseScope, PauseStore
 
 log = logging.getLogger("headgate.consumer.consumer")

@@ -10,10 +10,10 @@ from uuid import uuid4
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.partition import Received
 from headgate.kafka.aiokafka_internals import legible, open_producer
+from headgate.kafka.options import ClusterOptions
 from headgate.model.keys import partition_for
 from headgate.oversize.chunks import (
     MAX_BYTES,

@@ -11,7 +11,6 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.ownership import Owned, Ownership
 from headgate.kafka.aiokafka_internals import (
     client_of,
@@ -20,6 +19,7 @@ from headgate.kafka.aiokafka_internals import (
     open_consumer,
     read_commits,
 )
+from headgate.kafka.options import ClusterOptions
 
 log = logging.getLogger("headgate.consumer.membership")
 

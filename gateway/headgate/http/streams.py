@@ -27,7 +27,7 @@ STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of a
 
 
 class Upload(Protocol):
-    """An upload of a blob (`backends.blobs.blobs.BlobStream`)."""
+    """An upload of a blob (`blobs.blobs.BlobStream`)."""
 
     async def write(self, data: bytes) -> None: ...
 
@@ -37,7 +37,7 @@ class Upload(Protocol):
 
 
 class UploadStore(Protocol):
-    """A store for uploads (`backends.blobs.blobs.Blobs`). `inspect` gets pieces in a thread."""
+    """A store for uploads (`blobs.blobs.Blobs`). `inspect` gets pieces in a thread."""
 
     async def begin(self, inspect: Callable[[bytes], None]) -> Upload: ...
 

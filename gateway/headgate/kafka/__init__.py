@@ -1,1 +1,1 @@
-"""Kafka's wire format and aiokafka's clients, shared by the gateway and the Spark jobs."""
+"""Kafka: lanes and their producer, topics, groups, logs, the wire format, aiokafka's inside."""

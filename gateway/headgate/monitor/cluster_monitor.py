@@ -14,11 +14,9 @@ from typing import NamedTuple
 
 import aiohttp
 
-from headgate.backends.kafka.groups import TOPIC, CommitStream, GroupPoll, GroupReader
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.backends.owned import OwnedTasks
 from headgate.errors_in_words import connection_error
+from headgate.kafka.group_reader import TOPIC, CommitStream, GroupPoll, GroupReader
 from headgate.kafka.groups import (
     ClassicGroup,
     CommitRecord,
@@ -29,6 +27,8 @@ from headgate.kafka.groups import (
     Partition,
     before_and_after,
 )
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
 from headgate.model.text import masked, without_secrets
 from headgate.model.times import Outage
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.backends.owned import OwnedTasks
+from headgate.kafka.options import ClusterOptions
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Labels, Snapshot
 from headgate.model.times import Outage

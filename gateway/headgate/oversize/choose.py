@@ -180,7 +180,7 @@ _LOST = Failure(
 
 
 class BlobStore(Protocol):
-    """A store for the values of claim checks (`backends.blobs`)."""
+    """A store for the values of claim checks (`blobs`)."""
 
     async def put(self, topic: str, value: bytes) -> StoredBlob: ...
 

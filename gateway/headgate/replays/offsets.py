@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.logs import TierView, view_of
+from headgate.kafka.logs import TierView, view_of
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
 from headgate.replays.answers import coverage_page, snapshot_page, translated
 from headgate.replays.plan import INGEST, Logs

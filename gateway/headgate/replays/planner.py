@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.logs import Extent, Sample, TierView, view_of
+from headgate.kafka.logs import Extent, Sample, TierView, view_of
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.replays.offset_map import PartitionMap
 from headgate.replays.plan import (

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.logs import busy
 from headgate.config.settings import Settings
+from headgate.kafka.logs import busy
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.replays.answers import Author, document_of, dry_page, planned_page, replay_page
 from headgate.replays.planner import PlannedReplay, plan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headgate.backends.kafka.logs import view_of
+from headgate.kafka.logs import view_of
 from headgate.metrics.fleet import Fleet
 from headgate.model.installation import Happening, Kind
 from headgate.model.outcome import Refused

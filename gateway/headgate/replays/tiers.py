@@ -25,11 +25,11 @@ from typing import Any, NamedTuple
 
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.logs import CompactedTopic, NoTopicError
-from headgate.backends.kafka.options import ClusterOptions, cluster_options
-from headgate.backends.kafka.topics import READ_ERRORS, kafka_in_words
-from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.config.settings import Settings
+from headgate.kafka.logs import CompactedTopic, NoTopicError
+from headgate.kafka.options import ClusterOptions, cluster_options
+from headgate.kafka.topics import READ_ERRORS, kafka_in_words
+from headgate.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.model.policy import PolicyTable
 from headgate.model.record import Record

@@ -11,13 +11,13 @@ from functools import partial
 from aiohttp import web
 
 from headgate.audits.facts_log import FactsLog
-from headgate.backends.kafka.options import cluster_options
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.http.pages import metrics_page, problems
 from headgate.http.request_log import RequestLog
 from headgate.http.server import PagesRunner
+from headgate.kafka.options import cluster_options
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop

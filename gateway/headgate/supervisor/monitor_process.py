@@ -12,7 +12,6 @@ from pathlib import Path
 from aiohttp import web
 
 from headgate.admin.requests import asking
-from headgate.backends.kafka.options import cluster_options
 from headgate.backends.owned import OwnedTasks
 from headgate.commands.terminal import PLAIN, Style
 from headgate.config import Settings
@@ -21,6 +20,7 @@ from headgate.http.origins import Origins
 from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
 from headgate.http.request_log import REPORTED, RequestLog
 from headgate.http.server import PagesRunner
+from headgate.kafka.options import cluster_options
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed

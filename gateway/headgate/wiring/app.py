@@ -12,18 +12,8 @@ from aiohttp import web
 
 from headgate.audits.facts_log import FactsLog
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
-from headgate.backends.blobs.blobs import Blobs
-from headgate.backends.kafka.lane import LoneBatch
-from headgate.backends.kafka.lanes import KafkaLanes
-from headgate.backends.kafka.options import (
-    BATCH_BYTES,
-    ClusterOptions,
-    LaneLimits,
-    cluster_options,
-    lane_limits,
-)
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
+from headgate.blobs.blobs import Blobs
 from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, RedisSettings, Settings
 from headgate.config.settings import LogSettings, ProducerSettings
@@ -48,6 +38,16 @@ from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
 from headgate.ingest.path import Pipeline
 from headgate.ingest.routes import Compiler, Routes
 from headgate.ingest.turn import at_end_of_turn
+from headgate.kafka.lane import LoneBatch
+from headgate.kafka.lanes import KafkaLanes
+from headgate.kafka.options import (
+    BATCH_BYTES,
+    ClusterOptions,
+    LaneLimits,
+    cluster_options,
+    lane_limits,
+)
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter, watch_loop
 from headgate.model.content import forget_received

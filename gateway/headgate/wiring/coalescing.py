@@ -7,8 +7,6 @@ from functools import partial
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Suppression, Verdicts
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
 from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions, Trust, Turns
@@ -17,6 +15,8 @@ from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import Figures
 from headgate.config import Settings
 from headgate.ingest.routes import Compiler, Routes
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures, Meter
 from headgate.model.internal_topics import Oddity, leftover, topic_of

@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
 from headgate.config.backend_settings import RedisSettings
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
@@ -38,6 +37,7 @@ from headgate.ingest.gate import Admit, Expire, Gate, Quotas
 from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Turn
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.event import EventIds
 from headgate.model.suppression import Scope

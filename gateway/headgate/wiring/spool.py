@@ -9,15 +9,15 @@ from functools import partial
 from pathlib import Path
 
 from headgate.backends.base import Deliveries
-from headgate.backends.kafka.lanes import KafkaLanes
-from headgate.backends.kafka.options import cluster_options, lane_limits
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.config import Settings
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, now_ms
 from headgate.ingest.complete import Complete, Reports
 from headgate.ingest.gate import Gate
 from headgate.ingest.routes import Compiler, Routes
+from headgate.kafka.lanes import KafkaLanes
+from headgate.kafka.options import cluster_options, lane_limits
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.internal_topics import HELD_PREFIX
 from headgate.model.outcome import Failure, Refused

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import uvloop
 
-from headgate.backends.kafka.transactions import TransactionalProducer
 from headgate.coalescer import partition as owner
 from headgate.coalescer.decisions import Emission
 from headgate.coalescer.partition import KafkaHeldPartition
 from headgate.coalescer.windows import DoneMark
 from headgate.config import load
+from headgate.kafka.transactions import TransactionalProducer
 from headgate.metrics import logs
 from headgate.supervisor.coalescer_process import coalesce
 

@@ -10,9 +10,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.consumer.membership import committed
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.transactions import TransactionalProducer, TransactionError
 from headgate.model.record import Record
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Producer
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.assembler import Event
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import DeadLetterError, Failures
 from headgate.consumer.options import ConsumerOptions, Retries
 from headgate.consumer.partition import Received
+from headgate.kafka.options import ClusterOptions
 from headgate.oversize.chunks import MAX_BYTES
 from support.gateway.oversize_world import assembled
 from support.process.stack import RunningBroker, eventually

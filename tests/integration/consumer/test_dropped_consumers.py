@@ -8,9 +8,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from headgate.backends.kafka.logs import consumer_of, ends_of
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.kafka.aiokafka_internals import drop_consumer
+from headgate.kafka.logs import consumer_of, ends_of
+from headgate.kafka.options import ClusterOptions
 from support.process.stack import RunningBroker, eventually, free_port
 
 pytestmark = pytest.mark.kafka

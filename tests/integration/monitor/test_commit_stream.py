@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.groups import CommitStream
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.group_reader import CommitStream
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.cluster_watch import WatchOptions
 from support.process.stack import RunningBroker, eventually

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.redis.pauses import RedisPauses

@@ -16,8 +16,8 @@ from confluent_kafka import Consumer as RdConsumer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as RdPartition
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer import Consumer, ConsumerOptions, Received
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.rules import LagRules

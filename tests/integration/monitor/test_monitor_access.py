@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as RdPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_watch import ClusterHealth, WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.rules import LagRules

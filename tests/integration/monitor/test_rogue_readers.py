@@ -14,10 +14,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.devstack.jars import cache_directory
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation, ensure_agent, start_node, wait_for_node
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions

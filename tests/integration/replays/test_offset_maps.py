@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Producer
 
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.options import ClusterOptions
 from headgate.replays.offset_map import MAP_TOPIC, MapAddress, map_partition, segment_record
 from headgate.replays.segments import Segment
 from headgate.replays.tiers import OffsetMaps

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from headgate.backends.kafka.options import ClusterOptions
-from headgate.backends.kafka.topics import first_readable
 from headgate.kafka.groups import Partition
+from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import first_readable
 from headgate.replays.offset_map import (
     MAP_TOPIC,
     Layout,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from headgate.backends.base import Deliveries
-from headgate.backends.kafka.options import LaneLimits
+from headgate.kafka.options import LaneLimits
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Publish, Stage, advance_all
 from headgate.model.record import BATCH_OVERHEAD, Record

@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 
 from confluent_kafka import Producer
 
-from headgate.backends.kafka.options import cluster_options
-from headgate.backends.kafka.topics import KafkaTopics
 from headgate.coalescer.windows import burst_end_headers
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import CoalescerSettings, Settings
+from headgate.kafka.options import cluster_options
+from headgate.kafka.topics import KafkaTopics
 from headgate.model.internal_topics import held_topic, topic_of
 from headgate.model.keys import partition_for
 from headgate.model.policy import PolicyTable, TopicPolicy

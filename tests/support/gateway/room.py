@@ -9,13 +9,13 @@ from hashlib import blake2b
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
-from headgate.backends.kafka.lane import LoneBatch
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Compiler, Routes
+from headgate.kafka.lane import LoneBatch
 from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from headgate.backends.base import Deliveries, Verdicts
-from headgate.backends.kafka.lane import LoneBatch
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
@@ -23,6 +22,7 @@ from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Routes
+from headgate.kafka.lane import LoneBatch
 from headgate.model.event import EventIds
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
 from headgate.model.keys import partition_for

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from headgate.backends.kafka.lanes import KafkaLanes
-from headgate.backends.kafka.options import ClusterOptions, LaneLimits
-from headgate.backends.kafka.topics import KafkaTopics
+from headgate.kafka.lanes import KafkaLanes
+from headgate.kafka.options import ClusterOptions, LaneLimits
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage

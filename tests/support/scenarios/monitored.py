@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from support.scenarios.group_world import World

@@ -7,10 +7,10 @@ from typing import cast
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.coalescer.partition import CoalescerMember, PartitionOwner
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
+from headgate.kafka.options import ClusterOptions
 from support.process.stack import eventually
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headgate.backends.kafka.options import cluster_options
 from headgate.config import ConfigError, load
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
+from headgate.kafka.options import cluster_options
 from headgate_spark.job.options import JobConfig, read_config
 from support.identity.authority import Authority
 

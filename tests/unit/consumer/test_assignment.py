@@ -11,7 +11,6 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import MessageSizeTooLargeError, UnknownTopicOrPartitionError
 from aiokafka.structs import TopicPartition
 
-from headgate.backends.kafka.options import ClusterOptions
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import Place
 from headgate.consumer.consumer import Consumer
@@ -21,6 +20,7 @@ from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retr
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import Received
 from headgate.kafka import wire
+from headgate.kafka.options import ClusterOptions
 from headgate.kafka.wire import NO_TAGS, NULL, array
 from headgate.redis.pauses import Pauses
 from support.process.stack import eventually

@@ -34,8 +34,6 @@ from aiokafka.producer.transaction_manager import TransactionManager
 from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.record import default_records
 
-from headgate.backends.kafka.lane import LoneBuilder
-from headgate.backends.kafka.producer import Builder
 from headgate.kafka import aiokafka_internals
 from headgate.kafka.access import ClusterAccess
 from headgate.kafka.aiokafka_internals import (
@@ -52,6 +50,8 @@ from headgate.kafka.aiokafka_internals import (
     open_producer,
     replace_zstd,
 )
+from headgate.kafka.lane import LoneBuilder
+from headgate.kafka.producer import Builder
 
 SOURCE = inspect.getsource(aiokafka_internals)
 TREE = ast.parse(SOURCE)

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from headgate.backends.kafka import groups as commit_stream
-from headgate.backends.kafka.groups import Found, GroupPoll, GroupReader
-from headgate.backends.kafka.options import ClusterOptions
+from headgate.kafka import group_reader as commit_stream
+from headgate.kafka.group_reader import Found, GroupPoll, GroupReader
 from headgate.kafka.groups import (
     CommitRecord,
     CommittedOffset,
@@ -20,6 +19,7 @@ from headgate.kafka.groups import (
     TopicSeen,
     read_record,
 )
+from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression

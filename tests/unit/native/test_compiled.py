@@ -13,7 +13,7 @@ HOT = (
     "ingest.path",
     "ingest.complete",
     "suppression.claims",
-    "backends.kafka.lane",
+    "kafka.lane",
     "metrics.meter",
 )
 

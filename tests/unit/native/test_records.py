@@ -17,7 +17,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from headgate.backends.kafka.producer import Builder
+from headgate.kafka.producer import Builder
 from headgate.model.record import Record
 from headgate.native import plain_records
 from headgate.native.chosen import Records

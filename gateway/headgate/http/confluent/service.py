@@ -36,7 +36,7 @@ _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
 
 class KnownTopics(Protocol):
-    """State of topics and clusters in Kafka (`backends.kafka.topics`)."""
+    """State of topics and clusters in Kafka (`kafka.topics`)."""
 
     def states(self) -> Sequence[TopicState]:
         """Return the topics that a policy matches, sorted by name."""

@@ -1,1 +1,0 @@
-"""The blob store and its parts."""

@@ -1,1 +1,0 @@
-"""Kafka backend: topics, groups, logs and their metadata."""
