@@ -76,9 +76,8 @@ HOT = """
     http/answer
     http/events
     http/starting
-    http/plain_post
-    http/known_heads
-    http/short_way
+    http/heads
+    http/connection
     http/auth
     http/origins
     spool/backlog

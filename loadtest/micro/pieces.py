@@ -24,9 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
 from headgate.http.answer import on_the_wire
-from headgate.http.known_heads import frame
-from headgate.http.plain_post import MAX_BYTES, PlainPosts
-from headgate.http.short_way import Answers, ShortWay
+from headgate.http.connection import FastConnection, FastConnections
+from headgate.http.heads import MAX_BYTES, PlainPosts, frame
 from headgate.model.content import Comparison, Content, Digester, Orders, examine_here, is_long
 from headgate.model.keys import KeyRule, Partitioner, partition_for
 from headgate.model.outcome import Name, Outcome
@@ -102,16 +101,11 @@ class _Nothing:
 
     def __init__(self, posts: PlainPosts) -> None:
         self.plain_posts = posts
-        self.transport, self.answers, self._messages = self, Answers(), ()
+        self.is_leaving, self.header_max_bytes, self.idle_s = False, 8190, 75.0
+        self.request_ids, self.fast = lambda: "", FastConnections()
 
     def begin(self, *request: object) -> None:
         return None
-
-    def is_idle(self) -> bool:
-        return True
-
-    def get_write_buffer_size(self) -> int:
-        return 0
 
     def get_extra_info(self, name: str) -> None:
         return None
@@ -128,14 +122,19 @@ async def request_pieces(value: bytes) -> list[Piece]:
     assert framed is not None
     posts.heads.learn(framed, "t", {b"host": b"h:1"})
     nothing: Any = _Nothing(posts)
-    way = ShortWay(nothing, nothing, nothing)
-    assert way.receive(data) == b""
+    connection = FastConnection(nothing, nothing)
+    connection.connection_made(nothing)
+    connection.data_received(data)
     ticket = Ticket("t", "shop", "0198c0de-0000-7000-8000-000000000000", 0.0)
     ticket.expect(1)
     ticket.put(0, Outcome(Name.PUBLISHED, 3, 4711, b"key-17", ticket.request_id, None, 1))
     return [
         ("find where a request ends, its head known", partial(frame, data), 1),
-        ("take a request whose head is known, to the pipeline", partial(way.receive, data), 1),
+        (
+            "take a request whose head is known, to the pipeline",
+            partial(connection.data_received, data),
+            1,
+        ),
         ("make an answer", lambda: on_the_wire(answer(ticket), ticket.request_id), 1),
     ]
 

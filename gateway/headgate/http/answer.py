@@ -6,10 +6,9 @@ their bytes go directly to the transport. All other responses are aiohttp's (`pr
 """
 
 from http import HTTPStatus
-from typing import Final
+from typing import Final, cast
 
 from aiohttp import web
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
@@ -40,39 +39,35 @@ def closing(response: bytes) -> bytes:
     return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
-class Answer(web.StreamResponse):
+class Answer:
     """A complete HTTP/1.1 response; its connection stays open unless `force_close` is called.
 
-    It is not initialised as a StreamResponse: it has only the attributes that `RequestHandler` and
-    the access log use.
+    It has the methods that aiohttp's connection calls, and does not inherit from StreamResponse:
+    building one costs more than the whole response.
     """
 
     def __init__(self, reply: Reply, request_id: str) -> None:
+        self.status: Final = reply.status
+        self.keep_alive = True
         self._bytes = on_the_wire(reply, request_id)
-        self._status = reply.status
-        self._writer: AbstractStreamWriter | None = None
-        self._stays = True
-
-    @property
-    def keep_alive(self) -> bool:
-        return self._stays
+        self._request: web.BaseRequest | None = None
 
     def force_close(self) -> None:
-        if self._stays:
-            self._stays = False
+        if self.keep_alive:
+            self.keep_alive = False
             self._bytes = closing(self._bytes)
 
-    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter:
-        self._writer = request._payload_writer
-        return self._writer
+    async def prepare(self, request: web.BaseRequest) -> None:
+        self._request = request
 
     async def write_eof(self, data: bytes = b"") -> None:
-        transport = getattr(self._writer, "transport", None)
-        if self._writer is None or transport is None or transport.is_closing():
+        request = self._request
+        transport = None if request is None else request.transport
+        if request is None or transport is None or transport.is_closing():
             raise ConnectionResetError("the client has left")
         transport.write(self._bytes)
         if transport.get_write_buffer_size() > AT_ONCE_BYTES:
-            await self._writer.drain()
+            await request.writer.drain()
 
 
 def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.StreamResponse:
@@ -84,5 +79,5 @@ def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.Str
         and "Origin" not in request.headers  # `http.origins` may add headers
         and request.content.is_eof()  # else the connection closes after the response
     ):
-        return Answer(reply, request_id)
+        return cast(web.StreamResponse, Answer(reply, request_id))
     return response(reply, request_id)

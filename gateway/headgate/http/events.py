@@ -12,7 +12,7 @@ from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Budget, read_body, received_body, waits_for_leave
-from headgate.http.plain_post import MAX_BYTES, PlainPosts
+from headgate.http.heads import MAX_BYTES, PlainPosts
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.http.starting import Starting
 from headgate.http.streams import Streams, streamed
@@ -89,7 +89,7 @@ class EventsFront:
         self._request_ids = request_ids
         self.body_max_bytes = body_max_bytes
         self._body_timeout_s = body_timeout_s
-        # Larger bodies take aiohttp's path, which refuses them.
+        # aiohttp reads larger bodies, up to the limit.
         self.plain_posts = PlainPosts(min(MAX_BYTES, body_max_bytes))
         self._loop = asyncio.get_running_loop()
 

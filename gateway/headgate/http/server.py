@@ -1,6 +1,8 @@
-"""The HTTP server below the routes: aiohttp's low-level server with problem documents for errors.
+"""aiohttp's side of the HTTP ports: its server, with problem documents for errors.
 
-Clients see neither aiohttp's version nor the reprs in its errors.
+Clients see neither aiohttp's version nor the reprs in its errors. Everything here uses aiohttp's
+public names only: methods that it documents or calls without an underscore are overridden, and the
+request factory, the handler and the writer are given to it.
 
 `web.Server` takes 25-30 us less for a request than an Application
 (docs/design/measured.md#the-cost-of-http). It keeps aiohttp's limits on request line, headers and
@@ -10,7 +12,6 @@ idle connections.
 import asyncio
 import logging
 import os
-import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -18,85 +19,154 @@ from typing import Any
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
-from aiohttp.http import RawRequestMessage
-from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
+from aiohttp.http import RawRequestMessage, StreamWriter
+from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
 
 from headgate.http.body import BROKEN
-from headgate.http.framing import unambiguous, unreadable
+from headgate.http.connection import (
+    FIRST_REQUEST_S,
+    FastConnection,
+    FastConnections,
+    Front,
+    limit_unacknowledged,
+)
+from headgate.http.framing import Pacing, unambiguous, unreadable
 from headgate.http.listener import Listener
-from headgate.http.parsed import parsed_before
 from headgate.http.problems import problem_response
 from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
-from headgate.http.short_way import Answers
 from headgate.ingest.admission import DRAINING
 from headgate.model.event import RequestIds
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
 
-_USER_TIMEOUT: int | None = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
-_INTERNET = (socket.AF_INET, socket.AF_INET6)
 _LINGER_S = 2.0  # time of reading after an early refusal, so that the client sees the response
 _POLL_S = 0.02
-_FIRST_REQUEST_S = 1.0  # for a new client's first request; later ones may lose the connection
+_TURNS = 4  # of the event loop, until aiohttp has begun a request that has arrived
+_HELD_BYTES = 65_536  # behind the current request; more goes to aiohttp, which stops reading
 
 _LEFT = ConnectionError | RequestPayloadError  # errors of reading when the client has left
+_CUT = HttpProcessingError | _LEFT | Refused  # errors of a body that is no longer read
 
 IDLE_S = 75.0  # unless the configuration says otherwise
 
 Handle = Callable[[Any], Awaitable[web.StreamResponse]]
-Connect = Callable[..., RequestHandler]
 # aiohttp calls `log_access` only with an enabled logger; a line for each request costs too much.
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
 _ACCESS_LOG = logging.Logger("access", logging.INFO)
 log = logging.getLogger("headgate.http.server")
 
 
-class HttpConnection(RequestHandler):
-    """One connection; it answers requests that aiohttp refuses with a problem document."""
+class HttpConnection(web.RequestHandler):
+    """A connection of aiohttp; it answers requests that aiohttp refuses with a problem document.
 
-    __slots__ = ("_made_s", "_server")
+    aiohttp gets one request at a time (`framing.Pacing`). So valid requests before invalid data
+    are answered, and the connection knows whether a response is its last one.
+    """
 
-    def __init__(self, server: "HttpServer", **options: object) -> None:
-        super().__init__(server, **options)  # type: ignore[arg-type]
+    __slots__ = (
+        "_has_whole", "_held", "_is_checking", "_is_full", "_is_refused", "_is_upgrade", "_made_s",
+        "_pacing", "_request", "_server", "_time",
+    )  # fmt: skip
+
+    def __init__(self, server: "HttpServer", **options: Any) -> None:
+        super().__init__(server, **options)
         self._server = server
-        self._made_s = self._loop.time()
+        self._time = server.loop.time
+        self._made_s = self._time()
+        self._pacing = Pacing()
+        self._held = b""  # behind the current request
+        self._request: web.BaseRequest | None = None  # the one that is handled
+        self._has_whole = False  # aiohttp has a whole request whose response is not finished
+        self._is_checking = self._is_full = self._is_refused = self._is_upgrade = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set up a connection like aiohttp, with a limit on unacknowledged data.
-
-        Only the kernel sees a client that accepts no data. It closes such a connection, which
-        would otherwise keep its request and response forever.
-        """
         super().connection_made(transport)
-        peer = transport.get_extra_info("socket")
-        if _USER_TIMEOUT is not None and peer is not None and peer.family in _INTERNET:
-            limit_ms = round(self._keepalive_timeout * 1000)
-            peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, limit_ms)
+        limit_unacknowledged(transport, self.keepalive_timeout)
+
+    def take_over(self, data: bytes, *, is_refused: bool) -> None:
+        """Read the bytes that another protocol has received.
+
+        Args:
+            data: Not empty.
+            is_refused: Whether a request with an incomplete body is refused (503 `draining`).
+        """
+        self._made_s -= FIRST_REQUEST_S
+        self._is_refused = is_refused
+        self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        """Handle data like aiohttp, but keep valid requests before invalid data."""
+        """Handle data like aiohttp, but one request at a time."""
+        if not data:  # aiohttp goes on with its own buffer
+            super().data_received(data)
+            return
+        self._held = self._held + data if self._held else data
+        self._feed()
+        if len(self._held) > _HELD_BYTES:
+            self._feed_all()
+
+    def _feed(self) -> None:
+        """Give aiohttp the current request, and the next one if there is none."""
+        pacing = self._pacing
+        while self._held and self.transport is not None:
+            if not pacing.is_whole and (pacing.is_sure or self._request is not None):
+                size = pacing.go_on(self._held)
+            elif self._has_whole:
+                break
+            else:
+                size = pacing.begin(self._held)
+            data, self._held = self._held[:size], self._held[size:]
+            self._has_whole = pacing.is_whole
+            super().data_received(data)
+            if self._request is not None:
+                self._compare(self._request.content)
+        if self._held and not self._is_checking:
+            self._is_checking = True
+            self._check(_TURNS)
+
+    def _feed_all(self) -> None:
+        """Give aiohttp everything, since it waits for more than expected or too much is held."""
+        data, self._held = self._held, b""
+        self._pacing.is_sure = self._pacing.is_whole = False
         super().data_received(data)
-        if self._messages:
-            last = self._messages[-1][0]
-            if type(last) is _ErrInfo:
-                self._broken_off(last.exc)
 
-    def _broken_off(self, error: BaseException) -> None:
-        """Queue the valid requests before invalid data.
+    def _check(self, turns: int) -> None:
+        """Check that aiohttp reads the current request as `Pacing` does, or give it all data."""
+        request = self._request
+        if request is None and turns:  # aiohttp begins a request one or two turns later
+            self._server.loop.call_soon(self._check, turns - 1)
+            return
+        self._is_checking = False
+        reads_alike = request is not None and request.content.is_eof()
+        if self._held and self.transport is not None and not reads_alike:
+            self._feed_all()
 
-        A body that the invalid data cuts off fails at once, not at its deadline.
+    def _compare(self, content: StreamReader) -> None:
+        """Let a body fail at once that aiohttp and `Pacing` read otherwise, not at its deadline.
+
+        aiohttp does not report invalid chunks before the response to their request.
         """
-        last = self._messages.pop()
-        parsed = parsed_before(self._parser)
-        self._messages += parsed
-        self._request_count += len(parsed)
-        contents = [payload for _, payload in self._messages]
-        if self._current_request is not None:
-            contents.append(self._current_request.content)
-        for content in contents:
-            if not content.is_eof():
-                content.set_exception(error)
-        self._messages.append(last)
+        pacing = self._pacing
+        is_otherwise = pacing.is_whole and not self._is_full
+        if (pacing.is_broken or is_otherwise) and not content.is_eof():
+            content.set_exception(BadHttpMessage("invalid chunks"))
+
+    def pause_reading(self) -> None:
+        """Pause like aiohttp, when the buffer of a body is full."""
+        self._is_full = True
+        super().pause_reading()
+
+    def resume_reading(self, *args: Any, **options: Any) -> None:
+        self._is_full = False
+        super().resume_reading(*args, **options)
+
+    def begin(self, request: web.BaseRequest, *, is_upgrade: bool) -> None:
+        """Note the request that aiohttp handles from now on."""
+        self._request = request
+        self._is_upgrade = is_upgrade
+        if self._is_refused:
+            self._is_refused = False
+            self.refuse_body()
+        self._compare(request.content)
 
     @property
     def is_answered(self) -> bool:
@@ -106,24 +176,16 @@ class HttpConnection(RequestHandler):
         """
         if self.transport is None:
             return True
-        if self._loop.time() < self._made_s + _FIRST_REQUEST_S:
+        if self._held or self._time() < self._made_s + FIRST_REQUEST_S:
             return False
-        if self._messages:
-            return False
-        if self._waiter is not None and not self._waiter.done():
-            return True  # aiohttp's loop waits for a request
-        request = self._current_request
-        return request is not None and request.writer.output_size > 0
+        request = self._request
+        return not self._has_whole if request is None else request.writer.output_size > 0
 
     def refuse_body(self) -> None:
         """Answer a request with an incomplete body with 503 `draining` now."""
-        request = self._current_request
+        request = self._request
         if request is not None and not request.content.is_eof():
             request.content.set_exception(Refused(DRAINING))
-
-    def _is_last(self) -> bool:
-        """Return whether the current response is the connection's last."""
-        return self._server.is_leaving and not self._messages
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -138,11 +200,27 @@ class HttpConnection(RequestHandler):
           the following data for another protocol.
         """
         content = request.content
-        if self._is_last() or not content.is_eof() or request._message.upgrade:
+        is_last = self._server.is_leaving and not self._held
+        if is_last or self._is_upgrade or not content.is_eof():
             resp.force_close()
+        finished = await super().finish_response(request, resp, start_time)
         if isinstance(content.exception(), Refused):
-            content._exception = None  # aiohttp reads on, so that the client sees the response
-        return await super().finish_response(request, resp, start_time)
+            await self._linger(content)
+        self._request = None
+        self._has_whole = False
+        if self._held:
+            self._server.loop.call_soon(self._feed)
+        return finished
+
+    async def _linger(self, content: StreamReader) -> None:
+        """Read on, so that the client sees the response before the connection closes."""
+        ended = asyncio.Event()
+        content.on_eof(ended.set)
+        try:
+            async with asyncio.timeout(_LINGER_S):
+                await ended.wait()
+        except TimeoutError:
+            pass
 
     def handle_error(
         self,
@@ -172,34 +250,26 @@ class HttpConnection(RequestHandler):
         self, request: web.BaseRequest, response: web.StreamResponse, time: float | None
     ) -> None:
         """Log a request in the gateway's own access log."""
-        if not self._logging_enabled or time is None:
+        if time is None:
             return
         fields = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
-        sizes = (response.status, received_bytes(request), self._loop.time() - time)
+        sizes = (response.status, received_bytes(request), self._time() - time)
         served = (request.method, request.rel_url.raw_path, *sizes, request.get(TRACE))
         self._server.request_log.served(*served, **fields)
 
     def log_exception(self, *args: Any, **known: Any) -> None:
-        """Log an exception like aiohttp, except invalid data in a body that is no longer read."""
-        if not isinstance(known.get("exc_info"), HttpProcessingError | _LEFT):
+        """Log an exception like aiohttp, except errors of a body that is no longer read."""
+        if not isinstance(known.get("exc_info"), _CUT):
             super().log_exception(*args, **known)
 
 
-class Request(web.BaseRequest):
-    """A request whose responses do not name the server."""
+class _Writer(StreamWriter):
+    """Writer of responses that do not name the server."""
 
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        response.headers.pop("Server", None)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-
-
-class PageRequest(web.Request):
-    """A request to an application whose responses do not name the server."""
-
-    async def _prepare_hook(self, response: web.StreamResponse) -> None:
-        await super()._prepare_hook(response)
-        response.headers.pop("Server", None)
-        response.headers["X-Content-Type-Options"] = "nosniff"
+    async def write_headers(self, status_line: str, headers: Any) -> None:
+        headers.popall("Server", None)
+        headers["X-Content-Type-Options"] = "nosniff"
+        await super().write_headers(status_line, headers)
 
 
 class HttpServer(web.Server):
@@ -210,13 +280,15 @@ class HttpServer(web.Server):
         header_max_bytes: Limit on request line and headers, in bytes.
         request_ids: Generates request ids.
         request_log: Log of requests.
-        connection: Creates a connection from this server and aiohttp's options.
-        make_request: Request factory of aiohttp; None: `Request`.
+        front: Front for the connections that answer plain posts themselves; None: all connections
+            are aiohttp's.
         idle_s: Timeout of idle connections (`http.idle_timeout_ms`), in seconds.
 
     Attributes:
         is_leaving: If true, the server still serves, but each connection closes after its next
             response.
+        fast: Connections that aiohttp has not taken over.
+        make_request: Request factory that is given aiohttp's arguments.
     """
 
     def __init__(
@@ -225,18 +297,67 @@ class HttpServer(web.Server):
         header_max_bytes: int,
         request_ids: Callable[[], str],
         request_log: RequestLog,
-        connection: Connect = HttpConnection,
-        make_request: Callable[..., Any] | None = None,
+        front: Front | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
-        self._idle_s = idle_s
+        self.loop = asyncio.get_running_loop()
+        self.idle_s = idle_s
         self.request_ids = request_ids
         self.request_log = request_log
-        self._header_max_bytes = header_max_bytes
-        self._connection = connection
+        self.header_max_bytes = header_max_bytes
         self.is_leaving = False
-        self.answers = Answers()
-        super().__init__(partial(unambiguous, handle), request_factory=make_request)
+        self.fast = FastConnections()
+        self.make_request: Callable[..., web.BaseRequest] = partial(web.BaseRequest, loop=self.loop)
+        self._front = front
+        super().__init__(partial(unambiguous, handle), request_factory=self._begin)
+
+    def _begin(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        _writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> web.BaseRequest:
+        """Return the request that aiohttp handles from now on."""
+        writer = _Writer(protocol, self.loop)
+        request = self.make_request(message, payload, protocol, writer, task)
+        assert isinstance(protocol, HttpConnection)
+        protocol.begin(request, is_upgrade=message.upgrade)
+        return request
+
+    def __call__(self) -> Any:
+        """Return the protocol of a new connection."""
+        return self.connection() if self._front is None else FastConnection(self._front, self)
+
+    def connection(self) -> HttpConnection:
+        """Return a connection of aiohttp."""
+        return HttpConnection(
+            self,
+            loop=self.loop,
+            access_log=_ACCESS_LOG if self.request_log.logs_every_request else _NO_ACCESS_LOG,
+            auto_decompress=False,  # `http.body` undoes encodings with a cap
+            keepalive_timeout=self.idle_s,
+            lingering_time=_LINGER_S,
+            max_field_size=self.header_max_bytes,
+            max_line_size=self.header_max_bytes,
+        )
+
+    def take_over(self, transport: Any, data: bytes, *, is_blocked: bool, is_refused: bool) -> None:
+        """Make an open connection one of aiohttp, for good.
+
+        Args:
+            transport: The connection.
+            data: The bytes that were received and not consumed.
+            is_blocked: Whether the transport has paused writing.
+            is_refused: Whether a request with an incomplete body is refused (503 `draining`).
+        """
+        handler = self.connection()
+        handler.connection_made(transport)
+        transport.set_protocol(handler)
+        if is_blocked:
+            handler.pause_writing()
+        handler.take_over(data, is_refused=is_refused)
 
     def refuse_bodies(self) -> None:
         """Start to leave, and answer requests with incomplete bodies with 503 `draining`."""
@@ -244,6 +365,8 @@ class HttpServer(web.Server):
         for connection in self.connections:
             if isinstance(connection, HttpConnection):
                 connection.refuse_body()
+        for fast in list(self.fast.open):
+            fast.refuse_body()
 
     async def answered(self, within_s: float) -> None:
         """Wait until all requests that have arrived are answered, or until the timeout.
@@ -253,41 +376,32 @@ class HttpServer(web.Server):
         Args:
             within_s: Timeout, in seconds.
         """
-        end = self._loop.time() + within_s
+        end = self.loop.time() + within_s
         await asyncio.sleep(_POLL_S)
-        while self._loop.time() < end:
-            if all(
-                connection.is_answered
-                for connection in self.connections
-                if isinstance(connection, HttpConnection)
-            ):
-                return
+        while self.loop.time() < end:
+            if self._is_answered():
+                for _ in range(_TURNS):  # the next request of a connection begins a turn later
+                    await asyncio.sleep(0)
+                if self._is_answered():
+                    return
             await asyncio.sleep(_POLL_S)
 
-    def _make_request(
-        self,
-        message: RawRequestMessage,
-        payload: StreamReader,
-        protocol: RequestHandler,
-        writer: AbstractStreamWriter,
-        task: "asyncio.Task[None]",
-    ) -> Request:
-        return Request(message, payload, protocol, writer, task, self._loop)
-
-    def __call__(self) -> RequestHandler:
-        return self._connection(
-            self,
-            loop=self._loop,
-            access_log=_ACCESS_LOG if self.request_log.logs_every_request else _NO_ACCESS_LOG,
-            auto_decompress=False,  # `http.body` undoes encodings with a cap
-            keepalive_timeout=self._idle_s,
-            lingering_time=_LINGER_S,
-            max_field_size=self._header_max_bytes,
-            max_line_size=self._header_max_bytes,
+    def _is_answered(self) -> bool:
+        if not all(fast.is_answered for fast in self.fast.open):
+            return False
+        return all(
+            connection.is_answered
+            for connection in self.connections
+            if isinstance(connection, HttpConnection)
         )
 
+    def pre_shutdown(self) -> None:
+        super().pre_shutdown()
+        for fast in list(self.fast.open):
+            fast.close()
 
-class PagesRunner(web.AppRunner):
+
+class PagesRunner(web.ServerRunner):
     """Runner that serves an application with `HttpServer`, like the data plane.
 
     Args:
@@ -300,11 +414,12 @@ class PagesRunner(web.AppRunner):
     def __init__(
         self, app: web.Application, header_max_bytes: int, linger_s: float, idle_s: float = IDLE_S
     ) -> None:
-        super().__init__(app, access_log=None, shutdown_timeout=linger_s)
-        self._header_max_bytes = header_max_bytes
+        self._started = web.AppRunner(app, access_log=None)  # its own server is not used
         self._linger_s = linger_s
-        self._idle_s = idle_s
         self._ports: list[Listener] = []
+        ids = RequestIds(os.urandom(6))
+        self.pages = HttpServer(self._handle, header_max_bytes, ids, RequestLog(), idle_s=idle_s)
+        super().__init__(self.pages, shutdown_timeout=linger_s)
 
     async def listen(self, host: str, port: int, context: ssl.SSLContext | None = None) -> Listener:
         """Open a port, which `cleanup` closes.
@@ -317,18 +432,16 @@ class PagesRunner(web.AppRunner):
         self._ports.append(listener)
         return listener
 
-    async def _make_server(self) -> web.Server:
-        await super()._make_server()  # starts the application; its server is not used
-        make_request = partial(self.app._make_request, _cls=PageRequest)
-        self.pages = HttpServer(
-            self.app._handle,
-            self._header_max_bytes,
-            RequestIds(os.urandom(6)),
-            RequestLog(),
-            make_request=make_request,
-            idle_s=self._idle_s,
-        )
-        return self.pages
+    async def setup(self) -> None:
+        await self._started.setup()
+        server = self._started.server
+        assert server is not None
+        self.pages.make_request = server.request_factory
+        self._answer = server.request_handler
+        await super().setup()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        return await self._answer(request)
 
     async def cleanup(self) -> None:
         self.pages.is_leaving = True
@@ -336,6 +449,7 @@ class PagesRunner(web.AppRunner):
             await port.stop_accepting()
         await close_sites(self, self.pages, self._linger_s)
         await super().cleanup()
+        await self._started.cleanup()
         for port in self._ports:
             port.close()
 

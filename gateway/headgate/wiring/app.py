@@ -26,7 +26,6 @@ from headgate.http.origins import Cors, Origins
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import Confluent, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
-from headgate.http.shortcut import ShortConnection
 from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
@@ -452,7 +451,7 @@ async def listen(
         http.header_max_bytes,
         request_ids,
         front.request_log,
-        partial(ShortConnection, front),
+        front,
         idle_s=http.idle_timeout_ms / 1000,
     )
     runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)

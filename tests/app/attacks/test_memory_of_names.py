@@ -9,8 +9,7 @@ import pytest
 
 from headgate.config.settings import AuthSettings
 from headgate.http.auth import Authenticator, Peer
-from headgate.http.known_heads import KnownHeads, frame
-from headgate.http.plain_post import PlainPosts
+from headgate.http.heads import KnownHeads, PlainPosts, frame
 from headgate.model.keys import Partitioner
 from headgate.model.policy import PolicyTable, TopicPolicy
 

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 from aiohttp import web
+from aiohttp.hdrs import TRANSFER_ENCODING
 from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.http.answer import answered
+from headgate.http.connection import FastConnection
 from headgate.http.framing import ambiguity
-from headgate.http.parsed import parsed_before
-from headgate.http.plain_post import PlainPosts
+from headgate.http.heads import PlainPosts
 from headgate.http.request_log import RequestLog
-from headgate.http.server import HttpServer
-from headgate.http.short_way import ShortWay
-from headgate.http.shortcut import ShortConnection
+from headgate.http.server import HttpConnection, HttpServer
 from headgate.model.publish import Ticket
 from headgate.model.reply import JSON, Reply
 
@@ -53,7 +52,7 @@ class Front:
         _respond: Callable[[bytes], None],
         _ended: Callable[[Ticket], None],
     ) -> Ticket | None:
-        self.taken.append(Read(topic, headers, body))
+        self.taken.append(Read(topic, without_length(headers), body))
         return None
 
     def finish(self, ticket: Ticket) -> bytes:
@@ -66,6 +65,9 @@ class Wire(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.is_closed = False
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def write(self, data: Any) -> None: ...
 
@@ -85,20 +87,27 @@ class Wire(asyncio.Transport):
     def resume_reading(self) -> None: ...
 
 
-class Idle:
-    """A connection on which nothing is under way. Stands in for `ShortConnection`."""
+class Native:
+    """What a connection reads itself of some bytes."""
 
-    def __init__(self) -> None:
-        self.transport, self.peername = Wire(), None
-        self._messages = ()
+    def __init__(self, front: Front, http: HttpServer) -> None:
+        self._front = front
+        self.header_max_bytes, self.idle_s = http.header_max_bytes, http.idle_s
+        self.is_leaving, self.request_ids, self.fast = False, http.request_ids, http.fast
+        self._rest = b""
 
-    def is_idle(self) -> bool:
-        return True
+    def take_over(self, _transport: Any, data: bytes, **_: bool) -> None:
+        self._rest = data
 
-    def go_on(self) -> None: ...
-
-    def force_close(self) -> None:
-        raise AssertionError("a request failed")
+    def receive(self, data: bytes) -> bytes:
+        """Give a connection the data. What it leaves to aiohttp, or waits with."""
+        self._rest = b""
+        connection: Any = FastConnection(self._front, cast(Any, self))
+        connection.connection_made(Wire())
+        connection.data_received(data)
+        rest: bytes = self._rest or connection._buffer
+        connection.connection_lost(None)
+        return rest
 
 
 class Server:
@@ -106,11 +115,10 @@ class Server:
 
     def __init__(self, header_max_bytes: int) -> None:
         self.front = Front()
-        connection = cast(Any, partial(ShortConnection, cast(Any, self.front)))
         self.http = HttpServer(
-            self._handle, header_max_bytes, lambda: "id", RequestLog(), connection
+            self._handle, header_max_bytes, lambda: "id", RequestLog(), cast(Any, self.front)
         )
-        self.native = ShortWay(self.front, cast(Any, Idle()), self.http)
+        self.native = Native(self.front, self.http)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """The ordinary way."""
@@ -118,29 +126,30 @@ class Server:
         self.front.taken.append(read_of(request._message, body))
         return answered(request, Reply(200, JSON, (), b"{}"), "id")
 
-    async def connect(self) -> ShortConnection:
-        connection = cast(ShortConnection, self.http())
-        connection.connection_made(Wire())
-        await asyncio.sleep(0)  # it waits for a request
-        return connection
+    async def connect(self) -> Wire:
+        wire = Wire()
+        wire.set_protocol(self.http())
+        wire.protocol.connection_made(wire)
+        return wire
 
     async def converse(self, chunks: Sequence[bytes], turns: int) -> list[Read]:
         """What a connection reads, on whatever way; heads are learned as ever.
 
         turns: of the event loop, after each chunk.
         """
-        connection = await self.connect()
+        wire = await self.connect()
         read = self.front.taken
         read.clear()
         for chunk in chunks:
-            connection.data_received(chunk)
+            wire.protocol.data_received(chunk)
             for _ in range(turns):
                 await asyncio.sleep(0)
-        for _ in range(_TURNS * (2 + sum(chunk.count(b" HTTP/") for chunk in chunks))):
-            if connection.is_idle() and not connection._messages:
+        for _ in range(2 + sum(chunk.count(b" HTTP/") for chunk in chunks)):
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            if is_idle(wire.protocol):
                 break
-            await asyncio.sleep(0)
-        connection.connection_lost(None)
+        wire.protocol.connection_lost(None)
         await asyncio.sleep(0)
         return [Read(one.topic, without_length(one.headers), one.body) for one in read]
 
@@ -149,7 +158,8 @@ class Aiohttp:
     """The parser that the server gives a connection, which stays between two requests."""
 
     def __init__(self, server: Server) -> None:
-        self._connection = cast(ShortConnection, server.http())
+        self._posts = server.front.plain_posts
+        self._connection = server.http.connection()
         self._connection.transport = Wire()
         self._parser: Any = self._connection._parser
         self.is_upgraded = False  # what came behind such a request was not looked at
@@ -195,13 +205,38 @@ class Aiohttp:
         assert (message.method, message.version) == ("POST", HttpVersion11), message
         assert not any((message.should_close, message.upgrade, message.chunked)), message
         assert payload.is_eof(), f"the body is not whole: {message}"
-        found = self._connection._shortcut(message, payload)
+        found = self._posts.read(message.path, message.raw_headers)
         assert found is not None, f"no plain post: {message}"
         topic, headers = found
         assert isinstance(headers, dict)
         body = _body(payload)
         assert int(headers.pop(b"content-length")) == len(body), message
         return Read(topic, headers, body)
+
+
+def is_idle(protocol: Any) -> bool:
+    if not isinstance(protocol, HttpConnection):
+        return protocol.ticket is None
+    return protocol._request is None and not protocol._held and not protocol._has_whole
+
+
+def parsed_before(parser: object) -> list[tuple[Any, Any]]:
+    """Take the requests that aiohttp's parser had read when it raised: only Python's garbage
+    collector can list them."""
+    for held in gc.get_referents(parser):
+        first = held[0] if isinstance(held, list) and held else None
+        if isinstance(first, tuple) and isinstance(first[0], RawRequestMessage):
+            taken = [request for request in held if _is_whole(*request)]
+            held.clear()
+            return taken
+    return []
+
+
+def _is_whole(message: RawRequestMessage, payload: Any) -> bool:
+    """A request without a body shows no end; it is whole unless it has a Transfer-Encoding."""
+    if payload is EMPTY_PAYLOAD:
+        return TRANSFER_ENCODING not in message.headers
+    return bool(payload.is_eof())
 
 
 def read_of(message: RawRequestMessage, body: bytes) -> Read:

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 
 from aiohttp import web
 
@@ -20,7 +19,6 @@ from headgate.http.events import EventsFront
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
-from headgate.http.shortcut import ShortConnection
 from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
@@ -169,14 +167,13 @@ async def data_port(
     known = (pipeline.gate, topics, lambda: PolicyTable(()))
     bursts = Bursts(*known, room.lanes, room.quotas, lambda: 0, 1.0)  # no topic here coalesces
     plane = data_plane(front, bursts, topics, readiness, ids, http, others)
-    short = partial(ShortConnection, front)
     idle_s = http.idle_timeout_ms / 1000
     server = HttpServer(
         plane.answer,
         http.header_max_bytes,
         ids,
         front.request_log,
-        short,
+        front,
         idle_s=idle_s,
     )
     runner = web.ServerRunner(server, shutdown_timeout=1.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -14,11 +14,10 @@ from aiohttp import web
 
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.answer import answered, on_the_wire
-from headgate.http.plain_post import PlainPosts
+from headgate.http.heads import PlainPosts
 from headgate.http.problems import problem_response
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
-from headgate.http.shortcut import ShortConnection
 from headgate.model.outcome import Refused
 from headgate.model.publish import Ticket
 from headgate.model.reply import JSON, Reply
@@ -86,10 +85,8 @@ class Room:
 
     def __init__(self, idle_s: float = 75.0) -> None:
         self.front = Front()
-        connection = cast(Any, partial(ShortConnection, cast(Any, self.front)))
-        self.server = HttpServer(
-            self.handle, 8190, lambda: "id", RequestLog(), connection, idle_s=idle_s
-        )
+        front = cast(Any, self.front)
+        self.server = HttpServer(self.handle, 8190, lambda: "id", RequestLog(), front, idle_s)
         self.failure: Exception | None = None
         self.pages = asyncio.Event()
         self.pages.set()
@@ -251,6 +248,126 @@ async def test_so_does_a_queued_one(room: Room) -> None:
     room.front.end()
     assert await room.answer() == (200, "wait", "")
     assert (await room.answer())[2] == "close"
+
+
+# ---- plain posts that come in parts, and connections that go over to aiohttp
+
+
+async def test_head_and_body_may_come_in_two_segments(room: Room) -> None:
+    for body in ("good", "more"):
+        room.send(request(SHORT))
+        await asyncio.sleep(0.02)
+        room.send(body.encode())
+        assert await room.answer() == (200, body, "")
+    assert (room.asked, len(room.server.fast.open)) == (0, 1)
+    assert room.server.fast.waiting_bytes == 0
+
+
+@pytest.mark.parametrize("sent", [request(SHORT, "go"), request(SHORT)[:40]])
+async def test_a_request_that_stays_incomplete_goes_to_aiohttp(room: Room, sent: bytes) -> None:
+    room.send(request(SHORT, "good"), sent)
+    assert await room.answer() == (200, "good", "")
+    await room.until(lambda: not room.server.fast.open)
+    room.send(request(SHORT, "good")[len(sent) :])
+    assert await room.answer() == (200, "good", "")
+    assert (room.asked, room.server.fast.waiting_bytes) == (1, 0)
+
+
+async def test_too_many_waiting_bytes_go_to_aiohttp_at_once(room: Room) -> None:
+    room.server.fast.waiting_bytes = 16_777_216
+    room.send(request(SHORT, "go"))
+    await room.until(lambda: room.asked == 1)
+    room.send(b"od")
+    assert await room.answer() == (200, "good", "")
+    assert room.server.fast.waiting_bytes == 16_777_216
+
+
+async def test_a_connection_is_handed_over_once(room: Room) -> None:
+    for head, body in ((SHORT, "good"), (LONG, "good"), (SHORT, "good"), (PAGE, "")) * 3:
+        room.send(request(head, body))
+        assert await room.answer() == (200, body or "page", "")
+    assert room.asked == 11
+    assert len(room.server.connections) == 1
+
+
+async def test_a_client_that_leaves_with_an_open_request(room: Room) -> None:
+    room.send(request(SHORT, "wait"), request(SHORT, "good"), request(SHORT, "par")[:-1])
+    await room.until(lambda: bool(room.front.open))
+    room.writer.transport.abort()
+    await room.until(lambda: not room.server.fast.open)
+    room.front.end()
+    await asyncio.sleep(0.05)
+    assert len(room.front.open) == 1
+    assert room.server.fast.waiting_bytes == 0
+
+
+async def test_a_client_that_reads_nothing_gets_no_more_than_the_buffers_hold() -> None:
+    """Nothing starts while its responses wait, and nothing more is read."""
+    room = Room()
+    await room.open()
+    try:
+        raw = room.writer.transport.get_extra_info("socket")
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        cast(asyncio.ReadTransport, room.writer.transport).pause_reading()
+        body = "x" * 900
+        plain = request(SHORT.replace("4", "900"), body)
+        count = 0
+        while count < 20_000 and room.writer.transport.get_write_buffer_size() < 1_000_000:
+            room.send(*[plain] * 50)
+            count += 50
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.2)
+        started = len(room.front.open)
+        await asyncio.sleep(0.1)
+        assert len(room.front.open) == started < count
+        cast(asyncio.ReadTransport, room.writer.transport).resume_reading()
+        for _ in range(count):
+            assert await room.answer() == (200, body, "")
+        assert len(room.front.open) == count
+    finally:
+        await room.close()
+
+
+async def test_reading_pauses_behind_an_open_request(room: Room) -> None:
+    room.send(request(SHORT, "wait"))
+    await room.until(lambda: bool(room.front.open))
+    room.send(*[request(SHORT, "good")] * 100_000)
+    await asyncio.sleep(0.3)
+    [fast] = cast(Any, room.server.fast.open)
+    assert len(fast._buffer) < 1_000_000
+    assert room.writer.transport.get_write_buffer_size() > 0
+    room.front.end()
+    assert await room.answer() == (200, "wait", "")
+    for _ in range(100):
+        assert await room.answer() == (200, "good", "")
+    room.writer.transport.abort()
+    await room.until(lambda: not room.server.fast.open)
+
+
+async def test_an_idle_connection_is_closed_and_an_unfinished_head_does_not_keep_it() -> None:
+    room = Room(idle_s=0.3)
+    await room.open()
+    try:
+        room.send(request(SHORT, "good"), SHORT.encode())
+        assert await room.answer() == (200, "good", "")
+        assert await room.is_closed()
+    finally:
+        await room.close()
+
+
+async def test_chunks_behind_each_other_are_read_one_request_at_a_time(room: Room) -> None:
+    chunked = PAGE.replace("GET", "POST") + "Transfer-Encoding: chunked\r\n"
+    one = request(chunked, "2;a=b\r\n{}\r\n0\r\nA: b\r\n\r\n")
+    room.server.is_leaving = True
+    data = one * 3
+    for at in range(0, len(data), 7):
+        room.send(data[at : at + 7])
+        await asyncio.sleep(0)
+    assert [await room.answer() for _ in range(3)] == [
+        (200, "{}", ""),
+        (200, "{}", ""),
+        (200, "{}", "close"),
+    ]
 
 
 # ---- a server that leaves

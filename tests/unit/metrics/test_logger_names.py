@@ -41,7 +41,7 @@ NAMES = {
     "headgate.http.pauses",
     "headgate.http.server",
     "headgate.idempotency.requests",
-    "headgate.http.short_way",
+    "headgate.http.connection",
     "headgate.idempotency.client",
     "headgate.installation_log",
     "headgate.ladder.climb",

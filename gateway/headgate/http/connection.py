@@ -1,0 +1,381 @@
+"""A connection of the data port: it owns the socket and answers plain posts of events itself.
+
+The rules:
+
+1. The connection reads one request after the other. At most one is open; later bytes wait in the
+   buffer, so that responses are sent in the order of the requests.
+2. A plain post (`http.heads`) that has arrived completely goes to the front at once, without a
+   task or a request object. Its response is one write when its ticket is done, at the end of the
+   event loop's turn, so that lanes can first report all their events.
+3. The first request that is anything else hands the connection over to aiohttp for good, with all
+   bytes that are not consumed (`HttpServer.take_over`). All limits and checks of unusual requests
+   are aiohttp's. Some clients send head and body in two segments, so an incomplete plain post may
+   first become complete: for a short time, and within a bound on the bytes of all connections.
+4. Reading pauses while a request is open and the buffer is full. Nothing starts while the client
+   does not read its responses.
+5. A connection that is idle for longer than `http.idle_timeout_ms` is closed. While the server
+   leaves, a response that has nothing behind it says `Connection: close`.
+
+`FastConnection` has the methods of `asyncio.Protocol` but does not inherit from it, because the
+module is compiled.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from headgate.http.answer import closing, on_the_wire
+from headgate.http.auth import Peer, peer_at
+from headgate.http.heads import Framed, Headers, PlainPosts, frame, may_become_plain
+from headgate.model.outcome import Failure, Reason
+from headgate.model.publish import Ticket
+from headgate.model.reply import problem
+
+_AHEAD_BYTES: Final = 65_536  # in the buffer behind an open request; then reading pauses
+_WAIT_S: Final = 0.25  # for the rest of a plain post; then aiohttp waits for it
+_WAITING_BYTES: Final = 16_777_216  # of such bodies on all connections
+_STRANGE_HEADS: Final = 16  # in a row; then the client's heads are no longer learned
+FIRST_REQUEST_S: Final = 1.0  # for a new client's first request; later ones may lose the connection
+_USER_TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
+
+log = logging.getLogger("headgate.http.connection")
+
+
+class Front(Protocol):
+    """The interface of `events.EventsFront`."""
+
+    @property
+    def plain_posts(self) -> PlainPosts: ...
+
+    def begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        peer: Peer,
+        respond: Callable[[bytes], None],
+        ended: Callable[[Ticket], None],
+    ) -> Ticket | None: ...
+
+    def finish(self, ticket: Ticket) -> bytes: ...
+
+
+class Server(Protocol):
+    """The part of `server.HttpServer` that a connection uses."""
+
+    is_leaving: bool
+    header_max_bytes: int
+    idle_s: float
+    request_ids: Callable[[], str]
+    fast: "FastConnections"
+
+    def take_over(
+        self, transport: Any, data: bytes, *, is_blocked: bool, is_refused: bool
+    ) -> None: ...
+
+
+class FastConnections:
+    """All open connections that aiohttp has not taken over.
+
+    Attributes:
+        open: The connections.
+        waiting_bytes: Sizes of the incomplete requests that they wait for, in bytes.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ended: list[FastConnection] = []
+        self.open: set[FastConnection] = set()
+        self.waiting_bytes = 0
+
+    def add_ended(self, connection: "FastConnection") -> None:
+        """Answer a connection whose ticket is done, at the end of this turn of the event loop."""
+        if not self._ended:
+            self._loop.call_soon(self._flush)
+        self._ended.append(connection)
+
+    def _flush(self) -> None:
+        ended, self._ended = self._ended, []
+        for connection in ended:
+            connection.answer()
+
+
+def limit_unacknowledged(transport: asyncio.BaseTransport, limit_s: float) -> None:
+    """Let the kernel close a connection whose client accepts no data.
+
+    Only the kernel sees such a client. The connection would otherwise keep its request and
+    response forever.
+
+    Args:
+        transport: The connection.
+        limit_s: Longest time of unacknowledged data, in seconds.
+    """
+    peer = transport.get_extra_info("socket")
+    if peer is None or peer.family not in _INTERNET:
+        return
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if _USER_TIMEOUT is not None:
+        peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, round(limit_s * 1000))
+
+
+class FastConnection:
+    """A connection whose requests were all plain posts so far.
+
+    Attributes:
+        ticket: Ticket of the open request.
+    """
+
+    def __init__(self, front: Front, server: Server) -> None:
+        self.ticket: Ticket | None = None
+        self._done: Ticket | None = None
+        self._front = front
+        self._posts = front.plain_posts
+        self._heads = front.plain_posts.heads
+        self._server = server
+        self._all = server.fast
+        self._loop = asyncio.get_running_loop()
+        self._transport: Any = None
+        self._peer: Peer | None = None
+        self._buffer = b""
+        self._needed = 0  # bytes of the first request in the buffer, if it is known and incomplete
+        self._wait: asyncio.TimerHandle | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._made_s = self._answered_s = 0.0
+        self._strange = 0
+        self._is_reading = False
+        self._is_paused = False  # reading
+        self._is_blocked = False  # writing
+
+    # ---- the methods of asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._made_s = self._answered_s = self._loop.time()
+        self._all.open.add(self)
+        limit_unacknowledged(transport, self._server.idle_s)
+        self._idle = self._loop.call_later(self._server.idle_s, self._close_idle)
+
+    def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return
+        self._buffer = self._buffer + data if self._buffer else data
+        if self.ticket is None and len(self._buffer) >= self._needed:
+            self._read()
+        is_busy = self.ticket is not None or self._is_blocked
+        if is_busy and len(self._buffer) > _AHEAD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> bool:
+        return False  # the transport closes itself
+
+    def connection_lost(self, _error: BaseException | None) -> None:
+        self._leave()
+
+    def pause_writing(self) -> None:
+        self._is_blocked = True
+
+    def resume_writing(self) -> None:
+        self._is_blocked = False
+        self._read()
+
+    # ---- for the server
+
+    @property
+    def is_answered(self) -> bool:
+        """Return whether responses to all requests that have arrived were sent.
+
+        On a new connection, the first request counts as arrived: it will come soon.
+        """
+        if self._transport is None:
+            return True
+        is_new = self._loop.time() < self._made_s + FIRST_REQUEST_S
+        return self.ticket is None and not self._needed and not self._is_blocked and not is_new
+
+    def refuse_body(self) -> None:
+        """Let aiohttp refuse a request with an incomplete body (503 `draining`)."""
+        if self._needed and self.ticket is None:
+            self._hand_over(is_refused=True)
+
+    def close(self) -> None:
+        """Close the connection."""
+        transport = self._transport
+        if transport is not None:
+            self._leave()
+            transport.close()
+
+    def answer(self) -> None:
+        """Answer the request that has ended, and start the requests behind it."""
+        ticket, self.ticket, self._done = self._done, None, None
+        assert ticket is not None
+        try:
+            self._respond(self._front.finish(ticket))
+        except Exception:  # the outermost frame of this request
+            self._fail()
+        if self._buffer or self._is_paused:
+            self._read()
+
+    # ---- reading
+
+    def _read(self) -> None:
+        """Start the requests in the buffer, until one has to wait."""
+        if self._is_reading:  # writing may call `resume_writing`, which calls this again
+            return
+        self._is_reading = True
+        try:
+            while (
+                self._buffer
+                and self.ticket is None
+                and not self._is_blocked
+                and self._transport is not None
+                and self._start_next()
+            ):
+                pass
+        finally:
+            self._is_reading = False
+        has_room = self.ticket is None or len(self._buffer) <= _AHEAD_BYTES
+        if self._is_paused and has_room and self._transport is not None and not self._is_blocked:
+            self._resume()
+
+    def _start_next(self) -> bool:
+        """Start the first request in the buffer. Return False if it has to wait."""
+        data = self._buffer
+        request = frame(data)
+        if request is None:
+            if not may_become_plain(data):
+                self._hand_over()
+            elif self._wait is None:
+                self._wait = self._loop.call_later(_WAIT_S, self._give_up)
+            return False
+        cached = self._heads.find(request)
+        if cached is None:
+            cached = self._read_head(request)
+        else:
+            self._strange = 0
+        if cached is None or request.end - request.start > self._posts.max_bytes:
+            self._hand_over()
+            return False
+        if len(data) < request.end:
+            self._wait_for(request.end)
+            return False
+        if self._wait is not None:
+            self._stop_waiting()
+        self._buffer = data[request.end :]
+        self._begin(cached[0], data[request.start : request.end], cached[1])
+        return True
+
+    def _read_head(self, request: Framed) -> tuple[str, Headers] | None:
+        """Read a head that is not known, and remember it if it is plain."""
+        plain = self._posts.read_head(self._buffer[: request.start], self._server.header_max_bytes)
+        if plain is not None and self._strange < _STRANGE_HEADS:
+            self._strange += 1
+            self._heads.learn(request, *plain)
+        return plain
+
+    def _begin(self, topic: str, body: bytes, headers: Headers) -> None:
+        """Start a request; it is answered at once or when it has ended."""
+        peer = self._peer
+        if peer is None:
+            peer = self._peer = peer_at(self._transport)
+        try:
+            ticket = self._front.begin(topic, body, headers, peer, self._respond, self._ended)
+        except Exception:  # the outermost frame of this request
+            self._fail()
+        else:
+            self.ticket = ticket
+
+    def _wait_for(self, size: int) -> None:
+        """Wait until so many bytes are in the buffer, or give up."""
+        if self._needed:
+            return
+        if self._all.waiting_bytes + size > _WAITING_BYTES:
+            self._hand_over()
+            return
+        self._needed = size
+        self._all.waiting_bytes += size
+        if self._wait is None:
+            self._wait = self._loop.call_later(_WAIT_S, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._wait is not None:
+            self._wait.cancel()
+            self._wait = None
+        self._all.waiting_bytes -= self._needed
+        self._needed = 0
+
+    def _give_up(self) -> None:
+        self._wait = None
+        if self.ticket is None and self._transport is not None:
+            self._hand_over()
+
+    def _hand_over(self, is_refused: bool = False) -> None:
+        """Give the connection to aiohttp, with all bytes that are not consumed."""
+        transport, data = self._transport, self._buffer
+        if self._is_paused:
+            self._resume()
+        self._leave()
+        if not transport.is_closing():
+            is_blocked = self._is_blocked
+            self._server.take_over(transport, data, is_blocked=is_blocked, is_refused=is_refused)
+
+    def _resume(self) -> None:
+        self._is_paused = False
+        if not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    # ---- writing
+
+    def _ended(self, ticket: Ticket) -> None:
+        """Schedule the response to a ticket: the request's own, or one that replaces it."""
+        self._done = ticket
+        self._all.add_ended(self)
+
+    def _respond(self, response: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._server.is_leaving and not self._buffer:
+            transport.write(closing(response))
+            self.close()
+            return
+        transport.write(response)
+        self._answered_s = self._loop.time()
+
+    def _fail(self) -> None:
+        """Respond with 500 and close the connection. Call it in an exception handler."""
+        log.exception("request failed")
+        request_id = self._server.request_ids()
+        reply = problem(Failure(Reason.INTERNAL, "an internal error"), request_id)
+        if self._transport is not None:
+            self._transport.write(closing(on_the_wire(reply, request_id)))
+        self.close()
+
+    # ---- the end
+
+    def _close_idle(self) -> None:
+        if self._transport is None:
+            return
+        now_s = self._loop.time()
+        since_s = self._answered_s
+        if self.ticket is not None or self._is_blocked or self._wait is not None:
+            since_s = now_s
+        due_s = since_s + self._server.idle_s
+        if now_s < due_s:
+            self._idle = self._loop.call_at(due_s, self._close_idle)
+        else:
+            self.close()
+
+    def _leave(self) -> None:
+        """Forget the transport; the connection does nothing from now on."""
+        self._transport = None
+        self._buffer = b""
+        if self._wait is not None or self._needed:
+            self._stop_waiting()
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        self._all.open.discard(self)
