@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -21,6 +23,7 @@ from headgate.http.server import HttpServer
 from headgate.model.outcome import Refused
 from headgate.model.publish import Ticket
 from headgate.model.reply import JSON, Reply
+from support.identity.authority import Authority
 from support.process.stack import eventually
 
 SHORT = "POST /v1/topics/orders/events HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n"
@@ -83,7 +86,8 @@ class Front:
 class Room:
     """A server with one client. pages: what is asked for that does not take the short way."""
 
-    def __init__(self, idle_s: float = 75.0) -> None:
+    def __init__(self, idle_s: float = 75.0, context: ssl.SSLContext | None = None) -> None:
+        self.context = context
         self.front = Front()
         front = cast(Any, self.front)
         self.server = HttpServer(self.handle, 8190, lambda: "id", RequestLog(), front, idle_s)
@@ -103,14 +107,16 @@ class Room:
             raise self.failure
         return answered(request, Reply(200, JSON, (), body or b"page"), "id")
 
-    async def open(self) -> None:
+    async def open(self, trust: ssl.SSLContext | None = None) -> None:
         loop = asyncio.get_running_loop()
-        self.listening = await loop.create_server(self.server, LOOPBACK, 0)
-        self.reader, self.writer = await self.connect()
+        self.listening = await loop.create_server(self.server, LOOPBACK, 0, ssl=self.context)
+        self.reader, self.writer = await self.connect(trust)
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def connect(
+        self, trust: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         port = self.listening.sockets[0].getsockname()[1]
-        return await asyncio.open_connection(LOOPBACK, port)
+        return await asyncio.open_connection(LOOPBACK, port, ssl=trust)
 
     async def close(self) -> None:
         self.pages.set()
@@ -288,6 +294,25 @@ async def test_a_connection_is_handed_over_once(room: Room) -> None:
         assert await room.answer() == (200, body or "page", "")
     assert room.asked == 11
     assert len(room.server.connections) == 1
+
+
+async def test_a_connection_with_tls_is_handed_over(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server")
+    served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    served.load_cert_chain(pair.certificate, pair.key)
+    room = Room(context=served)
+    await room.open(ssl.create_default_context(cafile=str(authority.file)))
+    try:
+        large = "x" * 400_000
+        sized = LONG.replace("4", str(len(large)))
+        requests = [(SHORT, "good"), (LONG, "more"), (sized, large), (PAGE, ""), (SHORT, "last")]
+        room.send(*(request(head, body) for head, body in requests * 3))
+        for _, body in requests * 3:
+            assert await room.answer() == (200, body or "page", "")
+        assert len(room.server.connections) == 1
+    finally:
+        await room.close()
 
 
 async def test_a_client_that_leaves_with_an_open_request(room: Room) -> None:
