@@ -48,7 +48,7 @@ class Markers:
         self._open += 1
 
     def ended(self, _part: Publish, outcome: Outcome) -> None:
-        """Note the end of a marker (`core.owner.RecordOwner`)."""
+        """Note the end of a marker (`model.owner.RecordOwner`)."""
         self.failure = self.failure or outcome.failure
         self._open -= 1
         if not self._open and not self._all_ended.done():

@@ -1,3 +1,4 @@
+# Not compiled: it runs for each call to Redis, not for each event.
 """Request identity in Redis: the options, and the connection of a store."""
 
 from collections.abc import Sequence

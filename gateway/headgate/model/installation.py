@@ -1,3 +1,4 @@
+# Not compiled: no event passes it.
 """Entries of the installation log: kinds, meanings and the JSON form."""
 
 from collections.abc import Mapping

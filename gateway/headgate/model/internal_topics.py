@@ -1,3 +1,4 @@
+# Not compiled: no event passes it.
 """Internal topics that `headgate init` creates or checks, and their required settings."""
 
 from collections.abc import Iterable, Mapping

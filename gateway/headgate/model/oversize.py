@@ -1,3 +1,4 @@
+# Not compiled: it has dataclasses with slots.
 """The oversize strategies of a topic, and the headers of their records.
 
 The strategies are tried in the order of the topic's `oversize`, once it is certain that the event

@@ -1,8 +1,5 @@
-"""Owners of records that do not belong to a request: an oversized event, the end of a burst.
-
-This module is not compiled, unlike `Publish`: mypyc loses the default of an attribute if the
-attribute's type is a protocol that is compiled with it.
-"""
+# Not compiled: `Publish` would lose the default of its attribute `owner`.
+"""Owners of records that do not belong to a request: an oversized event, the end of a burst."""
 
 from typing import TYPE_CHECKING, Protocol
 

@@ -1,3 +1,4 @@
+# Not compiled: it has a dataclass with slots.
 """Policies of topics: the rules for their events, and the lookup of a topic's policy."""
 
 import dataclasses

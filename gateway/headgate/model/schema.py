@@ -1,3 +1,4 @@
+# Not compiled: schemas need weak references.
 """Validation of events against JSON Schema 2020-12.
 
 Nothing is ever fetched: a `$ref` must stay inside the schema's own file. `format` is an

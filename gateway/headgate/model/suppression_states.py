@@ -1,3 +1,4 @@
+# Not compiled: msgspec reads annotations, which a compiled NamedTuple loses.
 """States of the suppression of topics."""
 
 from collections.abc import Iterable, Mapping

@@ -1,3 +1,4 @@
+# Not compiled: no event passes it.
 """Text for people: control characters, counts, secrets and misspelled names."""
 
 import re

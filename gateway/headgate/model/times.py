@@ -1,3 +1,4 @@
+# Not compiled: no event passes it.
 """Times in commands and their output: ISO 8601, milliseconds since 1970, or `2h` ago.
 
 As in replays (`headgate.replays.spec`), a time without a zone is refused: a guessed zone would

@@ -1,3 +1,4 @@
+# Not compiled: an event only reads the fields of its states.
 """State of a topic in Kafka: its settings, and the rules that follow from them."""
 
 import math

@@ -1,3 +1,4 @@
+# Not compiled: only sampled requests have a trace.
 """W3C trace context, and the state of a sampled request on its way through the stages.
 
 A request that is not sampled has None in place of its `Trace`, so that each stage pays for one

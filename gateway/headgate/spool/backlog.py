@@ -320,7 +320,7 @@ class Unit:
         return len(self.open) < len(self.rows)
 
     def ended(self, publish: Publish, outcome: Outcome) -> None:
-        """Pass on the end of a record (`core.owner.RecordOwner`)."""
+        """Pass on the end of a record (`model.owner.RecordOwner`)."""
         at = self.open.pop(publish, None)
         if at is not None:
             self._ended(self, at, outcome)

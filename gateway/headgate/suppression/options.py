@@ -1,3 +1,4 @@
+# Not compiled: it has a dataclass and a protocol.
 """Options of suppression, and the counter of events that bypassed it."""
 
 from dataclasses import dataclass

@@ -1,3 +1,4 @@
+# Not compiled: it runs for each call to Redis, not for each event.
 """The suppression state in Redis: one connection, two scripts.
 
 There must be one connection: it never outlives a Redis process. So R, which is read once per
