@@ -36,61 +36,38 @@ MISSING = (
 )
 
 ROOT = "gateway/headgate"
-# What every event passes. Protocols, options and whatever inherits from a foreign class stay out.
+# The code that every event passes: packages and modules. A module of such a package that cannot be
+# compiled, or need not be, says so and why in its first line.
 HOT = """
-    ingest/admission
-    formats/decode
-    model/publish
-    idempotency/rules
-    model/content
-    model/event
     audits/facts
+    formats/decode
     formats/json_text
-    model/keys
-    model/outcome
-    model/record
-    model/reply
-    model/request
-    model/route
-    suppression/rules
-    model/suppression
-    redis/servers
-    idempotency/events
-    redis/client
-    idempotency/client
-    idempotency/claims
-    idempotency/requests
-    ingest/gate
-    ingest/complete
-    ingest/path
-    ingest/turn
-    ingest/records
-    suppression/in_flight
-    suppression/claims
-    suppression/calls
-    suppression/suppressor
-    suppression/sharded
-    kafka/lane
-    kafka/producer
-    kafka/lanes
     http/answer
-    http/events
-    http/starting
-    http/heads
-    http/connection
     http/auth
+    http/connection
+    http/events
+    http/heads
     http/origins
-    spool/backlog
-    spool/spool
-    spool/draining
-    ingest/routes
-    ingest/clock
-    native/plain_answers
-    native/plain_resp
+    http/starting
+    idempotency
+    ingest
+    kafka/lane
+    kafka/lanes
+    kafka/producer
     metrics/meter
     metrics/series
     metrics/sketches
+    model
+    native/plain_answers
+    native/plain_resp
+    redis/client
+    redis/servers
+    spool/backlog
+    spool/draining
+    spool/spool
+    suppression
 """
+NOT_COMPILED = "# Not compiled: "
 NATIVE = [
     Extension(
         f"headgate.native.{name}",
@@ -208,10 +185,20 @@ def extensions() -> list[object]:
     return NATIVE if ASKED == "c" else [*hot_path(), *NATIVE]
 
 
+def hot_files() -> list[str]:
+    """Return the files for mypyc."""
+    files = []
+    for name in HOT.split():
+        package = Path(ROOT, name)
+        modules = sorted(package.glob("[!_]*.py")) if package.is_dir() else [Path(f"{package}.py")]
+        files += [str(path) for path in modules if not path.read_text().startswith(NOT_COMPILED)]
+    return files
+
+
 def hot_path() -> list[Extension]:
     from mypyc.build import mypycify
 
-    files = [f"{ROOT}/{name}.py" for name in HOT.split()]
+    files = hot_files()
     tell(
         f"translating {len(files)} modules to C, then compiling them: a minute on two idle "
         "processors, many on busy ones (HEADGATE_NATIVE=c compiles little, 0 nothing)"
