@@ -38,7 +38,7 @@ _WAIT_S: Final = 0.25  # for the rest of a plain post; then aiohttp waits for it
 _WAITING_BYTES: Final = 16_777_216  # of such bodies on all connections
 _STRANGE_HEADS: Final = 16  # in a row; then the client's heads are no longer learned
 FIRST_REQUEST_S: Final = 1.0  # for a new client's first request; later ones may lose the connection
-_USER_TIMEOUT: Final[int | None] = getattr(socket, "TCP_USER_TIMEOUT", None)  # Linux
+_USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux alone has it
 _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 
 log = logging.getLogger("headgate.http.connection")
@@ -118,7 +118,7 @@ def limit_unacknowledged(transport: asyncio.BaseTransport, limit_s: float) -> No
         return
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    if _USER_TIMEOUT is not None:
+    if _USER_TIMEOUT:
         peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, round(limit_s * 1000))
 
 
