@@ -38,7 +38,7 @@ UNIT_PYTEST = PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(UNIT_JOBS) --dist work
 BESIDE := spark clients/python/src tests loadtest docs .
 # What the compiled modules are checked with: the tests of every package that has one (tests/unit/native/test_compiled.py), the paths
 # that events take, stores, and real brokers. The other tests pass no compiled module, or pass it in the same ways.
-COMPILED_UNITS := audits backends formats http idempotency ingest model native redis spool suppression
+COMPILED_UNITS := audits formats http idempotency ingest kafka model native redis spool suppression
 COMPILED_TESTS := $(COMPILED_UNITS:%=tests/unit/%) $(addprefix tests/unit/metrics/,test_metrics.py test_sketches.py test_stats_meter.py) \
   tests/app/http tests/app/ingest tests/app/spool/test_spool.py tests/app/spool/test_spool_edges.py tests/app/spool/test_spool_histories.py \
   tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
