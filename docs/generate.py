@@ -30,7 +30,6 @@ from headgate.commands.completion import (  # noqa: E402
     Argument,
     Command,
     command_of,
-    man_page,
 )
 from headgate.config.reference import reference_markdown, reference_toml  # noqa: E402
 from headgate.config.settings import HttpSettings  # noqa: E402
@@ -38,6 +37,7 @@ from headgate.http.openapi.document import document  # noqa: E402
 from headgate.metrics.catalogue import METRICS, MetricKind  # noqa: E402
 from headgate.metrics.logs import LOG_FIELDS  # noqa: E402
 from headgate.model.outcome import TRAITS  # noqa: E402
+from manual_page import man_page  # noqa: E402
 from support.clients import client_tables  # noqa: E402
 from support.clients.peers_produce import tables as peers_produce  # noqa: E402
 

@@ -14,7 +14,8 @@ import pytest
 import headgate.cli
 import headgate_spark.cli
 from headgate import __version__
-from headgate.commands.completion import SHELLS, Command, command_of, man_page
+from headgate.commands.completion import SHELLS, Command, command_of
+from manual_page import man_page
 from support.root import ROOT
 from support.terminal.terminal import Terminal
 
