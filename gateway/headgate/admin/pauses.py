@@ -13,7 +13,7 @@ from headgate.admin.views import iso
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.redis.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
 
-log = logging.getLogger("headgate.http.pauses")
+log = logging.getLogger("headgate.admin")
 
 _MAX_INTENTS = 100  # of one group
 _MAX_GROUP = 255

@@ -27,7 +27,7 @@ from headgate.model.publish import Publish
 from headgate.model.record import CONTENT_TYPE, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.model.topics import TopicState
 
-log = logging.getLogger("headgate.audits.facts_log")
+log = logging.getLogger("headgate.audits")
 
 FLUSH_S: Final = 1.0
 _RECORD_BYTES: Final = 262_144

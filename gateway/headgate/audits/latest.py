@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
 
-log = logging.getLogger("headgate.audits.latest")
+log = logging.getLogger("headgate.audits")
 
 _CONNECT_S = 3.0  # live brokers need a tenth of it, and a person waits for the page
 _ANSWER_S = 10.0

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-log = logging.getLogger("headgate.backends.owned")
+log = logging.getLogger("headgate.backends")
 
 _RESTART_S = 1.0
 

@@ -446,7 +446,7 @@ class KafkaHeldPartition:
 # The owner of one partition for one epoch: one session after the other, until the term ends.
 
 
-log = logging.getLogger("headgate.coalescer.partition")
+log = logging.getLogger("headgate.coalescer")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 _LIVED_S = 30.0  # after so long a session the next failure is a new one

@@ -63,7 +63,7 @@ from headgate.oversize.chunks import (
 
 __all__ = ["Assembler", "Bounds", "Dropped", "Event", "ReadRecord"]
 
-log = logging.getLogger("headgate.consumer.assembler")
+log = logging.getLogger("headgate.consumer")
 
 _CHUNK_PREFIX = "hg-chunk-"
 

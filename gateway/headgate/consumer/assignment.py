@@ -26,7 +26,7 @@ from headgate.consumer.partition import OwnedPartition, Received
 from headgate.kafka.aiokafka_internals import known_position
 from headgate.redis.pauses import Pauses
 
-log = logging.getLogger("headgate.consumer.assignment")
+log = logging.getLogger("headgate.consumer")
 
 _POLL_MS, _BUSY_POLL_MS, _MAX_RECORDS = 500, 50, 500
 _FINAL_COMMIT_S, _END_S = 5.0, 5.0

@@ -32,7 +32,7 @@ from headgate.kafka.aiokafka_internals import (
 from headgate.kafka.groups import CommitNote, Committer, read_note
 from headgate.kafka.wire import any_node, read_metadata
 
-log = logging.getLogger("headgate.consumer.commits")
+log = logging.getLogger("headgate.consumer")
 
 _AGAIN_S = 0.1
 _RETRY_S = 0.5  # for reads of starting positions

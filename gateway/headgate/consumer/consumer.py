@@ -29,7 +29,7 @@ from headgate.consumer.partition import Received
 from headgate.kafka.options import ClusterOptions
 from headgate.redis.pauses import NOTHING_STORED, Intent, Pauses, PauseScope, PauseStore
 
-log = logging.getLogger("headgate.consumer.consumer")
+log = logging.getLogger("headgate.consumer")
 
 _REJOIN_S, _PAUSE_POLL_S = 1.0, 1.0
 _CLOSE_S, _CANCEL_S = 5.0, 5.0

@@ -24,7 +24,7 @@ from headgate.oversize.chunks import (
     read_head,
 )
 
-log = logging.getLogger("headgate.consumer.failures")
+log = logging.getLogger("headgate.consumer")
 
 _MAX_REASON_BYTES = 1_000
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)

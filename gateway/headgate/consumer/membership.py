@@ -21,7 +21,7 @@ from headgate.kafka.aiokafka_internals import (
 )
 from headgate.kafka.options import ClusterOptions
 
-log = logging.getLogger("headgate.consumer.membership")
+log = logging.getLogger("headgate.consumer")
 
 _START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
 _METADATA_MS = 10_000  # time until a member without partitions notices new ones

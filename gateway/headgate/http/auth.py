@@ -179,7 +179,7 @@ def network_of(address: str) -> str:
 
 _TOLD_APART: Final = 1000  # addresses in the counts of one window
 
-log = logging.getLogger("headgate.http.attempts")
+log = logging.getLogger("headgate.attempts")
 
 Later = Callable[[float, Callable[[], None]], object]
 

@@ -41,7 +41,7 @@ FIRST_REQUEST_S: Final = 1.0  # for a new client's first request; later ones may
 _USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux alone has it
 _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 
-log = logging.getLogger("headgate.http.connection")
+log = logging.getLogger("headgate.http")
 
 
 class Front(Protocol):

@@ -127,7 +127,7 @@ def _algorithms(document: Mapping[str, Any], key: Key) -> frozenset[str]:
 # ---- keys: fetched in a task, and kept while the issuer does not respond
 
 
-log = logging.getLogger("headgate.http.jwt")
+log = logging.getLogger("headgate.http")
 
 FETCHED, FAILED = "fetched", "failed"  # the values of the metric's label `result`
 _MAX_BYTES = 1_048_576

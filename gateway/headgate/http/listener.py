@@ -20,7 +20,7 @@ from headgate.errors_in_words import no_password
 from headgate.model.outcome import malformed
 from headgate.model.reply import problem
 
-log = logging.getLogger("headgate.http.listener")
+log = logging.getLogger("headgate.http")
 
 _BACKLOG = 4096  # at 512 connections aiohttp's default of 128 costs seconds
 

@@ -28,7 +28,7 @@ from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
 from headgate.model.request import of_management_port, of_one_port, read_flag
 from headgate.model.text import escaped
 
-log = logging.getLogger("headgate.http.pages")
+log = logging.getLogger("headgate.http")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

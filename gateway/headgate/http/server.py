@@ -53,7 +53,7 @@ Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 # aiohttp calls `log_access` only with an enabled logger; a line for each request costs too much.
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
 _ACCESS_LOG = logging.Logger("access", logging.INFO)
-log = logging.getLogger("headgate.http.server")
+log = logging.getLogger("headgate.http")
 
 
 class HttpConnection(web.RequestHandler):

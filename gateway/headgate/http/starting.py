@@ -19,7 +19,7 @@ from headgate.model.reply import Reply
 # ---- fair turns: a producer that has used its share of a turn waits (`core.fair_turns`)
 
 
-log = logging.getLogger("headgate.http.starting")
+log = logging.getLogger("headgate.http")
 
 
 class InTurn:

@@ -16,7 +16,7 @@ from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, al
 from headgate.redis.script import OverdueCheck, StoreError
 from headgate.redis.servers import Slots
 
-_log = logging.getLogger("headgate.idempotency.client")
+_log = logging.getLogger("headgate.idempotency")
 _SLOW_S = 10.0  # time for which health reports requests that gave up waiting
 _START_S = 1.0  # longest wait of `start` for the first connection
 

@@ -131,7 +131,7 @@ def _attempt(claim: Claim, verdict: ClaimVerdict) -> Attempt | Failure:
 
 Result = TypeVar("Result")
 
-log = logging.getLogger("headgate.idempotency.requests")
+log = logging.getLogger("headgate.idempotency")
 
 EVENTS: Final = b"events"  # endpoint of requests on the fast path
 _REPLAYED: Final = ("Idempotency-Replayed", "true")

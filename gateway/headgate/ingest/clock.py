@@ -15,7 +15,7 @@ from headgate.model.publish import Publish, Ticket
 from headgate.model.times import shown_time
 from headgate.model.topics import TopicState
 
-log = logging.getLogger("headgate.ingest.clock")
+log = logging.getLogger("headgate.ingest")
 
 SWEEP_S = 0.05  # how late an answer may come after its deadline
 

@@ -18,7 +18,7 @@ from headgate.model.record import EVENT_ID
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
 
-log = logging.getLogger("headgate.turn")
+log = logging.getLogger("headgate.ingest")
 _BUG: Final = Failure(Reason.INTERNAL, "an internal error; nothing was written")
 _NEW: Final = Stage.NEW
 

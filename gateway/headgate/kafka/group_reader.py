@@ -307,7 +307,7 @@ def _offsets(reader: Reader) -> dict[Partition, Found]:
     return offsets
 
 
-log = logging.getLogger("headgate.kafka.group_reader")
+log = logging.getLogger("headgate.kafka")
 
 _TIMEOUT_MS = 10_000
 _GROUPS_AT_ONCE = 200  # in one request: an answer of some 100 KB, decoded in a few milliseconds

@@ -206,7 +206,7 @@ class SharedProducer(Protocol):
         ...
 
 
-log = logging.getLogger("headgate.kafka.lane")
+log = logging.getLogger("headgate.kafka")
 
 # If the sequence is still broken with a third producer, a fourth does not repair it.
 _MAX_RESENDS = 3

@@ -22,7 +22,7 @@ from headgate.model.topics import TopicState
 # ---- A cluster's producer: created, watched and replaced; and the lanes that share it
 
 
-log = logging.getLogger("headgate.kafka.lanes")
+log = logging.getLogger("headgate.kafka")
 
 _TICK_S = 0.2
 _QUIESCE_S = 2.0  # time for other lanes' batches before the producer is replaced

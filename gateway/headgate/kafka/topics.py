@@ -47,7 +47,7 @@ from headgate.model.topics import SETTINGS, PartitionState, TopicState, with_set
 # ---- Reader of one cluster's topics and their settings
 
 
-log = logging.getLogger("headgate.kafka.topics")
+log = logging.getLogger("headgate.kafka")
 
 ANSWER_TIMEOUT_MS = 3_000
 # A broker that has just started may not know the newest topics yet. Therefore a topic counts as

@@ -1,7 +1,7 @@
 """The log: one line per event of interest on standard error, as JSON or text.
 
-Each module names its logger by a fixed word, not by `__name__`: people filter by the field
-`logger`, so it must survive a move of the module. Identifying facts (topic, request_id, ...) go
+Each module names its logger after its package, not by `__name__`: users filter by the field
+`logger`, and files move within a package. Identifying facts (topic, request_id, ...) go
 into `extra`. Bodies, tokens and secrets are never logged. Importing configures nothing: the
 process's entry calls `configure` once.
 """
@@ -246,7 +246,10 @@ LOG_FIELDS: Final[Mapping[str, LogField]] = {
     # Every line.
     "time": LogField(STRING, "Time in UTC with milliseconds (RFC 3339)."),
     "level": LogField(STRING, "DEBUG, INFO, WARNING, ERROR or CRITICAL."),
-    "logger": LogField(STRING, "Name of the part that logs; stable between releases."),
+    "logger": LogField(
+        STRING,
+        "Package that logs, such as `headgate.spool`, or a stream, such as `headgate.requests`.",
+    ),
     "text": LogField(STRING, "Description for people; its words may change between releases."),
     "error": LogField(STRING, "A traceback of several lines."),
     "repeated": LogField(INTEGER, "Number of suppressed repetitions since the previous line."),

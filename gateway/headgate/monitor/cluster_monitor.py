@@ -83,7 +83,7 @@ async def _read(session: aiohttp.ClientSession, url: str) -> Totals:
         raise ScrapeError(f"{masked(url)}: {type(error).__name__}: {why}") from error
 
 
-log = logging.getLogger("headgate.monitor.cluster_monitor")
+log = logging.getLogger("headgate.monitor")
 
 _POLL_S = 60.0  # all groups of a large cluster take a few seconds
 _BEGIN_S = 90.0  # a poll, and the commits made meanwhile

@@ -26,7 +26,7 @@ from headgate.redis.pauses import Kept
 
 # ---- Probation of groups over a restart, in a small JSON file
 
-probation_log = logging.getLogger("headgate.monitor.monitor")
+probation_log = logging.getLogger("headgate.monitor")
 
 Known = dict[str, dict[str, Probation]]
 
@@ -135,7 +135,7 @@ def _raise(table: Table, labels: Labels, value: float) -> None:
     table[labels] = max(table.get(labels, 0.0), float(value))
 
 
-log = logging.getLogger("headgate.monitor.pauses")
+log = logging.getLogger("headgate.monitor")
 
 _REGRESSIONS_SHOWN = 100
 _KEEP_S = 30.0

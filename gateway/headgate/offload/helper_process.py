@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, ParamSpec, TypeVar, cast
 
 from headgate.formats.json_text import Weight, heaviest
 
-log = logging.getLogger("headgate.aside")
+log = logging.getLogger("headgate.offload")
 
 PATIENCE_S = 10.0  # without a result while calls are open: 800 kB take 10-60 ms, a start 0.3 s
 _IDLE_S = 60.0

@@ -168,7 +168,7 @@ def may_split(publish: Publish) -> bool:
     return publish.record.key is not None and content_type is not None and is_json(content_type)
 
 
-log = logging.getLogger("headgate.ladder.climb")
+log = logging.getLogger("headgate.oversize")
 
 _SPLIT_HERE_BYTES = 65_536  # smaller documents cost less to split than to send to the helper
 _AT_A_TIME = 2  # documents compressed or split at a time: each holds copies of its value

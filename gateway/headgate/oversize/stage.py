@@ -20,7 +20,7 @@ from headgate.model.publish import Publish, Stage
 from headgate.model.route import BEHIND, exceeded
 from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, OversizePlan, Tools
 
-log = logging.getLogger("headgate.ladder.ladder")
+log = logging.getLogger("headgate.oversize")
 
 _BUG = Failure(Reason.INTERNAL, "the oversized event could not be prepared; nothing was written")
 _CLOSED = Failure(Reason.DRAINING, "this instance has shut down; nothing was written", None, 1)

@@ -24,7 +24,7 @@ from headgate.replays.registry import (
 )
 from headgate.replays.tiers import RegistryChange, SecondTiers, asking
 
-log = logging.getLogger("headgate.replays.sweeper")
+log = logging.getLogger("headgate.replays")
 
 _EVERY_S = 10.0
 _FAILED = "headgate_replays_failed_total"

@@ -48,7 +48,7 @@ from headgate.replays.registry import REGISTRY_TOPIC, Registry, TooLargeError, w
 from headgate.replays.segments import MapError
 from headgate.replays.spec import FieldError
 
-log = logging.getLogger("headgate.replays.tiers")
+log = logging.getLogger("headgate.replays")
 
 API_ID = "headgate.replays.api"
 MAX_BYTES = 64_000_000  # some 16 million segments

@@ -110,7 +110,7 @@ class ActiveConfig:
 
 # ---- the private folder
 
-log = logging.getLogger("headgate.private_folder")
+log = logging.getLogger("headgate.supervisor")
 
 _PREFIX = "headgate-"
 _LOCK = "parent.lock"

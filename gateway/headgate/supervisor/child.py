@@ -12,7 +12,7 @@ from typing import NamedTuple
 from headgate.model.times import Outage
 from headgate.supervisor.control import HURRY, WorkerClient, worker_socket
 
-log = logging.getLogger("headgate.worker_process")
+log = logging.getLogger("headgate.supervisor")
 
 BACK_OFF_S = (0.1, 10.0)  # the first pause before a restart, doubled up to the last
 _STEADY_S = 30.0  # a worker that ran for so long restarts after the first pause

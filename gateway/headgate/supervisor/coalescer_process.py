@@ -76,7 +76,7 @@ class Pages:
         return metrics_page(request, Snapshot(figures.counters, gauges, figures.histograms))
 
 
-log = logging.getLogger("headgate.coalescing_process")
+log = logging.getLogger("headgate.supervisor")
 
 _END_S = 1.0  # time for cancelled tasks to end
 

@@ -167,7 +167,7 @@ class WorkerClient:
 
 # ---- a worker's requests to the parent's management pages
 
-log = logging.getLogger("headgate.control")
+log = logging.getLogger("headgate.supervisor")
 
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=300)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})

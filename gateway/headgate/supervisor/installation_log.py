@@ -39,7 +39,7 @@ from headgate.model.text import counted
 from headgate.native.chosen import CODE
 from headgate.supervisor.control import WorkerState
 
-log = logging.getLogger("headgate.installation_log")
+log = logging.getLogger("headgate.supervisor")
 
 KEPT = 2_000  # entries in memory: 1 MiB, or a year of a quiet installation
 _LAST_WRITE_S = 2.0  # time limit of the last write: a disk that hangs must not delay the end

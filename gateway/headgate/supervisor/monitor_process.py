@@ -145,7 +145,7 @@ def _wanted(request: web.Request) -> tuple[str | None, int | None]:
     return topic, int(given)
 
 
-log = logging.getLogger("headgate.monitoring_process")
+log = logging.getLogger("headgate.supervisor")
 
 Say = Callable[[str], object]
 

@@ -25,7 +25,7 @@ from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog, Observer, poll_of
 from headgate.supervisor.upstreams import MonitorClient
 
-_log = logging.getLogger("headgate.overview")
+_log = logging.getLogger("headgate.supervisor")
 
 _POLL_S = 1.0
 _HUNG_S = 60.0

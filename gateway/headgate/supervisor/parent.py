@@ -61,7 +61,7 @@ from headgate.supervisor.overview import Overview
 from headgate.supervisor.upstreams import plots_of
 from headgate.wiring.reloading import Callers, Reloading, RestartNeededError, beside
 
-log = logging.getLogger("headgate.workers")
+log = logging.getLogger("headgate.supervisor")
 
 OK, FAILED, CONFIGURATION = 0, 1, 2  # the command's exit codes
 WORKER_COMMAND = (sys.executable, "-m", "headgate", "worker")

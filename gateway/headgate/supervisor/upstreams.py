@@ -50,7 +50,7 @@ async def read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 # ---- the console's plots from Prometheus
 
-_prometheus_log = logging.getLogger("headgate.prometheus")
+_prometheus_log = logging.getLogger("headgate.supervisor")
 
 _SPAN_S = 21_600.0  # default time span of a plot
 _STEPS = 240  # points of a plot
@@ -240,7 +240,7 @@ def _points(answer: Any, asked: Query, grid: Grid) -> Points:
 
 # ---- the monitor
 
-_monitor_log = logging.getLogger("headgate.monitor_client")
+_monitor_log = logging.getLogger("headgate.supervisor")
 
 _MONITOR_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MAX_MONITOR_BYTES = 67_108_864  # a group of ten thousand partitions has some 20 MB

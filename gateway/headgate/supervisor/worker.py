@@ -31,7 +31,7 @@ from headgate.wiring.app import Worker
 from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
 
-log = logging.getLogger("headgate.worker")
+log = logging.getLogger("headgate.supervisor")
 
 _END_S = 1.0  # time for cancelled tasks to end
 _RETRY_AFTER_S = 2  # the circuit breaker retries Redis about every second

@@ -25,7 +25,7 @@ from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
 from headgate.suppression.store import SuppressionStore
 
-_log = logging.getLogger("headgate.suppression.suppressor")
+_log = logging.getLogger("headgate.suppression")
 _START_S = 1.5  # how long `start` waits for a connection
 _SLOW_S = 10.0  # time for which health reports events that gave up waiting
 _MAX_NAMED = 5  # most topics in a log line

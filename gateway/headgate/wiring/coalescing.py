@@ -30,7 +30,7 @@ from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, re
 from headgate.tracing.spans import LaterSpans
 from headgate.wiring.pipeline import suppressor_of
 
-log = logging.getLogger("headgate.coalescing")
+log = logging.getLogger("headgate.wiring")
 
 _END_S = 5.0
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headgate.http.jwt import FetchedKeys
 
 
-log = logging.getLogger("headgate.reloading")
+log = logging.getLogger("headgate.wiring")
 
 _TURN_S = 0.0005
 _AT_ONCE = 500

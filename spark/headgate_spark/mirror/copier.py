@@ -55,7 +55,7 @@ from headgate_spark.mirror.writer import (
 # If the registry cannot be read, the next commit comes at its interval.
 
 
-log = logging.getLogger("headgate_spark.mirror.copier")
+log = logging.getLogger("headgate_spark.mirror")
 
 _REGISTRY = TopicPartition(REGISTRY_TOPIC, 0)
 _POLL_MS = 1_000

@@ -25,7 +25,7 @@ from headgate_spark.mirror.plan import Skip
 # an hour for new ones.
 
 
-log = logging.getLogger("headgate_spark.mirror.lag")
+log = logging.getLogger("headgate_spark.mirror")
 
 _LONG_S, _WAIT_MS = 10.0, 100
 _PARTITION_BYTES, _ANSWER_BYTES = 65_536, 4 * 1024 * 1024

@@ -141,7 +141,7 @@ def _topic(
     return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
 
 
-log = logging.getLogger("headgate_spark.replay.copier")
+log = logging.getLogger("headgate_spark.replay")
 
 _ANSWER_S = 60.0  # of a cluster that makes or deletes a topic; readers bound themselves
 _STILL_S = 60.0  # after which a copy that has read nothing says so

@@ -169,10 +169,10 @@ async def test_token_brute_force_without_credentials_counts_nothing(port: Guarde
 async def test_token_brute_force_is_logged_once_a_window(
     port: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, "headgate.http.attempts")
+    caplog.set_level(logging.WARNING, "headgate.attempts")
 
     def lines() -> list[dict[str, Any]]:
-        found = [vars(one) for one in caplog.records if one.name == "headgate.http.attempts"]
+        found = [vars(one) for one in caplog.records if one.name == "headgate.attempts"]
         caplog.clear()
         return found
 

@@ -80,7 +80,7 @@ async def test_without_a_monitor_it_says_what_to_start() -> None:
 
 async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """Every live page of groups or of a partition asks again and again."""
-    caplog.set_level(logging.INFO, "headgate.monitor_client")
+    caplog.set_level(logging.INFO, "headgate.supervisor")
     settings, scripted = Settings(monitor=MonitorSettings(port=free_port())), World()
     scripted.poll()
     client = MonitorClient(lambda: settings, iter((10.0, 17.5)).__next__)

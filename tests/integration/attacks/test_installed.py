@@ -68,7 +68,7 @@ async def test_attacks_on_an_installed_gateway(
     assert [one.value for one in records] == [b'{"id":"good"}'], "the only event with a token"
 
     def told() -> int:
-        return sum(one["logger"] == "headgate.http.attempts" for one in lines(gateway))
+        return sum(one["logger"] == "headgate.attempts" for one in lines(gateway))
 
     await eventually(lambda: told() == 2)  # of each process that was attacked
 

@@ -30,7 +30,7 @@ from headgate.model.reply import Reply, json_text
 from headgate.model.route import Route
 from headgate.model.topics import PartitionState, TopicState
 
-log = logging.getLogger("headgate.http.confluent.desk")
+log = logging.getLogger("headgate.http")
 
 _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
