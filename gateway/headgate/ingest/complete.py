@@ -4,11 +4,11 @@ Every event gets exactly one outcome here, and every admission budget is returne
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from headgate.audits.facts import Facts
-from headgate.backends.base import Deliveries, Identities, Suppression
+from headgate.backends.base import Identities, Suppression
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, is_stamped_here
 from headgate.metrics.meter import Meter
@@ -265,38 +265,36 @@ def _answer_without_offset(ticket: Ticket) -> None:
 class Reports:
     """Fan-out of lane reports to completion, suppression and oversize.
 
-    Implements `base.Deliveries`. Lanes are built with it, before the stages that need lanes. Those
-    stages are connected by `pass_on_to`, before the first event.
+    Implements `base.Deliveries`. Lanes are built with it, before the stages that need lanes.
 
     Args:
         clock: Watch on the timestamps that Kafka refuses.
         complete: Stage that ends events.
+        suppression: Returns the suppression state, which settles the reservations of ended events.
+        on_hand_over: Callback of the oversize stage, which must know when the first record of an
+            event is handed over; None if there is none.
         traces: Open traces; None without tracing.
     """
 
-    def __init__(self, clock: ClockWatch, complete: Complete, traces: Traces | None = None) -> None:
+    def __init__(
+        self,
+        clock: ClockWatch,
+        complete: Complete,
+        suppression: Callable[[], Suppression],
+        on_hand_over: Callable[[Sequence[Publish]], None] | None = None,
+        traces: Traces | None = None,
+    ) -> None:
         self._clock = clock
         self._complete = complete
-        self._traces = traces
-        self._suppression: Suppression | None = None
-        self._oversize: Deliveries | None = None
-
-    def pass_on_to(self, suppression: Suppression, oversize: Deliveries | None) -> None:
-        """Connect the stages that were built later.
-
-        Args:
-            suppression: Settles the reservations of events that have ended.
-            oversize: The oversize stage, which must know when an event's first record is handed
-                over; None if there is none.
-        """
         self._suppression = suppression
-        self._oversize = oversize
+        self._on_hand_over = on_hand_over
+        self._traces = traces
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
         if self._traces is not None:
             self._traces.handed_over(batch)
-        if self._oversize is not None:
-            self._oversize.handed_over(batch)
+        if self._on_hand_over is not None:
+            self._on_hand_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         if self._traces is not None:
@@ -304,8 +302,7 @@ class Reports:
         if self._clock.suspects and any(map(is_stamped_here, batch)):
             self._clock.acknowledged(batch[0].record.topic)
         self._complete.acknowledged(batch, base_offset)
-        if self._suppression is not None:
-            self._suppression.acknowledged(batch, base_offset)
+        self._suppression().acknowledged(batch, base_offset)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         if self._traces is not None:
@@ -344,6 +341,6 @@ class Reports:
         self._settle(batch, failure.reason is not Reason.UNKNOWN)
 
     def _settle(self, batch: Sequence[Publish], certain: bool) -> None:
-        if self._suppression is not None:
-            for publish in batch:
-                self._suppression.ended(publish, certain)
+        suppression = self._suppression()
+        for publish in batch:
+            suppression.ended(publish, certain)

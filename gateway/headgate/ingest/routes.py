@@ -53,19 +53,21 @@ class Compiler:
         json_max_depth: Maximum nesting of JSON documents.
         namespace: Namespace of the suppression state.
         key_max_bytes: Maximum length of an event's key, in bytes.
-
-    Attributes:
-        listener: Listener for scopes; None without Redis: routes then have no scope.
+        listener: Returns the listener for scopes; None without Redis: routes then have no scope.
     """
 
     def __init__(
-        self, json_max_depth: int, namespace: str, key_max_bytes: int = KEY_MAX_BYTES
+        self,
+        json_max_depth: int,
+        namespace: str,
+        key_max_bytes: int = KEY_MAX_BYTES,
+        listener: Callable[[], ScopeListener | None] | None = None,
     ) -> None:
         self._json_max_depth = json_max_depth
         self._key_max_bytes = key_max_bytes
         self._namespace = namespace
         self._scopes: dict[str, Scope] = {}
-        self.listener: ScopeListener | None = None
+        self._listener = listener
 
     def __call__(
         self, policy: TopicPolicy, state: TopicState, held: TopicState | None = None
@@ -125,7 +127,7 @@ class Compiler:
         )
 
     def _scope(self, policy: TopicPolicy, state: TopicState) -> Scope | None:
-        listener = self.listener
+        listener = None if self._listener is None else self._listener()
         if listener is None:
             return None
         rule, old = key_rule(policy), self._scopes.get(state.name)

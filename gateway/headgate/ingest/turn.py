@@ -124,21 +124,20 @@ class Produce:
         ids: Generates ids for events without one.
         lanes: Lanes of the producer.
         state_of: Returns a topic's state as Kafka last described it.
+        oversize: Returns the oversize stage, which hands its records back to this object and is
+            built later.
     """
 
     def __init__(
-        self, ids: EventIds, lanes: Lanes, state_of: Callable[[str], TopicState | None]
+        self,
+        ids: EventIds,
+        lanes: Lanes,
+        state_of: Callable[[str], TopicState | None],
+        oversize: Callable[[], Oversize],
     ) -> None:
         self._ids = ids
         self._lanes = lanes
         self._state_of = state_of
-        self._oversize: Oversize | None = None
-
-    def use(self, oversize: Oversize) -> None:
-        """Connect the oversize stage; without it, Kafka refuses events that are too large.
-
-        The oversize stage hands its records back to this object, so it is built later.
-        """
         self._oversize = oversize
 
     def take(self, publishes: list[Publish]) -> None:
@@ -146,26 +145,26 @@ class Produce:
         if not self._may_wait(publishes[0]):
             self.hand_over(publishes)
             return
-        assert self._oversize is not None
+        oversize = self._oversize()
         for publish in publishes:
-            self._oversize.take(publish)
+            oversize.take(publish)
 
     def one(self, publish: Publish) -> None:
         """Take one event, or one record of an oversized event."""
-        if self._oversize is None or publish.owner is not None or not self._may_wait(publish):
+        if publish.owner is not None or not self._may_wait(publish):
             self.hand_over((publish,))
         else:
-            self._oversize.take(publish)
+            self._oversize().take(publish)
 
     def _may_wait(self, publish: Publish) -> bool:
         """Return whether the oversize stage must take the event.
 
         That is so if its topic has an oversize policy, or if events still wait in the stage.
         """
-        oversize, common = self._oversize, publish.common
-        if oversize is None or common is None:
+        common = publish.common
+        if common is None:
             return False
-        return bool(common.route.strategies) or oversize.is_busy
+        return bool(common.route.strategies) or self._oversize().is_busy
 
     def hand_over(self, publishes: Sequence[Publish]) -> None:
         """Put events that are within the size limits into their lanes."""
@@ -198,8 +197,7 @@ class Produce:
 
     def drop(self, publish: Publish) -> None:
         """Drop an event that is in its lane or has not reached it."""
-        if self._oversize is not None:
-            self._oversize.drop(publish)
+        self._oversize().drop(publish)
 
 
 # Order by key.

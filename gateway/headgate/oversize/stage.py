@@ -27,7 +27,7 @@ _CLOSED = Failure(Reason.DRAINING, "this instance has shut down; nothing was wri
 
 
 class OversizeStage:
-    """The oversize stage. Implements `base.Deliveries` to see the hand-over of first records.
+    """The oversize stage.
 
     Args:
         lanes: Lanes of the producer.
@@ -111,12 +111,6 @@ class OversizeStage:
             for publish in batch:
                 if isinstance(publish.owner, MultiRecordPublish):
                     publish.owner.handed_over()
-
-    def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
-        """No-op: `complete` reports each record's end to its event."""
-
-    def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
-        """No-op: `complete` reports each record's end to its event."""
 
     async def close(self) -> None:
         """Fail all events in preparation; nothing of them was written."""

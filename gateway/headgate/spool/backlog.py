@@ -346,27 +346,23 @@ def since(head: Publish, now_s: float) -> float:
 
 
 class Backlogs:
-    """The backlogs of all lanes. topics: those with events on disk or on their way there."""
+    """The backlogs of all lanes.
 
-    def __init__(self) -> None:
+    Args:
+        suppression: Returns the suppression state, which announces topics with spooled events.
+        scope_of: Returns a topic's active namespace.
+    """
+
+    def __init__(
+        self,
+        suppression: Callable[[], Suppression],
+        scope_of: Callable[[str], Scope | None],
+    ) -> None:
         self._all: dict[tuple[str, int], Backlog] = {}  # in the order of their turns
         self._counts: dict[str, dict[int, int]] = {}
         self._held: dict[str, Scope | None] = {}
-        self._suppression: Suppression | None = None
-        self._scope_of: Callable[[str], Scope | None] = lambda topic: None
-
-    def announce_with(
-        self, suppression: Suppression, scope_of: Callable[[str], Scope | None]
-    ) -> None:
-        """Announce topics with spooled events through suppression.
-
-        Args:
-            suppression: Suppression that announces topics.
-            scope_of: Returns a topic's active namespace.
-        """
-        self._suppression, self._scope_of = suppression, scope_of
-        for topic in self._held:
-            self._hold(topic)
+        self.suppression = suppression
+        self._scope_of = scope_of
 
     def scope_of(self, topic: str) -> Scope | None:
         """Return the topic's active namespace."""
@@ -466,8 +462,8 @@ class Backlogs:
         spooled = {backlog.topic for backlog in self if not backlog.is_empty}
         for topic in self._held.keys() - spooled:
             scope = self._held.pop(topic)
-            if scope is not None and self._suppression is not None:
-                self._suppression.release(scope)
+            if scope is not None:
+                self.suppression().release(scope)
         for topic, scope in self._held.items():
             if scope is None:  # its topic was not known yet
                 self._hold(topic)
@@ -476,6 +472,6 @@ class Backlogs:
 
     def _hold(self, topic: str) -> None:
         scope = self._scope_of(topic)
-        if scope is not None and self._suppression is not None:
-            self._suppression.hold(scope)
+        if scope is not None:
+            self.suppression().hold(scope)
             self._held[topic] = scope

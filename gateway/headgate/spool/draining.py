@@ -146,10 +146,11 @@ class Writing:
     """The writer of the spool.
 
     Args:
-        backlogs: Backlogs of all lanes.
+        spool: The spool.
         disk: Disk of the spool.
         clock_ms: Wall clock, in milliseconds since 1970.
         came: Called with the number of events that came to disk.
+        news: Set by the spool when there may be events to write.
 
     Attributes:
         aside: Events that Kafka refused for good, each with the reason. The next commit writes
@@ -158,19 +159,20 @@ class Writing:
 
     def __init__(
         self,
-        backlogs: Backlogs,
+        spool: Spool,
         disk: Disk,
         clock_ms: Callable[[], int],
         came: Callable[[int], None],
+        news: asyncio.Event,
     ) -> None:
-        self._backlogs = backlogs
+        self._spool = spool
+        self._backlogs = spool.backlogs
         self._disk = disk
         self._clock_ms = clock_ms
         self._came = came
         self._done: list[Done] = []
         self.aside: list[tuple[Append, str]] = []
-        self._news = asyncio.Event()
-        self.spool: Spool | None = None
+        self._news = news
 
     def wake(self) -> None:
         """Wake the writer: there may be events to write."""
@@ -178,9 +180,8 @@ class Writing:
 
     def watch(self, publish: Publish) -> None:
         """Watch a record that goes back to a lane, which may be slow."""
-        assert self.spool is not None
         record = publish.record
-        self.spool.watch(self._backlogs.of(record.topic, record.partition))
+        self._spool.watch(self._backlogs.of(record.topic, record.partition))
 
     def finished(self, unit: Unit) -> None:
         """Delete the chunks of a unit that is published."""
@@ -282,9 +283,8 @@ class Writing:
             each.backlog.forgetting -= 1
             each.backlog.ended.discard(each.number)
             each.backlog.count(each.placed_by, -each.events)
-        assert self.spool is not None
         for backlog in dict.fromkeys(each.backlog for each in done):
-            self.spool.emptied(backlog)
+            self._spool.emptied(backlog)
         return True
 
     def _written(self, backlog: Backlog, one: Waiting, number: int, size: int, at_ms: int) -> None:
@@ -298,20 +298,18 @@ class Writing:
         else:
             one.seam.size = size
             one.seam.placed_by = one.partitions
-        assert self.spool is not None
-        self.spool.written(one, number)
+        self._spool.written(one, number)
 
     def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
-        assert self.spool is not None
         for backlog, chunk in waiting:
             self._ended(backlog, chunk)
             backlog.count(chunk.partitions, -len(chunk.publishes))
             if chunk.seam is not None:
                 backlog.seams.remove(chunk.seam)
-            self.spool.not_written(chunk, _failure(error))
+            self._spool.not_written(chunk, _failure(error))
         for backlog, chunk in reversed(waiting):
             if chunk.seam is not None and backlog.waiting:
-                self.spool.try_again(backlog, chunk.seam)
+                self._spool.try_again(backlog, chunk.seam)
 
     def _ended(self, backlog: Backlog, one: Waiting) -> None:
         backlog.writing.remove(one)

@@ -6,11 +6,10 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
-from headgate.backends.base import Lanes, Suppression, Topics
+from headgate.backends.base import Deliveries, Lanes, Topics
 from headgate.backends.owned import OwnedTasks
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import Meter
-from headgate.model.suppression import Scope
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
 from headgate.spool.backlog import Backlogs
@@ -64,24 +63,30 @@ class KnownTopics(Topics, Protocol):
 
 
 class SpoolService:
-    """A spool's service. Build it before the lanes, which report to `spool`.
+    """A spool's service: the spool, its disk, and the lanes behind it.
 
     Args:
         options: Options of the spool.
+        backlogs: Backlogs of all lanes.
         topics: Topics of the clusters.
         after_s: See `Spool`.
         clock_ms: Wall clock, in milliseconds since 1970.
         meter: Metrics of spooled events.
+        reports: Receiver of results.
+        open_lanes: Returns the lanes for their listener.
         spans: Spans if requests are traced.
     """
 
     def __init__(
         self,
         options: SpoolOptions,
+        backlogs: Backlogs,
         topics: KnownTopics,
         after_s: Callable[[str], float | None],
         clock_ms: Callable[[], int],
         meter: Meter,
+        reports: SpoolReports,
+        open_lanes: Callable[[Deliveries], Lanes],
         spans: LaterSpans | None = None,
     ) -> None:
         self._spans = None if spans is None else DrainSpans(spans)
@@ -90,47 +95,32 @@ class SpoolService:
         self._clock_ms = clock_ms
         self._meter = meter
         self._tasks = OwnedTasks()
-        self.backlogs = Backlogs()
+        self.backlogs = backlogs
         self._disk = Disk(options, clock_ms)
         self._allowance = Allowance(options.drain_events_per_s, time.monotonic)
-        self._writing = Writing(self.backlogs, self._disk, clock_ms, self._allowance.came)
+        news = asyncio.Event()
+
+        def open_behind(spool: Spool) -> Lanes:
+            topics.on_change(spool.topic_changed)  # before the lanes, which end with a topic
+            return open_lanes(spool)
+
+        self.spool = Spool(
+            backlogs,
+            self._disk,
+            reports,
+            after_s,
+            time.monotonic,
+            news.set,
+            topics.get,
+            open_behind,
+        )
+        self._writing = Writing(self.spool, self._disk, clock_ms, self._allowance.came, news)
         self.is_open = False
         self._open_at = self._told_at = 0.0
         self._was_empty = True
         self._shrinks = False
         self._remember_at = 0.0
         self._remembered: list[TopicState] = []
-
-    def between(self, reports: SpoolReports, lanes: Callable[[Spool], Lanes]) -> Spool:
-        """Build the spool and the lanes behind it.
-
-        Args:
-            reports: Receiver of results.
-            lanes: Builds the lanes, with the spool as their listener.
-
-        Returns:
-            The spool.
-        """
-        self.spool = Spool(
-            self.backlogs,
-            self._disk,
-            reports,
-            self._after_s,
-            time.monotonic,
-            self._writing.wake,
-            self._topics.get,
-        )
-        self._writing.spool = self.spool
-        self._topics.on_change(self.spool.topic_changed)  # before the lanes, which end with a topic
-        self._lanes = lanes(self.spool)
-        return self.spool.over(self._lanes)
-
-    def announce_with(
-        self, suppression: Suppression, scope_of: Callable[[str], Scope | None]
-    ) -> None:
-        """Announce topics with spooled events through suppression (`Backlogs`)."""
-        self.backlogs.announce_with(suppression, scope_of)
-        self._suppression = suppression
 
     async def start(self, healthy: Callable[[str], bool]) -> None:
         """Open the journal before the first event comes, and start the tasks.
@@ -146,14 +136,14 @@ class SpoolService:
             self.backlogs,
             self._disk,
             self._writing,
-            self._lanes,
+            self.spool.lanes,
             self._topics,
             healthy,
             self._topics.is_fresh,
             self._allowance,
             time.monotonic,
             self._meter,
-            self._suppression,
+            self.backlogs.suppression(),
             self._spans,
         )
         self._tasks.keep(self._writing.run, "spool: writing")

@@ -190,6 +190,10 @@ class Spool:
         clock: Monotonic clock, in seconds, as for `Ticket.arrived`.
         wake: Called when there is work for the writer.
         state_of: Returns the last known state of a topic.
+        open_lanes: Returns the lanes behind this spool for their listener, this spool.
+
+    Attributes:
+        lanes: The lanes behind this spool.
     """
 
     def __init__(
@@ -201,6 +205,7 @@ class Spool:
         clock: Callable[[], float],
         wake: Callable[[], None],
         state_of: Callable[[str], TopicState | None],
+        open_lanes: Callable[["Spool"], Lanes],
     ) -> None:
         self._state_of = state_of
         self.backlogs = backlogs
@@ -211,11 +216,7 @@ class Spool:
         self._wake = wake
         self._seams = Seams(reports)
         self._watched: list[Backlog] = []
-
-    def over(self, lanes: Lanes) -> "Spool":
-        """Set the lanes behind this spool, which were built with it as their listener."""
-        self.lanes = lanes
-        return self
+        self.lanes = open_lanes(self)
 
     # ---- base.Lanes
 

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import signal
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
@@ -16,19 +15,17 @@ from headgate.config import Settings
 from headgate.http.pages import metrics_page, problems
 from headgate.http.request_log import RequestLog
 from headgate.http.server import PagesRunner
-from headgate.kafka.options import cluster_options
-from headgate.kafka.topics import KafkaTopics
+from headgate.ingest.clock import now_ms
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
-from headgate.metrics.meter import Labels, Meter, watch_loop
+from headgate.metrics.meter import Meter, watch_loop
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import state_rows
-from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.sharded import states_now
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.memory import give_back_leftovers, spare_the_collector
-from headgate.wiring.tracing import tracing_of
+from headgate.wiring.parts import Parts
 
 _LINGER_S = 1.0
 
@@ -94,40 +91,27 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    ingest = {
-        name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
-    }
-    clusters = {name: cluster_options(cluster) for name, cluster in ingest.items()}
-    topics = KafkaTopics(clusters, min(cluster.metadata_refresh_ms for cluster in ingest.values()))
-    labels = Labels(settings.producers, lambda topic: topics.get(topic) is not None)
-    meter, helper, policies = (
-        Meter(labels, time.time),
-        HelperProcess(),
-        PolicyTable(settings.topics),
-    )
-    facts_log = FactsLog(settings, clusters, topics, meter, _now_ms)
-    tracing = tracing_of(settings.tracing, meter)
-    held = HeldTopics(
-        settings, clusters, topics, meter, _now_ms, helper,
-        coalesces=True, facts=facts_log.facts, spans=tracing.later,
-    )  # fmt: skip
+    parts, policies = Parts.of(settings), PolicyTable(settings.topics)
+    topics, meter = parts.topics, parts.meter
+    facts_log = FactsLog(settings, parts.clusters, topics, meter, now_ms)
+    held = HeldTopics(parts, facts_log.facts, coalesces=True)
     meter.watch_held(held.rows)
     meter.watch_suppression(lambda: state_rows(states_now([held.suppression()], policies, topics)))
 
     def readiness() -> Readiness:
         kafka = [
             Dependency(f"kafka {name}", topics.healthy(name), True, topics.detail(name))
-            for name in clusters
+            for name in parts.clusters
         ]
         return Readiness(stop.is_set(), (*kafka, *held.dependencies()))
 
     async with AsyncExitStack() as exit_stack:
-        tracing.start(exit_stack)
+        parts.tracing.start(exit_stack)
         if settings.coalescer.port is not None:
             pages = Pages(meter, readiness, settings.http.header_max_bytes)
             exit_stack.push_async_callback(pages.close)
             await pages.start(settings.http.host, settings.coalescer.port)
-        exit_stack.callback(helper.close)
+        exit_stack.callback(parts.helper.close)
         exit_stack.push_async_callback(topics.close)
         await topics.start(lambda topic: facts_log.cluster_of(topic) or cluster_of(topic, policies))
         facts_log.start()
@@ -147,7 +131,3 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
 
 def _address(settings: Settings) -> str:
     return f"{settings.http.host}:{settings.coalescer.port}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

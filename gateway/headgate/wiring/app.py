@@ -7,16 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from aiohttp import web
 
 from headgate.audits.facts_log import FactsLog
-from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
+from headgate.backends.base import Deliveries, Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
 from headgate.blobs.blobs import Blobs
 from headgate.coalescer.bursts import Bursts
-from headgate.config import HttpSettings, RedisSettings, Settings
-from headgate.config.settings import LogSettings, ProducerSettings
+from headgate.config import HttpSettings, Settings
+from headgate.config.settings import ProducerSettings
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import BurstsFront, EventsFront
@@ -28,35 +29,32 @@ from headgate.http.routes import Confluent, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
 from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
-from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
 from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
-from headgate.ingest.path import Pipeline
-from headgate.ingest.routes import Compiler, Routes
+from headgate.ingest.routes import Routes
 from headgate.ingest.turn import at_end_of_turn
 from headgate.kafka.lane import LoneBatch
 from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import (
     BATCH_BYTES,
-    ClusterOptions,
-    LaneLimits,
-    cluster_options,
     lane_limits,
 )
-from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency, Readiness
-from headgate.metrics.meter import Labels, Meter, watch_loop
+from headgate.metrics.meter import Meter, watch_loop
 from headgate.model.content import forget_received
 from headgate.model.event import EventIds, RequestIds
 from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import state_rows
 from headgate.model.topics import SimilarTopics, TopicState
-from headgate.offload.helper_process import HelperProcess, PoolWeigher
+from headgate.offload.helper_process import PoolWeigher
 from headgate.oversize.choose import Tools
+from headgate.spool.backlog import Backlogs
+from headgate.spool.service import SpoolService
+from headgate.spool.spool import SpoolReports
 from headgate.suppression.sharded import (
     AnySuppressor,
     States,
@@ -65,16 +63,15 @@ from headgate.suppression.sharded import (
     states_now,
 )
 from headgate.wiring.coalescing import HeldTopics, cluster_of
+from headgate.wiring.parts import Parts, identity_of, labels, suppressor_of
 from headgate.wiring.pipeline import (
+    OpenLanes,
     PipelineParts,
     RequestLimits,
     build_pipeline,
-    identity_of,
-    suppressor_of,
 )
 from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
-from headgate.wiring.tracing import tracing_of
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
 _END_S = 1.0  # time for cancelled tasks to end
@@ -99,101 +96,120 @@ class Worker:
         clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         self.settings = settings
-        self._others = others
-        self._ids = EventIds(os.urandom(6))
-        self._request_ids = RequestIds(os.urandom(6))
-        self._helper = HelperProcess()
-        self._exit = AsyncExitStack()
-        self._tasks = OwnedTasks()
-        ingest_tier = {
-            name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
-        }
-        options = {name: cluster_options(cluster) for name, cluster in ingest_tier.items()}
-        refresh_ms = min(cluster.metadata_refresh_ms for cluster in ingest_tier.values())
-        self.topics = KafkaTopics(options, refresh_ms)
         self.policies = PolicyTable(settings.topics)
-        self.meter = Meter(self._labels(), time.time)
-        self._tracing = tracing_of(settings.tracing, self.meter)
-        self._limits = Limits(settings, workers, self.meter)
-        self.admission = self._limits.admission
+        self.parts = parts = Parts.of(settings)
+        self.topics, self.meter = parts.topics, parts.meter
+        self._tasks = OwnedTasks()
+        self._exit = AsyncExitStack()
+        http, redis, loop = settings.http, settings.redis, asyncio.get_running_loop()
+
+        # producers: who they are, and how much they may send
         self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
         self._callers = self.callers.of(settings)
-        http = settings.http
-        self._compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
-        self.routes = Routes(self.policies, self.topics, self._compiler)
-        self.facts_log = FactsLog(settings, options, self.topics, self.meter, now_ms)
-        self.held = HeldTopics(
-            settings,
-            options,
-            *(self.topics, self.meter, now_ms, self._helper),
-            coalesces=settings.coalescer.in_gateway,
-            facts=self.facts_log.facts,
-            spans=self._tracing.later,
-        )
-        shared = (self.topics, lambda: self.policies, now_ms, self.meter, self._tracing.later)
-        self.spool = spool_of(settings, *shared)
-        is_spooled = None if self.spool is None else self.spool.backlogs.is_behind
-        similar = SimilarTopics(self._served_topics, time.monotonic)
-        self.gate = Gate(self.routes, self.held.refusal, is_spooled, similar)
-        limits = {name: lane_limits(cluster) for name, cluster in ingest_tier.items()}
-        self._preparing = Preparing(self.routes.prepare_in_turns)
-        url = settings.blobs.url
-        self.blobs = None if url is None else Blobs(url, settings.blobs.uploads)
-        self.service = identity_of(settings.redis, self.meter)
-        self._clock = ClockWatch(self.topics.get, time.monotonic)
+        self._limits = Limits(settings, workers, self.meter)
+        self.admission, quotas = self._limits.admission, self._limits.quotas
+
+        # topics: their routes, and why they may refuse events
         self.suppressor: AnySuppressor | None = None
-        lanes = partial(self._open_lanes, options, limits)
-        self.pipeline, self._oversize = build_pipeline(self._parts(clock_ms, lanes))
-        self.topics.on_change(self._topic_changed)
+        compiler = parts.compiler(lambda: self.suppressor)
+        self.routes = Routes(self.policies, self.topics, compiler)
+        self._preparing = Preparing(self.routes.prepare_in_turns)
+        self.facts_log = FactsLog(settings, parts.clusters, self.topics, self.meter, now_ms)
+        self.held = HeldTopics(parts, self.facts_log.facts, coalesces=settings.coalescer.in_gateway)
+        backlogs = Backlogs(lambda: self._built.suppression, self.routes.scope_of)
+        has_spool = settings.spool.path is not None
+        self.gate = Gate(
+            self.routes,
+            self.held.refusal,
+            backlogs.is_behind if has_spool else None,
+            SimilarTopics(self._served_topics, time.monotonic),
+        )
+
+        # the path of an event
+        self.service = service = identity_of(parts)
+        self.blobs = None
+        if settings.blobs.url is not None:
+            self.blobs = Blobs(settings.blobs.url, settings.blobs.uploads)
+        self._clock = ClockWatch(self.topics.get, time.monotonic)
+        ids, prefix = EventIds(os.urandom(6)), redis.namespace
+        self._built = build_pipeline(
+            PipelineParts(
+                schedule=at_end_of_turn,
+                gate=self.gate,
+                admission=self.admission,
+                quotas=quotas,
+                ids=ids,
+                limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
+                clock_ms=clock_ms,
+                clock=self._clock,
+                lanes=self._open_lanes,
+                suppression=self._open_suppression,
+                identities=None if service is None else EventIdentity(service, prefix, self.meter),
+                helper=parts.helper,
+                tools=Tools(ids, self.blobs, parts.helper, LoneBatch, BATCH_BYTES),
+                meter=self.meter,
+                facts=self.facts_log.facts,
+                spool=partial(self._open_spool, backlogs) if has_spool else None,
+                traces=parts.tracing.traces,
+            )
+        )
+        self.pipeline, self.spool = self._built.pipeline, self._built.spool
+        self.topics.on_change(self._topic_changed)  # after the lanes, which end with a topic
+
+        # the data port
+        timeout_s, body_timeout_s = http.request_timeout_ms / 1000, http.body_timeout_ms / 1000
+        self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
+        keys = RequestIdentity(service, prefix, redis.idempotency_ttl_ms, self.meter)
+        once = Once(self.pipeline, keys, loop.time, self._deadlines.watch)
+        streams = StreamLimits(
+            settings.blobs.max_bytes, http.body_max_bytes, body_timeout_s, http.json_max_depth
+        )
+        self._request_ids = RequestIds(os.urandom(6))
+        self._request_log = RequestLog(logs_every_request=settings.logs.access)
+        self._front = EventsFront(
+            self.pipeline,
+            self._callers,
+            self.admission,
+            Starting(self.pipeline, once, self._deadlines, self._limits.in_turn),
+            quotas,
+            PoolWeigher(parts.helper),
+            self.meter,
+            Streams(self.gate, self.blobs, streams),
+            self._request_ids,
+            http.body_max_bytes,
+            body_timeout_s,
+            self._request_log,
+            parts.tracing.traces,
+        )
+        bursts = Bursts(
+            self.gate, self.topics, lambda: self.policies, self.lanes, quotas, now_ms, timeout_s
+        )
+        self._plane = data_plane(
+            self._front, bursts, self.topics, self.readiness, self._request_ids, http, others
+        )
 
     def _served_topics(self) -> list[str]:
         """Return the names of the topics that take events."""
         names = (state.name for state in self.topics.states())
         return [name for name in names if self.policies.match(name) is not None]
 
-    def _parts(
-        self, clock_ms: Callable[[], int], lanes: Callable[[Deliveries], Lanes]
-    ) -> PipelineParts:
-        http, service, prefix = self.settings.http, self.service, self.settings.redis.namespace
-        return PipelineParts(
-            schedule=at_end_of_turn,
-            gate=self.gate,
-            admission=self.admission,
-            quotas=self._limits.quotas,
-            ids=self._ids,
-            limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
-            clock_ms=clock_ms,
-            clock=self._clock,
-            lanes=lanes,
-            suppression=self._open_suppression,
-            identities=None if service is None else EventIdentity(service, prefix, self.meter),
-            helper=self._helper,
-            tools=Tools(self._ids, self.blobs, self._helper, LoneBatch, BATCH_BYTES),
-            meter=self.meter,
-            facts=self.facts_log.facts,
-            spool=self.spool,
-            traces=self._tracing.traces,
+    def _open_lanes(self, listener: Deliveries) -> KafkaLanes:
+        parts, is_pressed = self.parts, self._limits.in_turn.is_pressed
+        limits = {name: lane_limits(cluster) for name, cluster in parts.ingest.items()}
+        self.lanes = KafkaLanes(
+            parts.clusters, self.topics, listener, limits, self.meter, is_pressed
         )
-
-    def _open_lanes(
-        self,
-        options: Mapping[str, ClusterOptions],
-        limits: Mapping[str, LaneLimits],
-        deliveries: Deliveries,
-    ) -> KafkaLanes:
-        own = (limits, self.meter, self._limits.in_turn.is_pressed)
-        self.lanes = KafkaLanes(options, self.topics, deliveries, *own)
         return self.lanes
 
-    def _labels(self) -> Labels:
-        return Labels(self.settings.producers, lambda topic: self.topics.get(topic) is not None)
+    def _open_spool(
+        self, backlogs: Backlogs, reports: SpoolReports, open_lanes: OpenLanes
+    ) -> SpoolService:
+        folder = Path(self.settings.spool.path or "")
+        return spool_of(self.parts, folder, lambda: self.policies, backlogs, reports, open_lanes)
 
     def _open_suppression(self, verdicts: Verdicts) -> Suppression:
-        suppressor = suppressor_of(self.settings, verdicts, self.meter, self.topics)
-        if suppressor is None:
-            return Unsuppressed(verdicts)
-        self._compiler.listener = self.suppressor = suppressor
-        return suppressor
+        self.suppressor = suppressor_of(self.parts, verdicts)
+        return self.suppressor or Unsuppressed(verdicts)
 
     # ---- start and stop
 
@@ -203,71 +219,46 @@ class Worker:
         Kafka and Redis may be down. A start waits for them only for a bounded time: a client whose
         connection is refused gets no reason, and a spool can take events meanwhile.
         """
-        self._tracing.start(self._exit)
-        self._exit.push_async_callback(self._preparing.close)
+        ending = self._exit
+        self.parts.tracing.start(ending)
+        ending.push_async_callback(self._preparing.close)
         kafka_until = time.monotonic() + _KAFKA_START_S
         await self.topics.start(self._cluster_of, _KAFKA_START_S)
-        self._exit.push_async_callback(self.topics.close)
+        ending.push_async_callback(self.topics.close)
         await self._preparing.finish()
         if self.spool is not None:  # open from before the first event until after the lanes' last
             await self.spool.start(lambda cluster: self.lanes.health(cluster)[0])
-            self._exit.push_async_callback(self.spool.close)
+            ending.push_async_callback(self.spool.close)
             self.meter.watch_spool(self.spool.by_topic)
         await self.lanes.start(max(0.0, kafka_until - time.monotonic()))
-        self._exit.push_async_callback(self.lanes.close)
+        ending.push_async_callback(self.lanes.close)
         starts = [self.held.start()]
         if self.suppressor is not None:
-            self._exit.push_async_callback(self.suppressor.close)  # a start may be cancelled
+            ending.push_async_callback(self.suppressor.close)  # a start may be cancelled
             starts.append(self.suppressor.start())
         if self.service is not None:
-            self._exit.push_async_callback(self.service.close)
+            ending.push_async_callback(self.service.close)
             starts.append(self.service.start())
-        self._exit.callback(self._helper.close)
+        ending.callback(self.parts.helper.close)
         self.facts_log.start()
         # closed after the last held events have ended
-        self._exit.push_async_callback(self.facts_log.close)
-        self._exit.push_async_callback(self.held.close)
+        ending.push_async_callback(self.facts_log.close)
+        ending.push_async_callback(self.held.close)
         await asyncio.gather(*starts)  # each waits for Redis
         if self.blobs is not None:
-            self._exit.callback(self.blobs.close)
-        self._exit.push_async_callback(self._oversize.close)
+            ending.callback(self.blobs.close)
+        ending.push_async_callback(self._built.oversize.close)
         self.meter.watch(self._depths, lambda: (self.admission.events, self.admission.bytes))
         self.meter.watch_held(self.held.rows)
         self.meter.watch_suppression(lambda: state_rows(self.suppression()))
-        loop, http = asyncio.get_running_loop(), self.settings.http
-        deadlines = Deadlines(self.pipeline.expire, http.request_timeout_ms / 1000, loop.time)
-        self._exit.push_async_callback(self._tasks.end, _END_S)
-        self._tasks.keep(deadlines.run, "deadlines")
+        ending.push_async_callback(self._tasks.end, _END_S)
+        self._tasks.keep(self._deadlines.run, "deadlines")
         await self.callers.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
-        identity = (self.pipeline, self.service, self.settings.redis, self.meter)
-        self._front = EventsFront(
-            self.pipeline,
-            self._callers,
-            self.admission,
-            starting(*identity, deadlines, self._limits.in_turn),
-            self._limits.quotas,
-            PoolWeigher(self._helper),
-            self.meter,
-            streams(self.settings, self.gate, self.blobs),
-            self._request_ids,
-            http.body_max_bytes,
-            http.body_timeout_ms / 1000,
-            request_log(self.settings.logs, self._exit),
-            self._tracing.traces,
+        ending.callback(self._request_log.close)
+        self.server, self.port = await listen(
+            self._plane, self._front, self._request_ids, self.settings.http, ending
         )
-        await self._listen()
-
-    async def _listen(self) -> None:
-        http, ids = self.settings.http, self._request_ids
-        shared = (self.topics, self.readiness, ids, http, self._others)
-        plane = data_plane(self._front, self._bursts(), *shared)
-        self.server, self.port = await listen(plane, self._front, ids, http, self._exit)
-
-    def _bursts(self) -> Bursts:
-        timeout_s = self.settings.http.request_timeout_ms / 1000
-        shared = (self.gate, self.topics, lambda: self.policies)
-        return Bursts(*shared, self.lanes, self._limits.quotas, now_ms, timeout_s)
 
     async def drain(self) -> None:
         """Refuse new requests, wait for those in flight (bounded), then stop."""
@@ -291,13 +282,13 @@ class Worker:
         old = Reload(self.settings, self.policies, self._callers).parts()
         self.settings, self.policies, self._callers = reload
         self._front.callers = self._callers
-        self.meter.relabel(self._labels())
+        self.meter.relabel(labels(self.settings, self.topics))
         self._limits.replace(self.settings.producers)
         self.routes.replace(self.policies)
         self.held.replace(self.policies)
         self.facts_log.replace(self.settings)
-        if self._helper.is_running:
-            self._helper.ask(forget_received)
+        if self.parts.helper.is_running:
+            self.parts.helper.ask(forget_received)
         self.topics.refresh_soon()
         await self.routes.prepare_in_turns([state.name for state in self.topics.states()])
         await free_in_turns(old)
@@ -365,37 +356,6 @@ class Limits:
 # ---- the HTTP side: the handler of each path, and the port
 
 
-def starting(
-    pipeline: Pipeline,
-    service: IdentityClient | ShardedIdentity | None,
-    redis: RedisSettings,
-    meter: Meter,
-    deadlines: Deadlines,
-    in_turn: InTurn,
-) -> Starting:
-    """Return the starter of requests.
-
-    Args:
-        pipeline: The pipeline.
-        service: Store of Idempotency-Keys, if there is a Redis.
-        redis: The settings of Redis.
-        meter: The metrics.
-        deadlines: The deadlines of requests.
-        in_turn: The queue of waiting requests.
-    """
-    keys = RequestIdentity(service, redis.namespace, redis.idempotency_ttl_ms, meter)
-    once = Once(pipeline, keys, asyncio.get_running_loop().time, deadlines.watch)
-    return Starting(pipeline, once, deadlines, in_turn)
-
-
-def streams(settings: Settings, gate: Gate, blobs: Blobs | None) -> Streams:
-    """Return the handler of bodies over the size limit."""
-    http, limit = settings.http, settings.blobs.max_bytes
-    window = (http.body_max_bytes, http.body_timeout_ms / 1000)
-    limits = StreamLimits(limit, *window, http.json_max_depth)
-    return Streams(gate, blobs, limits)
-
-
 def data_plane(
     front: EventsFront,
     bursts: Bursts,
@@ -423,13 +383,6 @@ def _document(http: HttpSettings) -> bytes:
     from headgate.http.openapi.document import document
 
     return document(http)
-
-
-def request_log(logs: LogSettings, closing: AsyncExitStack) -> RequestLog:
-    """Return the request log; `closing` takes the callback that ends it."""
-    log = RequestLog(logs_every_request=logs.access)
-    closing.callback(log.close)
-    return log
 
 
 def _own_document(http: HttpSettings) -> bytes:

@@ -1,8 +1,6 @@
 """Wiring of a process' coalescer, with its own routes and its own connection to Redis."""
 
 import logging
-import time
-from collections.abc import Callable, Mapping
 from functools import partial
 
 from headgate.audits.facts import Facts
@@ -13,73 +11,52 @@ from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions
 from headgate.coalescer.partition import HeldWatch
 from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import Figures
-from headgate.config import Settings
-from headgate.ingest.routes import Compiler, Routes
-from headgate.kafka.options import ClusterOptions
-from headgate.kafka.topics import KafkaTopics
+from headgate.ingest.clock import now_ms
+from headgate.ingest.routes import Routes
 from headgate.metrics.health import Dependency
-from headgate.metrics.meter import HeldFigures, Meter
+from headgate.metrics.meter import HeldFigures
 from headgate.model.internal_topics import Oddity, leftover, topic_of
 from headgate.model.outcome import Failure
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression import Scope
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
-from headgate.offload.helper_process import HelperProcess
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
-from headgate.tracing.spans import LaterSpans
-from headgate.wiring.pipeline import suppressor_of
+from headgate.wiring.parts import Parts, suppressor_of
 
 log = logging.getLogger("headgate.wiring")
 
-_END_S = 5.0
+_END_S = 5.0  # time for cancelled tasks to end
 
 
 class Coalescing:
     """The coalescer of one process.
 
     Args:
-        settings: The configuration.
-        clusters: Options of the ingest clusters, by name.
-        topics: The topics of these clusters.
-        meter: The metrics.
-        helper: The helper process.
+        parts: The parts of the process.
         facts: Log of facts for the skew audit, if any.
-        spans: Spans of later steps, if requests are traced.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        clusters: Mapping[str, ClusterOptions],
-        topics: KafkaTopics,
-        meter: Meter,
-        helper: HelperProcess,
-        facts: Facts | None = None,
-        spans: LaterSpans | None = None,
-    ) -> None:
+    def __init__(self, parts: Parts, facts: Facts | None = None) -> None:
+        settings = parts.settings
+        self._parts = parts
         self._suppressor: AnySuppressor | None = None
-        self._meter = meter
-        self._topics = topics
-        http = settings.http
-        self._compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
+        self._policies = PolicyTable(settings.topics)
+        compiler = parts.compiler(lambda: self._suppressor)
+        routes = Routes(self._policies, parts.topics, compiler, holds=False)
         turns = Turns()
-        digests = Digests(helper, meter.canonical_fallback, turns)
-        connect = partial(self._connect, settings)
-        decisions: Decisions = SuppressedDecisions(digests, connect, turns)
-        if spans is not None:
-            decisions = TracedDecisions(decisions, spans)
-        policies = PolicyTable(settings.topics)
-        self._policies = policies
-        self._routes = Routes(policies, topics, self._compiler, holds=False)
+        digests = Digests(parts.helper, parts.meter.canonical_fallback, turns)
+        decisions: Decisions = SuppressedDecisions(digests, self._connect, turns)
+        if parts.tracing.later is not None:
+            decisions = TracedDecisions(decisions, parts.tracing.later)
         self._coalescer = Coalescer(
-            CoalescerOptions(clusters, settings.coalescer.session_timeout_ms),
-            topics,
-            self._routes,
-            policies,
+            CoalescerOptions(parts.clusters, settings.coalescer.session_timeout_ms),
+            parts.topics,
+            routes,
+            self._policies,
             decisions,
-            meter,
-            lambda: time.time_ns() // 1_000_000,
+            parts.meter,
+            now_ms,
             turns,
             facts,
         )
@@ -88,7 +65,7 @@ class Coalescing:
         """Begin to own partitions. The wait for Redis is bounded."""
         if self._suppressor is not None:
             await self._suppressor.start()
-        self._topics.on_change(self._topic_changed)
+        self._parts.topics.on_change(self._topic_changed)
         await self._coalescer.start()
 
     async def close(self) -> None:
@@ -118,15 +95,12 @@ class Coalescing:
             rows += redis_dependencies(self._suppressor, self.suppression(), self._policies)
         return rows
 
-    def _connect(self, settings: Settings, verdicts: Verdicts) -> tuple[Suppression, Trust]:
+    def _connect(self, verdicts: Verdicts) -> tuple[Suppression, Trust]:
         # A transaction ends with the next owner's InitProducerId, or by its timeout.
-        suppressor = suppressor_of(
-            settings, verdicts, self._meter, self._topics, fences_by_writing=False
-        )
+        suppressor = suppressor_of(self._parts, verdicts, fences_by_writing=False)
         if suppressor is None:
             return Unsuppressed(verdicts), _NothingToTrust()
         self._suppressor = suppressor
-        self._compiler.listener = suppressor
         return suppressor, suppressor
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
@@ -137,34 +111,22 @@ class Coalescing:
 class HeldTopics:
     """The held topics of a process: their lag, its limit and the coalescer.
 
-    With `coalesces=False` the coalescer runs in another process.
+    Args:
+        parts: The parts of the process.
+        facts: Log of facts for the skew audit, if any.
+        coalesces: Whether this process runs the coalescer; else another process does.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        clusters: Mapping[str, ClusterOptions],
-        topics: KafkaTopics,
-        meter: Meter,
-        now_ms: Callable[[], int],
-        helper: HelperProcess,
-        *,
-        coalesces: bool,
-        facts: Facts | None = None,
-        spans: LaterSpans | None = None,
-    ) -> None:
-        self._policies = PolicyTable(settings.topics)
-        self._topics = topics
+    def __init__(self, parts: Parts, facts: Facts | None, *, coalesces: bool) -> None:
+        self._policies = PolicyTable(parts.settings.topics)
+        self._topics = parts.topics
         # oddities that the log already has, by held topic
         self._reported: dict[str, Oddity] = {}
-        self._now_ms = now_ms
         self._watches = {
             name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
-            for name, options in clusters.items()
+            for name, options in parts.clusters.items()
         }
-        self._coalescing: Coalescing | None = None
-        if coalesces:
-            self._coalescing = Coalescing(settings, clusters, topics, meter, helper, facts, spans)
+        self._coalescing = Coalescing(parts, facts) if coalesces else None
         self._tasks = OwnedTasks()
 
     async def start(self) -> None:
@@ -217,7 +179,7 @@ class HeldTopics:
         }
         rows = {}
         for topic in lags.keys() | figures.keys():
-            rows[topic] = held_row(figures.get(topic), lags.get(topic), self._now_ms())
+            rows[topic] = held_row(figures.get(topic), lags.get(topic), now_ms())
         return rows
 
     def _states(self, cluster: str) -> list[TopicState]:

@@ -10,50 +10,50 @@ from pathlib import Path
 
 from headgate.backends.base import Deliveries
 from headgate.config import Settings
+from headgate.config.settings import TracingSettings
 from headgate.ingest.admission import Admission
 from headgate.ingest.clock import ClockWatch, now_ms
 from headgate.ingest.complete import Complete, Reports
 from headgate.ingest.gate import Gate
-from headgate.ingest.routes import Compiler, Routes
+from headgate.ingest.routes import Routes
 from headgate.kafka.lanes import KafkaLanes
-from headgate.kafka.options import cluster_options, lane_limits
+from headgate.kafka.options import lane_limits
 from headgate.kafka.topics import KafkaTopics
-from headgate.metrics.meter import Labels, Meter
 from headgate.model.internal_topics import HELD_PREFIX
 from headgate.model.outcome import Failure, Refused
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
+from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import SpoolOptions
-from headgate.spool.service import KnownTopics, SpoolService
+from headgate.spool.service import SpoolService
+from headgate.spool.spool import SpoolReports
 from headgate.suppression.sharded import Unsuppressed
-from headgate.tracing.spans import LaterSpans
 from headgate.wiring.coalescing import cluster_of
-from headgate.wiring.pipeline import suppressor_of
+from headgate.wiring.parts import Parts, suppressor_of
+from headgate.wiring.pipeline import OpenLanes
 
 
 def spool_of(
-    settings: Settings,
-    topics: KnownTopics,
+    parts: Parts,
+    folder: Path,
     policies: Callable[[], PolicyTable],
-    clock_ms: Callable[[], int],
-    meter: Meter,
-    spans: LaterSpans | None = None,
-) -> SpoolService | None:
-    """Return the spool of a process; None if the configuration has none.
+    backlogs: Backlogs,
+    reports: SpoolReports,
+    open_lanes: OpenLanes,
+) -> SpoolService:
+    """Return the spool of a process, with the lanes behind it.
 
     Args:
-        settings: The configuration.
-        topics: The topics of the clusters.
+        parts: The parts of the process.
+        folder: Directory of the spool.
         policies: Returns the active policies.
-        clock_ms: Milliseconds since 1970.
-        meter: The metrics.
-        spans: Spans of later steps, if requests are traced.
+        backlogs: Backlogs of all lanes.
+        reports: Receiver of results.
+        open_lanes: Returns the lanes for their listener.
     """
-    spool = settings.spool
-    if spool.path is None:
-        return None
+    spool = parts.settings.spool
 
     def after_s(topic: str) -> float | None:
         if topic.startswith(HELD_PREFIX):  # a pattern may match it, but held topics cannot spool
@@ -61,10 +61,18 @@ def spool_of(
         policy = policies().match(topic)
         return policy.spool_after_ms / 1000 if policy is not None and policy.spool else None
 
-    options = SpoolOptions(
-        Path(spool.path), spool.max_bytes, spool.max_age_ms, spool.drain_events_per_s
+    options = SpoolOptions(folder, spool.max_bytes, spool.max_age_ms, spool.drain_events_per_s)
+    return SpoolService(
+        options,
+        backlogs,
+        parts.topics,
+        after_s,
+        now_ms,
+        parts.meter,
+        reports,
+        open_lanes,
+        parts.tracing.later,
     )
-    return SpoolService(options, topics, after_s, clock_ms, meter, spans)
 
 
 def spooling_to(cluster: str, policies: PolicyTable) -> bool:
@@ -75,10 +83,10 @@ def spooling_to(cluster: str, policies: PolicyTable) -> bool:
 # ---- the drain of a spool without its gateway, for one that will not come back
 
 _STEP_S = 0.2
-_TELL_S = 5.0
+_SAY_S = 5.0  # time between two lines about the progress
 
 
-class _Nobody:
+class _NoVerdicts:
     """A listener for verdicts, which a drain never requests: spooled events only get announced."""
 
     def publish(self, publish: Publish) -> None:
@@ -105,35 +113,23 @@ async def drain(
     Raises:
         JournalError: The folder cannot be used.
     """
-    settings = replace(settings, spool=replace(settings.spool, path=str(folder)))
-    ingest = {
-        name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
-    }
-    options = {name: cluster_options(cluster) for name, cluster in ingest.items()}
-    topics = KafkaTopics(options, min(cluster.metadata_refresh_ms for cluster in ingest.values()))
-    policies = PolicyTable(settings.topics)
-    meter = Meter(Labels({}, lambda topic: topics.get(topic) is not None), time.time)
-    http = settings.http
-    compiler = Compiler(http.json_max_depth, settings.redis.namespace, http.key_max_bytes)
-    gate = Gate(Routes(policies, topics, compiler))
-    service = spool_of(settings, topics, lambda: policies, now_ms, meter)
-    assert service is not None
-    reports = Reports(ClockWatch(topics.get, time.monotonic), Complete(Admission(0, 0), meter))
-    limits = {name: lane_limits(cluster) for name, cluster in ingest.items()}
-    lanes: KafkaLanes | None = None
+    # nothing sends spans here
+    parts = Parts.of(replace(settings, tracing=TracingSettings()))
+    topics, policies = parts.topics, PolicyTable(settings.topics)
+    gate = Gate(Routes(policies, topics, parts.compiler(lambda: suppressor)))
+    complete = Complete(Admission(0, 0), parts.meter)
+    reports = Reports(ClockWatch(topics.get, time.monotonic), complete, lambda: suppression)
+    limits = {name: lane_limits(cluster) for name, cluster in parts.ingest.items()}
+    suppressor = suppressor_of(parts, _NoVerdicts())
+    suppression = suppressor or Unsuppressed(_NoVerdicts())
 
-    def open_lanes(deliveries: Deliveries) -> KafkaLanes:
-        nonlocal lanes
-        lanes = KafkaLanes(options, topics, deliveries, limits, meter)
-        return lanes
+    def open_lanes(listener: Deliveries) -> KafkaLanes:
+        return KafkaLanes(parts.clusters, topics, listener, limits, parts.meter)
 
-    service.between(reports, open_lanes)
-    assert lanes is not None
-    suppressor = suppressor_of(settings, _Nobody(), meter, topics)
-    suppression = suppressor or Unsuppressed(_Nobody())
-    compiler.listener = suppressor
-    reports.pass_on_to(suppression, None)
-    service.announce_with(suppression, partial(_scope_of, gate))
+    backlogs = Backlogs(lambda: suppression, partial(_scope_of, gate))
+    service = spool_of(parts, folder, lambda: policies, backlogs, reports, open_lanes)
+    lanes = service.spool.lanes
+    assert isinstance(lanes, KafkaLanes)
     async with AsyncExitStack() as ending:
         ending.push_async_callback(topics.close)
         await topics.start(lambda topic: cluster_of(topic, policies))
@@ -143,7 +139,7 @@ async def drain(
             await suppressor.start()
         ending.push_async_callback(lanes.close)
         await lanes.start()
-        await service.start(partial(_is_healthy, lanes))
+        await service.start(lambda cluster: lanes.health(cluster)[0])
         state = service.dependency()
         if not state.ok and not service.is_open:
             raise JournalError(state.detail)
@@ -157,22 +153,18 @@ def _scope_of(gate: Gate, topic: str) -> Scope | None:
         return None  # its topic is not known (yet)
 
 
-def _is_healthy(lanes: KafkaLanes, cluster: str) -> bool:
-    return lanes.health(cluster)[0]
-
-
 async def _until_empty(
     service: SpoolService, topics: KafkaTopics, timeout_s: float, say: Callable[[str], None]
 ) -> int:
-    until_s, told_s = time.monotonic() + timeout_s, 0.0
+    until_s, said_s = time.monotonic() + timeout_s, 0.0
     while True:
         events, size, _ = service.totals()
         now_s = time.monotonic()
         if not events or now_s >= until_s:
             return events
-        if now_s - told_s >= _TELL_S:
+        if now_s - said_s >= _SAY_S:
             unknown = [name for name in service.by_topic() if topics.get(name) is None]
             why = f", Kafka does not know {', '.join(unknown)}" if unknown else ""
             say(f"left    {events:,} events ({size:,} bytes){why}")
-            told_s = now_s
+            said_s = now_s
         await asyncio.sleep(_STEP_S)

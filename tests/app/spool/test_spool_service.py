@@ -17,6 +17,7 @@ from headgate.ingest.complete import Complete, Reports
 from headgate.model.record import Record
 from headgate.model.topics import TopicState
 from headgate.spool import disk
+from headgate.spool.backlog import Backlogs
 from headgate.spool.database import FILE, Append, JournalError, pack_topic
 from headgate.spool.disk import SpoolOptions
 from headgate.spool.journal import Journal
@@ -72,10 +73,18 @@ async def running(
 
     topics = FakeTopics(*(states or (topic_state("orders", 3),)))
     options = SpoolOptions(folder, 1 << 30, 10**12, 1_000_000)
-    service = SpoolService(options, Known(topics), lambda topic: 2.0, lambda: NOW_MS, a_meter())
-    accounts = Complete(Admission(0, 0), a_meter())
-    service.between(Reports(ClockWatch(topics.get, time.monotonic), accounts), opened)
-    service.announce_with(Unsuppressed(None), lambda topic: None)  # type: ignore[arg-type]
+    unsuppressed = Unsuppressed(None)  # type: ignore[arg-type]
+    complete = Complete(Admission(0, 0), a_meter())
+    service = SpoolService(
+        options,
+        Backlogs(lambda: unsuppressed, lambda topic: None),
+        Known(topics),
+        lambda topic: 2.0,
+        lambda: NOW_MS,
+        a_meter(),
+        Reports(ClockWatch(topics.get, time.monotonic), complete, lambda: unsuppressed),
+        opened,
+    )
     await service.start(lambda cluster: True)
     try:
         yield service, lanes[0]

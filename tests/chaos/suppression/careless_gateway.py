@@ -12,7 +12,7 @@ import uvloop
 
 from headgate.config import load
 from headgate.suppression.suppressor import Membership, memberships
-from headgate.wiring import pipeline
+from headgate.wiring import parts
 from headgate.wiring.app import Worker
 
 
@@ -23,7 +23,7 @@ def careless(*given: object) -> list[Membership]:
 
 
 async def run(config: Path) -> None:
-    pipeline.memberships = careless  # type: ignore[assignment]
+    parts.memberships = careless  # type: ignore[assignment]
     worker = Worker(load(config, os.environ), 1)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

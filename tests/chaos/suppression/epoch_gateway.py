@@ -12,7 +12,7 @@ import uvloop
 
 from headgate.config import load
 from headgate.suppression.store import RedisStore
-from headgate.wiring import pipeline
+from headgate.wiring import parts
 from headgate.wiring.app import Worker
 
 SCRIPT = Path(__file__).with_name("epoch.lua")
@@ -30,7 +30,7 @@ class EpochStore(RedisStore):
 
 async def run(config: Path) -> None:
     settings = load(config, os.environ)
-    pipeline.RedisStore = EpochStore  # type: ignore[misc]
+    parts.RedisStore = EpochStore  # type: ignore[misc]
     worker = Worker(settings, 1)
     assert EpochStore.used
     stop = asyncio.Event()

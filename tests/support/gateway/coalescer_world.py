@@ -20,6 +20,8 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from headgate.offload.helper_process import HelperProcess
 from headgate.wiring.coalescing import Coalescing
+from headgate.wiring.parts import Parts
+from headgate.wiring.tracing import Tracing
 from support.gateway.meters import a_meter, counted
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
@@ -148,7 +150,11 @@ class HeldWorld:
         topics = KafkaTopics(clusters, 500)
         table = PolicyTable(self.settings.topics)
         helper = HelperProcess()
-        coalescing = Coalescing(self.settings, clusters, topics, (counts or Counts()).meter, helper)
+        meter = (counts or Counts()).meter
+        parts = Parts(
+            self.settings, self.settings.clusters, clusters, topics, meter, Tracing(), helper
+        )
+        coalescing = Coalescing(parts)
 
         def wanted(name: str) -> str | None:
             policy = table.match(topic_of(name) or name)

@@ -107,7 +107,8 @@ class Room:
 
     def build(self, **changes: object) -> None:
         """Put the pipeline together, with some other parts than usual."""
-        self.pipeline, self.oversize = build_pipeline(self._parts._replace(**changes))  # type: ignore[arg-type]
+        built = build_pipeline(self._parts._replace(**changes))  # type: ignore[arg-type]
+        self.pipeline, self.oversize = built.pipeline, built.oversize
 
     def open_lanes(self, deliveries: Deliveries) -> Lanes:
         """Those of this room."""

@@ -239,10 +239,8 @@ class SpoolWorld:
         self._known = 1
         self.scope = Scope("deals", b"\1" * 16, self.partitions, b"f")
         self.orders_scope = Scope("orders", b"\1" * 16, self.partitions, b"f")
-        self.backlogs = Backlogs()
         self.disk = FaultyDisk(self.options, lambda: self.now_ms)
         self.allowance = Allowance(self.options.drain_events_per_s, lambda: self.now_s)
-        self.writing = Writing(self.backlogs, self.disk, lambda: self.now_ms, self.allowance.came)
 
         def after_s(topic: str) -> float | None:
             policy = self.table.match(topic)
@@ -250,10 +248,10 @@ class SpoolWorld:
 
         self._after_s = after_s
         self.found = await self.disk.open()
-        self.backlogs.found(self.found)
         self.admission = Admission(1_000_000_000, 1_000_000)
         ids, helper = EventIds(b"\1" * 6), HelperProcess()
         self.routes = Routes(self.table, self.topics, self._route)
+        self.backlogs = Backlogs(lambda: self.suppression, self.routes.scope_of)
         parts = PipelineParts(
             schedule=lambda call: call(),
             gate=Gate(self.routes, is_spooled=self.backlogs.is_behind),
@@ -269,9 +267,11 @@ class SpoolWorld:
             helper=helper,
             tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
             meter=a_meter(),
-            spool=self,  # type: ignore[arg-type]
+            spool=self._open_spool,  # type: ignore[arg-type]
         )
-        self.pipeline, self.oversize = build_pipeline(parts)
+        built = build_pipeline(parts)
+        self.pipeline, self.oversize = built.pipeline, built.oversize
+        self.backlogs.found(self.found)
         self.draining = Draining(
             self.backlogs,
             self.disk,
@@ -288,25 +288,24 @@ class SpoolWorld:
         )
         self.learn()
 
-    # ---- as `SpoolService`
-
-    def between(self, reports: Deliveries, lanes: Callable[[Deliveries], FakeLanes]) -> Spool:
+    def _open_spool(
+        self, reports: Deliveries, lanes: Callable[[Deliveries], FakeLanes]
+    ) -> SpoolWorld:
+        """This world has what `build_pipeline` uses of a `SpoolService`."""
+        news = asyncio.Event()
         self.spool = Spool(
             self.backlogs,
             self.disk,
             reports,  # type: ignore[arg-type]
             self._after_s,
             lambda: self.now_s,
-            self.writing.wake,
+            news.set,
             self.topics.get,
+            lanes,
         )
-        self.writing.spool = self.spool
-        return self.spool.over(lanes(self.spool))
-
-    def announce_with(
-        self, suppression: FakeSuppression, scope_of: Callable[[str], Scope | None]
-    ) -> None:
-        self.backlogs.announce_with(suppression, scope_of)
+        came = self.allowance.came
+        self.writing = Writing(self.spool, self.disk, lambda: self.now_ms, came, news)
+        return self
 
     def _open_lanes(self, deliveries: Deliveries) -> FakeLanes:
         self.lanes = TopicLanes(

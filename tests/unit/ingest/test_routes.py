@@ -114,8 +114,8 @@ class Listener:
 
 
 def test_a_topic_keeps_its_scope_whatever_its_policy_and_its_partitions() -> None:
-    listener, compiler = Listener(), Compiler(128, "headgate")
-    compiler.listener = listener
+    listener = Listener()
+    compiler = Compiler(128, "headgate", listener=lambda: listener)
     topics = FakeTopics(topic_state(), topic_state("plain"), topic_state("of-no-policy"))
     raw = policy(suppress="raw")
     routes = Routes(PolicyTable([raw, policy(pattern="plain")]), topics, compiler)
@@ -154,9 +154,7 @@ def test_a_topic_that_coalesces_has_the_coalescers_scope_to_forget() -> None:
     deals = policy(pattern="deals", kind="state", suppress="raw", coalesce_quiet_ms=100)
     topics = FakeTopics(topic_state("deals"), topic_state("headgate.held.deals"), topic_state())
     policies = PolicyTable([deals, policy()])
-    compilers = [Compiler(128, "headgate") for _ in range(2)]
-    for compiler in compilers:
-        compiler.listener = Listener()
+    compilers = [Compiler(128, "headgate", listener=Listener) for _ in range(2)]
     gateways = Routes(policies, topics, compilers[0])
     coalescers = Routes(policies, topics, compilers[1], holds=False)
     assert gateways.find("deals").scope is None

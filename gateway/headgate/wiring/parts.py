@@ -1,0 +1,139 @@
+"""The parts that every process with connections to the ingest clusters is built from."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from headgate.backends.base import Verdicts
+from headgate.config import Settings
+from headgate.config.backend_settings import ClusterSettings
+from headgate.idempotency.client import IdentityClient, ShardedIdentity
+from headgate.idempotency.store import IdentityOptions, RedisIdentityStore
+from headgate.ingest.routes import Compiler, ScopeListener
+from headgate.kafka.options import ClusterOptions, cluster_options
+from headgate.kafka.topics import KafkaTopics
+from headgate.metrics.meter import Labels, Meter
+from headgate.model.suppression import Scope
+from headgate.offload.helper_process import HelperProcess
+from headgate.suppression.options import SuppressOptions
+from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
+from headgate.suppression.store import RedisStore
+from headgate.suppression.suppressor import Suppressor, memberships
+from headgate.wiring.tracing import Tracing, tracing_of
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The common parts of a process.
+
+    Args:
+        settings: The configuration at the start; a reload does not change it.
+        ingest: Settings of the clusters of the ingest tier, by name.
+        clusters: Options of these clusters, by name.
+        topics: The topics of these clusters.
+        meter: The metrics.
+        tracing: The tracing.
+        helper: The helper process; it starts when it is first needed.
+    """
+
+    settings: Settings
+    ingest: Mapping[str, ClusterSettings]
+    clusters: Mapping[str, ClusterOptions]
+    topics: KafkaTopics
+    meter: Meter
+    tracing: Tracing
+    helper: HelperProcess
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Parts":
+        """Return new parts; none of them is started."""
+        ingest = {
+            name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"
+        }
+        clusters = {name: cluster_options(cluster) for name, cluster in ingest.items()}
+        refresh_ms = min(cluster.metadata_refresh_ms for cluster in ingest.values())
+        topics = KafkaTopics(clusters, refresh_ms)
+        meter = Meter(labels(settings, topics), time.time)
+        tracing = tracing_of(settings.tracing, meter)
+        return cls(settings, ingest, clusters, topics, meter, tracing, HelperProcess())
+
+    def compiler(self, listener: Callable[[], ScopeListener | None]) -> Compiler:
+        """Return a compiler of routes.
+
+        Args:
+            listener: Returns the listener for scopes; None without Redis.
+        """
+        http, namespace = self.settings.http, self.settings.redis.namespace
+        return Compiler(http.json_max_depth, namespace, http.key_max_bytes, listener)
+
+
+def labels(settings: Settings, topics: KafkaTopics) -> Labels:
+    """Return the producers and topics that metrics name."""
+    return Labels(settings.producers, lambda topic: topics.get(topic) is not None)
+
+
+# ---- connections to Redis
+
+
+def suppressor_of(
+    parts: Parts, verdicts: Verdicts, *, fences_by_writing: bool = True
+) -> AnySuppressor | None:
+    """Return a client of the suppression state on all Redis servers; None without Redis."""
+    settings, redis = parts.settings, parts.settings.redis
+    servers = redis.servers
+    if not servers:
+        return None
+    longest = max(cluster.delivery_timeout_ms for cluster in settings.clusters.values())
+    options = SuppressOptions(
+        token_ttl_ms=2 * longest,
+        quarantine_ms=redis.quarantine_ms,
+        max_suppress_age_ms=redis.max_suppress_age_ms,
+        timeout_ms=redis.timeout_ms,
+        fences_by_writing=fences_by_writing,
+        touches_opened=len(servers) > 1,
+    )
+    members = memberships(list(servers), options, redis.namespace)
+    topics = parts.topics
+
+    def grow(scope: Scope, partitions: int) -> None:
+        topics.grown(scope.topic, scope.topic_id, partitions)
+
+    connect = partial(
+        Suppressor,
+        verdicts=verdicts,
+        options=options,
+        clock=time.monotonic,
+        random_bytes=os.urandom,
+        meter=parts.meter,
+        grow=grow,
+    )
+    stores = [RedisStore(address, options.timeout_ms) for address in servers.values()]
+    if len(stores) == 1:
+        return connect(stores[0], membership=members[0])
+    clients = {
+        name: connect(store, membership=member, name=f"suppression at {name}")
+        for name, store, member in zip(servers, stores, members, strict=True)
+    }
+    timeout_s = options.timeout_ms / 1000
+    return ShardedSuppressor(clients, members[0].agreement, time.monotonic, timeout_s)
+
+
+def identity_of(parts: Parts) -> IdentityClient | ShardedIdentity | None:
+    """Return a client of the state of Idempotency-Keys and event ids; None without Redis."""
+    redis = parts.settings.redis
+    options = IdentityOptions(claim_ms=redis.claim_ms, timeout_ms=redis.timeout_ms)
+    clients = {
+        name: IdentityClient(
+            RedisIdentityStore(address, redis.timeout_ms),
+            options,
+            time.monotonic,
+            os.urandom,
+            parts.meter,
+        )
+        for name, address in redis.servers.items()
+    }
+    if len(clients) > 1:
+        return ShardedIdentity(clients)
+    return next(iter(clients.values()), None)
