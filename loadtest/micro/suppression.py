@@ -17,7 +17,7 @@ from headgate.model.outcome import Failure
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record
 from headgate.model.suppression import Reservation, Scope
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import (
     LayoutCall,
     LayoutReply,
@@ -28,6 +28,7 @@ from headgate.suppression.rules import (
     read_reply,
 )
 from headgate.suppression.store import arguments_of
+from headgate.suppression.suppressor import Suppressor
 
 ROUNDS = 9
 EVENTS = 6400

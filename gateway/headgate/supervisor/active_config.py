@@ -350,16 +350,24 @@ class TlsSnapshot:
             return None
         self._number += 1
         folder = self._folder / f"{_ACTIVE_TLS}-{self._number}"
-        folder.mkdir(mode=0o700)
-        for name, text in texts.items():
-            copy = folder / name
-            copy.touch(mode=0o600)
-            copy.write_bytes(text)
-        context = self._context(folder)
-        link = self._folder / f"{_ACTIVE_TLS}.new"
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.name)
-        link.replace(self._folder / _ACTIVE_TLS)
+        active = self._folder / _ACTIVE_TLS
+        unused = folder
+        try:
+            folder.mkdir(mode=0o700)
+            for name, text in texts.items():
+                copy = folder / name
+                copy.touch(mode=0o600)
+                copy.write_bytes(text)
+            context = self._context(folder)
+            link = self._folder / f"{_ACTIVE_TLS}.new"
+            link.unlink(missing_ok=True)
+            link.symlink_to(folder.name)
+            before = active.resolve()
+            link.replace(active)
+            unused = before
+        finally:
+            if unused != active:  # there is none before the first files
+                shutil.rmtree(unused, ignore_errors=True)
         self._kept = texts
         return context
 

@@ -69,6 +69,7 @@ class WorkerProcess:
         self._watchers = watchers
         self._process: Process | None = None
         self._ending = asyncio.Event()
+        self._end_signal = int(signal.SIGTERM)  # the latest one of `end` and `kill`
         self.client: WorkerClient | None = None
         self.answered = False
         self.started = 0.0
@@ -119,13 +120,16 @@ class WorkerProcess:
         Args:
             is_hurried: Skip `http.shutdown_delay_ms`.
         """
-        self._ending.set()
-        self.signal(HURRY if is_hurried else signal.SIGTERM)
+        self._end_with(HURRY if is_hurried else signal.SIGTERM)
 
     def kill(self) -> None:
         """Kill the worker at once."""
+        self._end_with(signal.SIGKILL)
+
+    def _end_with(self, number: int) -> None:
+        self._end_signal = number
         self._ending.set()
-        self.signal(signal.SIGKILL)
+        self.signal(number)
 
     async def _run_once(self) -> int:
         self._path.unlink(missing_ok=True)  # no client may connect to a dead worker's socket
@@ -137,8 +141,8 @@ class WorkerProcess:
         )  # fmt: skip
         self.started = time.monotonic()
         self.answered = False
-        if self._ending.is_set():  # `end` was called during the start
-            self.signal(signal.SIGTERM)
+        if self._ending.is_set():  # `end` or `kill` was called during the start
+            self.signal(self._end_signal)
         self.client = client = WorkerClient(self._path)
         try:
             return await process.wait()

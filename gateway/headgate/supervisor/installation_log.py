@@ -42,6 +42,7 @@ from headgate.supervisor.control import WorkerState
 log = logging.getLogger("headgate.supervisor")
 
 KEPT = 2_000  # entries in memory: 1 MiB, or a year of a quiet installation
+_RETRY_S = 5.0  # time after a failed write until the next attempt
 _LAST_WRITE_S = 2.0  # time limit of the last write: a disk that hangs must not delay the end
 
 
@@ -100,9 +101,11 @@ class InstallationLog:
         return newest[::-1]
 
     async def run(self) -> None:
-        """Write new entries until cancelled."""
+        """Write new entries until cancelled; after a failure, retry at intervals."""
         while True:
-            await self._wake.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_S if self._unwritten else None):
+                    await self._wake.wait()
             self._wake.clear()
             await self._write()
 

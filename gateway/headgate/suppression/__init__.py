@@ -2,8 +2,3 @@
 
 docs/design/suppression-protocol.md has the protocol.
 """
-
-from headgate.suppression.options import SuppressOptions
-from headgate.suppression.suppressor import Suppressor
-
-__all__ = ["SuppressOptions", "Suppressor"]

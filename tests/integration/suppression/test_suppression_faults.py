@@ -20,8 +20,9 @@ from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record
 from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.store import RedisStore
+from headgate.suppression.suppressor import Suppressor
 from support.gateway.meters import a_meter, counted
 from support.process.connecting import reach
 from support.process.stack import RunningRedis, eventually

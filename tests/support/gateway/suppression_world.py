@@ -15,9 +15,9 @@ from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record
 from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
-from headgate.suppression import SuppressOptions
 from headgate.suppression.calls import OutgoingCall
 from headgate.suppression.claims import BypassMode, Claims
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import StoredKey, SuppressionCall, SuppressionReply, run
 from support.gateway.meters import a_meter, counted
 

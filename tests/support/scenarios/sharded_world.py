@@ -17,9 +17,9 @@ from itertools import count
 from headgate.model.outcome import Failure
 from headgate.model.publish import Publish, Stage
 from headgate.model.suppression import Scope
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.sharded import ShardedSuppressor
-from headgate.suppression.suppressor import memberships
+from headgate.suppression.suppressor import Suppressor, memberships
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.meters import a_meter
 from support.gateway.suppression_world import make_publish

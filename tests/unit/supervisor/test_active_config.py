@@ -321,6 +321,29 @@ async def test_each_bad_file_is_named_at_the_start_and_at_a_reload(
     assert reloaded.accept() is None, "the files are those in force"
 
 
+def test_only_the_active_copies_of_tls_files_are_kept(
+    tmp_path: Path, authority: Authority, pair: Pair
+) -> None:
+    snapshot = kept(pair, tmp_path, authority.file)
+
+    def copies() -> list[str]:
+        return sorted(path.name for path in (tmp_path / "kept").iterdir())
+
+    assert snapshot.accept() is not None
+    assert copies() == ["tls", "tls-1"]
+    renewed = authority.issue("renewed")
+    for number in (2, 3):
+        pair.certificate.write_bytes(renewed.certificate.read_bytes())
+        with pytest.raises(TlsFilesError):  # the key is another one's
+            snapshot.accept()
+        assert copies() == ["tls", f"tls-{2 * number - 3}"]
+        pair.key.write_bytes(renewed.key.read_bytes())
+        assert snapshot.accept() is not None
+        assert copies() == ["tls", f"tls-{2 * number - 1}"]
+        assert snapshot.context() is not None
+        renewed = authority.issue("again")
+
+
 @pytest.mark.parametrize("option", ["ssl_cafile", "ssl_certfile", "ssl_keyfile"])
 def test_a_bad_file_of_a_cluster_is_named(
     tmp_path: Path, authority: Authority, pair: Pair, option: str

@@ -30,6 +30,7 @@ from headgate.model.installation import (
     read_entry,
 )
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE
+from headgate.supervisor import installation_log
 from headgate.supervisor.installation_log import (
     KEPT,
     InstallationLog,
@@ -208,6 +209,26 @@ async def test_what_is_noted_is_written_while_it_runs(tmp_path: Path) -> None:
         await asyncio.gather(running, return_exceptions=True)
     await log.close()
     assert len(path.read_text().splitlines()) == 2  # nothing twice
+
+
+async def test_a_failed_write_is_retried_without_another_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installation_log, "_RETRY_S", 0.01, raising=False)
+    path = tmp_path / "missing" / "installation.log"
+    log = log_at(path)
+    running = asyncio.create_task(log.run())
+    try:
+        log.note(Happening(Kind.RELOADED, "configuration", "a"))
+        await asyncio.sleep(0.1)
+        path.parent.mkdir()
+        async with asyncio.timeout(10):
+            await written(path, "a")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    await log.close()
+    assert len(path.read_text().splitlines()) == 1
 
 
 def test_a_file_of_another_size_does_not_fill_memory(tmp_path: Path) -> None:

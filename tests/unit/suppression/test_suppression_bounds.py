@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from headgate.model.publish import Publish, Stage
-from headgate.suppression import SuppressOptions
 from headgate.suppression.claims import Waits
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import MAX_TOKENS, SuppressionCall
 from support.gateway.suppression_world import LOST, Process, World, contents, make_publish
 from support.scale import scaled

@@ -10,8 +10,9 @@ import pytest
 from headgate.model.outcome import Failure
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
+from headgate.suppression.suppressor import Suppressor
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.failing_clock import FailingClock
 from support.gateway.meters import a_meter

@@ -6,8 +6,9 @@ import asyncio
 
 from headgate.model.outcome import Failure
 from headgate.model.publish import Publish
-from headgate.suppression import SuppressOptions, Suppressor
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
+from headgate.suppression.suppressor import Suppressor
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.gateway.meters import a_meter, counted
 from support.gateway.suppression_world import make_publish, make_scope
