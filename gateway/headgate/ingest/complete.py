@@ -262,6 +262,9 @@ def _answer_without_offset(ticket: Ticket) -> None:
 # Fan-out of lane reports, in a fixed order.
 
 
+HandOver = Callable[[Sequence[Publish]], None]
+
+
 class Reports:
     """Fan-out of lane reports to completion, suppression and oversize.
 
@@ -271,8 +274,8 @@ class Reports:
         clock: Watch on the timestamps that Kafka refuses.
         complete: Stage that ends events.
         suppression: Returns the suppression state, which settles the reservations of ended events.
-        on_hand_over: Callback of the oversize stage, which must know when the first record of an
-            event is handed over; None if there is none.
+        on_hand_over: Returns the callback of the oversize stage, which must know when the first
+            record of an event is handed over; None if there is no such stage.
         traces: Open traces; None without tracing.
     """
 
@@ -281,18 +284,22 @@ class Reports:
         clock: ClockWatch,
         complete: Complete,
         suppression: Callable[[], Suppression],
-        on_hand_over: Callable[[Sequence[Publish]], None] | None = None,
+        on_hand_over: Callable[[], HandOver] | None = None,
         traces: Traces | None = None,
     ) -> None:
         self._clock = clock
         self._complete = complete
-        self._suppression = suppression
-        self._on_hand_over = on_hand_over
+        self._suppression_of = suppression
+        self._suppression: Suppression | None = None
+        self._on_hand_over_of = on_hand_over
+        self._on_hand_over: HandOver | None = None
         self._traces = traces
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
         if self._traces is not None:
             self._traces.handed_over(batch)
+        if self._on_hand_over is None and self._on_hand_over_of is not None:
+            self._on_hand_over = self._on_hand_over_of()
         if self._on_hand_over is not None:
             self._on_hand_over(batch)
 
@@ -302,7 +309,7 @@ class Reports:
         if self._clock.suspects and any(map(is_stamped_here, batch)):
             self._clock.acknowledged(batch[0].record.topic)
         self._complete.acknowledged(batch, base_offset)
-        self._suppression().acknowledged(batch, base_offset)
+        self._settling().acknowledged(batch, base_offset)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         if self._traces is not None:
@@ -341,6 +348,11 @@ class Reports:
         self._settle(batch, failure.reason is not Reason.UNKNOWN)
 
     def _settle(self, batch: Sequence[Publish], certain: bool) -> None:
-        suppression = self._suppression()
+        suppression = self._settling()
         for publish in batch:
             suppression.ended(publish, certain)
+
+    def _settling(self) -> Suppression:
+        if self._suppression is None:
+            self._suppression = self._suppression_of()
+        return self._suppression

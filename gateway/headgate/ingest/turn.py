@@ -138,14 +138,15 @@ class Produce:
         self._ids = ids
         self._lanes = lanes
         self._state_of = state_of
-        self._oversize = oversize
+        self._oversize_of = oversize
+        self._oversize: Oversize | None = None
 
     def take(self, publishes: list[Publish]) -> None:
         """Take events of one request, in order."""
         if not self._may_wait(publishes[0]):
             self.hand_over(publishes)
             return
-        oversize = self._oversize()
+        oversize = self._stage()
         for publish in publishes:
             oversize.take(publish)
 
@@ -154,7 +155,7 @@ class Produce:
         if publish.owner is not None or not self._may_wait(publish):
             self.hand_over((publish,))
         else:
-            self._oversize().take(publish)
+            self._stage().take(publish)
 
     def _may_wait(self, publish: Publish) -> bool:
         """Return whether the oversize stage must take the event.
@@ -164,7 +165,7 @@ class Produce:
         common = publish.common
         if common is None:
             return False
-        return bool(common.route.strategies) or self._oversize().is_busy
+        return bool(common.route.strategies) or self._stage().is_busy
 
     def hand_over(self, publishes: Sequence[Publish]) -> None:
         """Put events that are within the size limits into their lanes."""
@@ -197,7 +198,12 @@ class Produce:
 
     def drop(self, publish: Publish) -> None:
         """Drop an event that is in its lane or has not reached it."""
-        self._oversize().drop(publish)
+        self._stage().drop(publish)
+
+    def _stage(self) -> Oversize:
+        if self._oversize is None:
+            self._oversize = self._oversize_of()
+        return self._oversize
 
 
 # Order by key.

@@ -104,7 +104,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
         parts.clock,
         complete,
         lambda: suppression,
-        lambda batch: oversize.handed_over(batch),
+        lambda: oversize.handed_over,
         parts.traces,
     )
     spool = None if parts.spool is None else parts.spool(reports, parts.lanes)
