@@ -103,7 +103,7 @@ ALLOWED = {
         "metrics.meter",
         "tracing.spans",
     },
-    "oversize": {"formats", "oversize", "model", "backends.base", "ingest"},
+    "oversize": {"formats", "oversize", "model", "offload", "backends.base", "ingest"},
     "spool": {
         "spool",
         "model",

@@ -6,12 +6,19 @@ do not read pause intent.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 from headgate.admin.views import iso
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
-from headgate.redis.pauses import ALL, Intent, Kept, PauseScope, checked, checked_reason
+from headgate.redis.pauses import (
+    ALL,
+    Intent,
+    PauseScope,
+    RedisPauses,
+    checked,
+    checked_reason,
+)
 
 log = logging.getLogger("headgate.admin")
 
@@ -21,20 +28,10 @@ _MAX_GROUP = 255
 _T = TypeVar("_T")
 
 
-class PauseIntents(Protocol):
-    """Store of pause intent. Every call raises OSError if the store is not available."""
-
-    async def kept(self, group: str) -> Iterable[Kept]: ...
-
-    async def pause(self, group: str, intent: Intent, by: str, at_ms: int) -> None: ...
-
-    async def resume(self, group: str, intent: Intent) -> bool: ...
-
-
 class PauseEndpoints:
     """Endpoints for pause intent. `store` is None if no Redis is configured."""
 
-    def __init__(self, store: PauseIntents | None) -> None:
+    def __init__(self, store: RedisPauses | None) -> None:
         self._store = store
 
     async def shown(self, group: str) -> dict[str, Any]:
@@ -70,7 +67,7 @@ class PauseEndpoints:
             detail = f"group {brief(group)} is not paused for {intent.scope} with this reason"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
 
-    def _usable(self, group: str) -> PauseIntents:
+    def _usable(self, group: str) -> RedisPauses:
         if not 0 < len(group) <= _MAX_GROUP or not group.isprintable():
             raise Refused(malformed("a group's name has 1 to 255 printable characters"))
         if self._store is None:

@@ -21,14 +21,11 @@ _ENDS = frozenset(map(str, FINISHED))
 
 Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
 
+# Identifies the caller of a request with one of the roles, or raises Refused.
+IdentifyCaller = Callable[..., Identity]
+
 # Rows, and the backfill clusters that did not respond.
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
-
-
-class IdentifyCaller(Protocol):
-    """A function that identifies a caller with one of the roles, or raises Refused."""
-
-    def __call__(self, request: web.Request, *roles: str) -> Identity: ...
 
 
 class ReplayRequests(Protocol):

@@ -7,8 +7,6 @@ from typing import NamedTuple, Protocol
 
 from headgate.backends.base import Suppression
 from headgate.coalescer.windows import (
-    DoneMark,
-    Figures,
     HeldBounds,
     HeldEvent,
     HeldRecord,
@@ -80,52 +78,6 @@ class Emission(NamedTuple):
     timestamp_ms: int
 
 
-class HeldPartition(Protocol):
-    """One partition of H, and one transactional producer, for one session of an assignment.
-
-    Every call may raise LogError. Nothing here is shared with an earlier life (rules 1, 3).
-    """
-
-    async def fence(self) -> None:
-        """Send InitProducerId: end each earlier owner's transaction and wait for its markers."""
-        ...
-
-    async def committed(self) -> Committed:
-        """Read the group's committed offset."""
-        ...
-
-    async def end(self) -> int:
-        """Return the end offset of H, read_committed."""
-        ...
-
-    async def seek(self, offset: int) -> int:
-        """Continue at this offset, or at the earliest record; return the position."""
-        ...
-
-    async def read(self, wait_ms: int) -> Read:
-        """Wait for records, at most `wait_ms` milliseconds.
-
-        The result is empty if no records come or if it is time to stop.
-        """
-        ...
-
-    async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
-        """Begin a transaction and write records.
-
-        Returns:
-            The offsets of the emissions; -1 if Kafka returned none.
-        """
-        ...
-
-    async def send_offset(self, offset: int, metadata: str) -> None:
-        """Add the group's offset to the transaction, which begins here if there is none."""
-        ...
-
-    async def end_transaction(self) -> None:
-        """Send EndTxn(commit). After an error the result of the transaction is unknown."""
-        ...
-
-
 class WindowVerdict(Enum):
     """Redis's verdict on a window's content. WAIT: ask again later (redis_loss = "refuse")."""
 
@@ -181,49 +133,6 @@ class CoalescingRules(NamedTuple):
     bounds: HeldBounds
     max_records: int = 500
     max_bytes: int = 4_194_304
-
-
-class AssignmentHost(Protocol):
-    """The process around an assignment."""
-
-    def now_ms(self) -> int: ...
-
-    def is_stopping(self) -> bool:
-        """Return whether the session ends after the current transaction."""
-        ...
-
-    async def turn(self) -> None:
-        """Wait for a turn before a piece of work, so that the owners' work never adds up."""
-        ...
-
-    async def pause(self, milliseconds: int) -> None:
-        """Wait so many milliseconds, or until it is time to stop."""
-        ...
-
-    def route(self) -> Route:
-        """Return the topic's active route.
-
-        Raises:
-            LogError: The topic cannot be written to now.
-        """
-        ...
-
-    def topic_id(self) -> str:
-        """Return the id of H, in hex."""
-        ...
-
-    def ended(self, outcome: str, windows: Sequence[Window]) -> None:
-        """Report windows that have ended.
-
-        Args:
-            outcome: Outcome of each window's newest event; the other events are superseded.
-            windows: Windows that have ended.
-        """
-        ...
-
-    def show(self, figures: Figures) -> None:
-        """Show the figures of the events that are held now."""
-        ...
 
 
 # Turns of a process' owners on the event loop: one piece of work at a time.

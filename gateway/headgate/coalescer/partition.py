@@ -18,12 +18,10 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import (
-    AssignmentHost,
     CoalescingRules,
     Committed,
     Decisions,
     Emission,
-    HeldPartition,
     LogError,
     Read,
     Turns,
@@ -75,10 +73,10 @@ class PartitionSession:
 
     def __init__(
         self,
-        partition: HeldPartition,
+        partition: "KafkaHeldPartition",
         decisions: Decisions,
         rules: CoalescingRules,
-        around: AssignmentHost,
+        around: "PartitionOwner",
     ) -> None:
         self._log = partition
         self._decisions = decisions
@@ -298,7 +296,7 @@ def _emission(window: Window, decided: WindowDecision) -> Emission:
     return Emission(decided.partition, held.key, held.value, held.headers, held.timestamp_ms)
 
 
-# One partition of a held topic in Kafka, for one session of its owner (`HeldPartition`).
+# One partition of a held topic in Kafka, for one session of its owner.
 
 
 FENCED = "fenced"
@@ -322,7 +320,9 @@ class CoalescedTopic(NamedTuple):
 
 
 class KafkaHeldPartition:
-    """A held partition in Kafka (`HeldPartition`).
+    """One partition of H, and one transactional producer, for one session of its owner.
+
+    Every call may raise LogError. Nothing here is shared with an earlier life (rules 1, 3).
 
     Args:
         consumer: Consumer of the group member.
@@ -353,21 +353,24 @@ class KafkaHeldPartition:
             self._reading.reschedule(asyncio.get_running_loop().time())
 
     async def fence(self) -> None:
-        """Fence earlier owners (`HeldPartition`, as all methods here)."""
+        """Send InitProducerId: end each earlier owner's transaction and wait for its markers."""
         async with self._asking():
             await self._producer.start(_FENCE_S)
 
     async def committed(self) -> Committed:
+        """Read the group's committed offset."""
         async with self._asking():
             return Committed(*await committed(self._consumer, self._place.tp))
 
     async def end(self) -> int:
+        """Return the end offset of H, read_committed."""
         tp = self._place.tp
         async with self._asking():
             offsets: dict[TopicPartition, int] = await self._consumer.end_offsets([tp])
             return offsets[tp]
 
     async def seek(self, offset: int) -> int:
+        """Continue at this offset, or at the earliest record; return the position."""
         tp = self._place.tp
         async with self._asking():
             if offset == _EARLIEST:
@@ -378,6 +381,10 @@ class KafkaHeldPartition:
             return offset
 
     async def read(self, wait_ms: int) -> Read:
+        """Wait for records, at most `wait_ms` milliseconds.
+
+        The result is empty if no records come or if it is time to stop.
+        """
         tp = self._place.tp
         self._check()
         try:
@@ -400,6 +407,11 @@ class KafkaHeldPartition:
             return Read(records, await self._consumer.position(tp))
 
     async def append(self, emissions: Sequence[Emission], marks: Sequence[DoneMark]) -> list[int]:
+        """Begin a transaction and write records.
+
+        Returns:
+            The offsets of the emissions; -1 if Kafka returned none.
+        """
         target = self._place
         records = [Record(target.topic, *emission) for emission in emissions]
         now_ms = self._now_ms()
@@ -412,11 +424,13 @@ class KafkaHeldPartition:
             return (await self._producer.append(records))[: len(emissions)]
 
     async def send_offset(self, offset: int, metadata: str) -> None:
+        """Add the group's offset to the transaction, which begins here if there is none."""
         async with self._asking():
             await self._producer.begin()
             await self._producer.send_offset(self._place.group, self._place.tp, offset, metadata)
 
     async def end_transaction(self) -> None:
+        """Send EndTxn(commit). After an error the result of the transaction is unknown."""
         async with self._asking(may_be_done=True):
             await self._producer.commit()
 
@@ -470,7 +484,7 @@ class OwnerContext(NamedTuple):
         now_ms: Wall clock, in milliseconds since 1970.
         fenced_pause_s: Long enough for the group to report another owner (rule 10), in seconds.
         turns: Turns of the process.
-        report: Receives windows that have ended, as `AssignmentHost.ended`.
+        report: Receives windows that have ended, as `PartitionOwner.ended`.
     """
 
     cluster: ClusterOptions
@@ -549,7 +563,7 @@ class PartitionOwner:
         self._context.counts.owner_restarted(self.place.topic, failure.label)
         log.warning("coalescing %s-%d restarts: %s", self.place.held, self.place.partition, failure)
 
-    # ---- AssignmentHost
+    # ---- the process around a session
 
     def now_ms(self) -> int:
         return self._context.now_ms()
@@ -559,9 +573,11 @@ class PartitionOwner:
         return self._stop.is_set() or self._context.rules() != self._rules
 
     async def turn(self) -> None:
+        """Wait for a turn before a piece of work, so that the owners' work never adds up."""
         await self._context.turns.take()
 
     async def pause(self, milliseconds: int) -> None:
+        """Wait so many milliseconds, or until it is time to stop."""
         await self._pause_s(milliseconds / 1000)
 
     async def _pause_s(self, seconds: float) -> None:
@@ -572,12 +588,24 @@ class PartitionOwner:
             return
 
     def route(self) -> Route:
+        """Return the topic's active route.
+
+        Raises:
+            LogError: The topic cannot be written to now.
+        """
         return self._context.route()
 
     def topic_id(self) -> str:
+        """Return the id of H, in hex."""
         return self._context.topic_id()
 
     def ended(self, outcome: str, windows: Sequence[Window]) -> None:
+        """Report windows that have ended.
+
+        Args:
+            outcome: Outcome of each window's newest event; the other events are superseded.
+            windows: Windows that have ended.
+        """
         sums: dict[tuple[str, str], Sum] = {}
         for window in windows:
             last = (window.last.producer, outcome)
@@ -590,6 +618,7 @@ class PartitionOwner:
         self._context.report(outcome, windows)
 
     def show(self, figures: Figures) -> None:
+        """Show the figures of the events that are held now."""
         self.figures = figures
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from headgate.formats.decode import is_json
 from headgate.model.event import EventIds
@@ -22,6 +22,7 @@ from headgate.model.oversize import (
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
 from headgate.model.route import Common, Route, fits
+from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.chunks import (
     HEADERS_BYTES,
     MAX_BYTES,
@@ -185,12 +186,6 @@ class BlobStore(Protocol):
     async def put(self, topic: str, value: bytes) -> StoredBlob: ...
 
 
-class Helper(Protocol):
-    """A process for work that holds the GIL (`offload.helper_process.HelperProcess`)."""
-
-    def ask(self, work: Callable[..., Any], *args: Any) -> "Awaitable[Any]": ...
-
-
 class Tools(NamedTuple):
     """Tools of the strategies.
 
@@ -204,7 +199,7 @@ class Tools(NamedTuple):
 
     ids: EventIds
     blobs: BlobStore | None
-    helper: Helper
+    helper: HelperProcess
     compress: Callable[[Record], Prepared]
     lone_bytes: int
 
@@ -267,6 +262,7 @@ class ChooseStrategy:
         rule, value, key = route.policy.split, publish.record.value or b"", publish.record.key
         if rule is None or key is None or not may_split(publish):
             return None
+        parts: Split | str | None
         if len(value) <= _SPLIT_HERE_BYTES:
             parts = try_split(value, rule, key)
         else:

@@ -230,9 +230,9 @@ class World:
 
 
 class Process:
-    """One owner: a `PartitionSession` that is resumed step by step (`base.HeldPartition`,
+    """One owner: a `PartitionSession` that is resumed step by step (`KafkaHeldPartition`,
     `Decisions`,
-    `AssignmentHost`, all three)."""
+    `PartitionOwner`, all three)."""
 
     life_type: type[PartitionSession] = PartitionSession
     forgets_unreserved = False  # rule 12 switched off
@@ -279,7 +279,7 @@ class Process:
         self.is_dead = True
         self.coroutine.close()
 
-    # ---- HeldPartition
+    # ---- KafkaHeldPartition
 
     async def fence(self) -> None:
         await Step("InitProducerId")
@@ -423,7 +423,7 @@ class Process:
     def distrust(self, route: Route) -> None:
         self.world.cells.clear()
 
-    # ---- AssignmentHost
+    # ---- PartitionOwner
 
     def now_ms(self) -> int:
         return self.world.now

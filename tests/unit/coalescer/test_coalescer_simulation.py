@@ -13,8 +13,8 @@ from dataclasses import replace
 import pytest
 
 from headgate.coalescer.coalescer import rules_of
-from headgate.coalescer.decisions import CoalescingRules, HeldPartition, LogError, Read
-from headgate.coalescer.partition import PartitionSession, Unsettled
+from headgate.coalescer.decisions import CoalescingRules, LogError, Read
+from headgate.coalescer.partition import KafkaHeldPartition, PartitionSession, Unsettled
 from headgate.coalescer.windows import DoneMark, HeldEvent, Window, Windows
 from support.scale import scaled
 from support.scenarios.coalescer_sim import CRAMPED, OPEN, POLICY, RULES, Process, World
@@ -334,7 +334,7 @@ class EmitsWhileCatchingUp(PartitionSession):
 class ReadsFirst:
     """The partition with its start in another order: what InitProducerId comes behind."""
 
-    def __init__(self, partition: HeldPartition, first: str) -> None:
+    def __init__(self, partition: KafkaHeldPartition, first: str) -> None:
         self._partition, self._first = partition, first
         self._known: object = None
 
