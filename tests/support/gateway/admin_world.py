@@ -98,7 +98,7 @@ class FakeInstance:
 
 
 class KeptInMemory:
-    """Implements `admin.pauses.PauseIntents`."""
+    """Implements `redis.pauses.RedisPauses`."""
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[Intent, Kept]] = {}
