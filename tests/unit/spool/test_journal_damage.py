@@ -193,7 +193,7 @@ def test_a_log_without_its_file_is_said_to_be_damage_and_not_thrown_away(tmp_pat
 
 @pytest.mark.timeout(120)
 def test_many_lost_chunks_cost_no_time_for_each_damaged_number() -> None:
-    lane, most = ("orders", 0), 30_000
+    lane, most = ("orders", 0), 20_000
     pages = [
         [
             _Claim(3 * page + 1, lane, (page, 0, 0)),
