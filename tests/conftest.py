@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
@@ -52,19 +52,37 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-# The longest tests begin: at the end no worker waits for another one's. One of them gets those of
-# Spark, so that they share a session, and another one begins with the units, at the other end.
-KINDS = ("spark", "chaos", "integration", "contract", "app", "unit")
+# Kinds whose tests wait for servers and take seconds. The others take milliseconds.
+SLOW = ("browser", "chaos", "contract", "integration", "spark")
 
 
+@pytest.hookimpl(trylast=True)  # after those that are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order the tests by their kind."""
+    """Begin with slow tests on every worker, so that quick ones fill the gaps at the end.
 
-    def place(item: pytest.Item) -> int:
+    Each worker gets an equal part of the list, in order, and steals from the end of another
+    worker's part when it has none. One worker gets all tests of Spark, for one session; the others
+    share the other slow files. A file stays together, because it may share a server.
+    """
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    slow: list[list[pytest.Item]] = [[] for _ in range(workers)]
+    quick: list[pytest.Item] = []
+    files: dict[Path, int] = {}
+    for item in items:
         kind = item.path.relative_to(Path(__file__).parent).parts[0]
-        return KINDS.index(kind) if kind in KINDS else len(KINDS)
-
-    items.sort(key=place)
+        if kind not in SLOW:
+            quick.append(item)
+        elif kind == "spark" or workers == 1:
+            slow[0].append(item)
+        else:
+            number = files.setdefault(item.path, len(files))
+            slow[1 + number % (workers - 1)].append(item)
+    ordered: list[pytest.Item] = []
+    rest = iter(quick)
+    for number, first in enumerate(slow):
+        size = (len(items) - len(ordered)) // (workers - number)
+        ordered += [*first, *islice(rest, max(0, size - len(first)))]
+    items[:] = [*ordered, *rest]
 
 
 pytest_plugins = [

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate_spark.session.session import open_session
+from support import scale
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +50,10 @@ def spark(event_log: Path) -> Iterator[SparkSession]:
         # a short life: compiling less is quicker, and leaves the cores to other tests
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
+    if not scale.is_full():
+        # Compiling a query takes longer than a small table does; `make test-full` compiles them.
+        settings["spark.sql.codegen.wholeStage"] = "false"
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     session = open_session("tests", "local[2]", settings, say=lambda line: None)
     yield session
     session.stop()

@@ -25,6 +25,12 @@ def examples(everything: int) -> int:
     return max(1, everything * settings.default.max_examples // FULL)
 
 
+def is_full() -> bool:
+    """Return whether this is `make test-full`."""
+    assert settings.default is not None
+    return settings.default.max_examples >= FULL
+
+
 def scaled(some: object, everything: object) -> list[ParameterSet]:
     """The two sizes of a parametrised scenario."""
     return [
