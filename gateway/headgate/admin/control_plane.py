@@ -104,7 +104,9 @@ class Admin:
         self.services = services
         self.bodies = bodies = Bodies(instance.settings.http.body_timeout_ms / 1000)
         self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
-        self.offsets = OffsetPages(services[1], services[2], self.identify, bodies, self.changed)
+        self.offsets = OffsetPages(
+            services.offsets, services.snapshots, self.identify, bodies, self.changed
+        )
         self.installation = InstallationPages(installation, self.identify)
         self.published_audits = PublishedAudits(instance)
         self.audits = AuditEndpoints(self.published_audits, self.identify)

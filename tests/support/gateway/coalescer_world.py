@@ -20,8 +20,7 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.record import BURST, EVENT_ID, FORCED, PRODUCER, RECEIVED_AT
 from headgate.offload.helper_process import HelperProcess
 from headgate.wiring.coalescing import Coalescing
-from headgate.wiring.parts import Parts
-from headgate.wiring.tracing import Tracing
+from headgate.wiring.parts import Parts, Tracing
 from support.gateway.meters import a_meter, counted
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from headgate.config.settings import TracingSettings
 from headgate.ingest.path import Inbound
 from headgate.model.publish import Ticket
-from headgate.wiring.tracing import tracing_of
+from headgate.wiring.parts import tracing_of
 from support.gateway.meters import a_meter
 from support.gateway.room import Room
 
