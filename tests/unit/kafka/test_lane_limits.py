@@ -13,6 +13,7 @@ from headgate.model.outcome import Reason
 from headgate.model.publish import Publish
 from headgate.model.record import Record, size_of
 from headgate.model.topics import TopicState
+from support.gateway.meters import a_meter
 
 STATES = {
     "deals": TopicState("deals", "small", bytes(16), 1),
@@ -39,9 +40,7 @@ async def test_a_cluster_with_little_room_leaves_the_others_theirs() -> None:
     limits = {name: lane_limits(one) for name, one in settings.items()}
     assert (limits["small"].stall_ms, limits["large"].stall_ms) == (LaneLimits().stall_ms, 500)
     clusters = dict.fromkeys(settings, ClusterOptions("127.0.0.1:1"))
-    lanes = KafkaLanes(
-        clusters, cast(KafkaTopics, Topics()), cast(Any, None), limits, cast(Any, None)
-    )
+    lanes = KafkaLanes(clusters, cast(KafkaTopics, Topics()), cast(Any, None), limits, a_meter())
     for state in STATES.values():
         record = Record(state.name, 0, b"k", bytes(3000), [], 0)
         lanes.put(Publish(record, size_of(b"k", record.value, []), None, 0, None))
