@@ -397,9 +397,9 @@ class TlsSnapshot:
         """
         return self._context(self._folder / _ACTIVE_TLS) if self._paths else None
 
-    def _context(self, place: Path) -> ssl.SSLContext | None:
+    def _context(self, folder: Path) -> ssl.SSLContext | None:
         certificate, key, authorities = (
-            str(place / name) if name in self._paths else None for name in _OPTIONS
+            str(folder / name) if name in self._paths else None for name in _OPTIONS
         )
         return server_context(
             dataclasses.replace(

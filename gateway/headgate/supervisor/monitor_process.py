@@ -232,17 +232,17 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
     return Monitor(clusters, monitor_options(settings), pauses, _now_ms, exporters)
 
 
-async def _show(found: Monitor, say: Say, style: Style, interval_s: float) -> None:
-    await found.polled()
+async def _show(poller: Monitor, say: Say, style: Style, interval_s: float) -> None:
+    await poller.polled()
     while True:
-        say(table(found, style))
+        say(table(poller, style))
         await asyncio.sleep(interval_s)
 
 
-def table(found: Monitor, style: Style = PLAIN) -> str:
+def table(poller: Monitor, style: Style = PLAIN) -> str:
     """Return the table of groups for a terminal, without a final newline."""
     at = time.strftime("%H:%M:%S")
-    return "\n".join(lines(found.groups(), at, style))
+    return "\n".join(lines(poller.groups(), at, style))
 
 
 def _now_ms() -> int:

@@ -244,5 +244,5 @@ def _limits(settings: Settings) -> dict[str, float]:
     return limits
 
 
-def _badness(one: Dependency) -> tuple[bool, float]:
-    return not one.ok, one.limited_s
+def _badness(dependency: Dependency) -> tuple[bool, float]:
+    return not dependency.ok, dependency.limited_s

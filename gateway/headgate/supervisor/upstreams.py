@@ -126,15 +126,15 @@ class PrometheusPlots:
         self._answers[key] = now, points
         return points
 
-    async def _ask(self, asked: Query, span: float, step: float) -> Points | None:
+    async def _ask(self, wanted: Query, span: float, step: float) -> Points | None:
         end = math.floor(time.time() / step) * step
         start = end - math.floor(span / step) * step
-        form = {"query": asked.text, "start": f"{start:f}", "end": f"{end:f}", "step": f"{step:f}"}
+        form = {"query": wanted.text, "start": f"{start:f}", "end": f"{end:f}", "step": f"{step:f}"}
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 body = await self._posted(form)
                 # a large answer takes a second to read
-                return await asyncio.to_thread(read_answer, body, asked, Grid(start, end, step))
+                return await asyncio.to_thread(read_answer, body, wanted, Grid(start, end, step))
         except NoFiguresError as error:
             self._trouble = str(error)
         except TimeoutError:
@@ -201,14 +201,14 @@ class Grid(NamedTuple):
     step: float
 
 
-def read_answer(body: bytes, asked: Query, grid: Grid) -> Points:
+def read_answer(body: bytes, wanted: Query, grid: Grid) -> Points:
     """Return the points in a response; for a thread.
 
     Raises:
         NoFiguresError: The response makes no sense.
     """
     try:
-        return _points(orjson.loads(body), asked, grid)
+        return _points(orjson.loads(body), wanted, grid)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         why = _said(body) or ": it is no answer to query_range"
         raise NoFiguresError(f"answered nonsense{why}") from error
@@ -224,12 +224,12 @@ def _said(body: bytes) -> str:
     return f": {said[:_MAX_SAID]}" if isinstance(said, str) and said else ""
 
 
-def _points(answer: Any, asked: Query, grid: Grid) -> Points:
+def _points(answer: Any, wanted: Query, grid: Grid) -> Points:
     start, end, step = grid
     count = round((end - start) / step) + 1
     rows: dict[Labels, list[float]] = {}
     for series in answer["data"]["result"]:
-        labels = tuple(str(series["metric"].get(name, "")) for name in asked.labels)
+        labels = tuple(str(series["metric"].get(name, "")) for name in wanted.labels)
         row = rows.setdefault(labels, [0.0] * count)
         for at, text in series["values"]:
             position, value = round((at - start) / step), float(text)

@@ -53,7 +53,7 @@ class WorkerFiles(NamedTuple):
     number: int
 
 
-def run_worker(place: WorkerFiles) -> int:
+def run_worker(files: WorkerFiles) -> int:
     """Run until a signal, or the end of the parent, drains the worker; return the exit code.
 
     SIGTERM drains after `http.shutdown_delay_ms`, SIGINT at once, also during that delay.
@@ -61,16 +61,16 @@ def run_worker(place: WorkerFiles) -> int:
     Raises:
         ConfigError: The configuration cannot be used.
     """
-    text = read_file(place.config)
-    settings = load(place.config, place.environ, place.folder, text)
+    text = read_file(files.config)
+    settings = load(files.config, files.environ, files.folder, text)
     logs.configure(settings.logs)
     hold_lifeline(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(place, settings, text))
+        runner.run(_run(files, settings, text))
     return 0
 
 
-async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
+async def _run(files: WorkerFiles, settings: Settings, text: str) -> None:
     leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     # Only the parent sends SIGINT: a terminal's does not reach the worker's own group. A second
@@ -82,19 +82,19 @@ async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
         leave.set()
 
     loop.add_signal_handler(HURRY, leave_at_once)
-    forward = Forward(place.folder) if settings.http.port == settings.http.management_port else None
+    forward = Forward(files.folder) if settings.http.port == settings.http.management_port else None
     worker = Worker(settings, settings.http.workers, forward)
-    reloading, tasks = Reloading(partial(read_again, worker, place)), OwnedTasks()
+    reloading, tasks = Reloading(partial(read_again, worker, files)), OwnedTasks()
     loop.add_signal_handler(signal.SIGHUP, reloading.ask)
     try:
         await worker.start()
         spare_the_collector()
         tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
-        async with control_socket(worker_socket(place.folder, place.number), _Controlled(worker)):
+        async with control_socket(worker_socket(files.folder, files.number), _Controlled(worker)):
             data = f"{settings.http.host}:{settings.http.port}"
-            start = start_fields(place.config, text)
-            fields = {**start, "worker": place.number, "data": data}
-            log.info("worker %d started", place.number, extra=fields)
+            start = start_fields(files.config, text)
+            fields = {**start, "worker": files.number, "data": data}
+            log.info("worker %d started", files.number, extra=fields)
             await leave.wait()
             worker.server.is_leaving = True
             with suppress(TimeoutError):
@@ -108,14 +108,14 @@ async def _run(place: WorkerFiles, settings: Settings, text: str) -> None:
             await forward.close()
 
 
-async def read_again(worker: Worker, place: WorkerFiles) -> None:
+async def read_again(worker: Worker, files: WorkerFiles) -> None:
     """Reload the configuration.
 
     The parent has checked the file. It is checked again, because it may be missing or half written.
     """
     names = [state.name for state in worker.topics.states()]
     try:
-        reload = await beside(_read, place, worker, names)
+        reload = await beside(_read, files, worker, names)
     except (ConfigError, RestartNeededError) as error:
         log.error("reload refused, the old configuration stays active: %s", error)  # noqa: TRY400
         return
@@ -128,8 +128,8 @@ async def read_again(worker: Worker, place: WorkerFiles) -> None:
         log.error("certificates refused, the old ones stay active: %s", error)  # noqa: TRY400
 
 
-def _read(place: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
-    new = load(place.config, place.environ, place.folder)
+def _read(files: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
+    new = load(files.config, files.environ, files.folder)
     return prepared(worker.settings, new, worker.callers.of, topics)
 
 
