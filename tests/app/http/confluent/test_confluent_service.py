@@ -21,15 +21,16 @@ class Events:
         self.counted: list[tuple[str, int]] = []
         self.callers = SimpleNamespace(identify=lambda *_: Failure(Reason.UNAUTHENTICATED, ""))
         self.request_log = SimpleNamespace(logs_every_request=False, refused=self._told)
-        self.requests = SimpleNamespace(request=self._count)
 
     def request_id(self, _headers: object) -> str:
         return "id-1"
 
-    def _told(self, failure: Failure, _request_id: str, **_known: object) -> None:
+    def _told(
+        self, failure: Failure, _request_id: str, _trace: None = None, **_known: object
+    ) -> None:
         self.told_failures.append(failure)
 
-    def _count(self, path: str, status: int, _seconds: float) -> None:
+    def count(self, path: str, status: int, _seconds: float, _id: str, _trace: None) -> None:
         self.counted.append((path, status))
 
 
