@@ -8,6 +8,7 @@ tests/test_docs.py fails when anything here is out of date.
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -274,7 +275,31 @@ def _chart_default(name: str) -> str:
     return f"`{orjson.dumps(value).decode()}`"
 
 
+def _path(name: str) -> str:
+    path = ROOT / "gateway" / "headgate" / name.replace(".", "/")
+    return f"`{name}/`" if path.is_dir() else f"`{name.replace('.', '/')}.py`"
+
+
+def packages() -> str:
+    """Return the gateway's packages, lowest first, and their imports (tests/test_layers.py)."""
+    text = (ROOT / "tests" / "test_layers.py").read_text()
+    (node,) = (
+        each.value
+        for each in ast.parse(text).body
+        if isinstance(each, ast.Assign) and ast.unparse(each.targets[0]) == "ALLOWED"
+    )
+    rows = []
+    for name, names in ast.literal_eval(ast.unparse(node).replace("set()", "()")).items():
+        file = ROOT / "gateway" / "headgate" / name / "__init__.py"
+        if file.is_file():
+            (first, *_) = (ast.get_docstring(ast.parse(file.read_text())) or "").splitlines()
+            others = sorted(_path(each) for each in names if each not in (name, "__version__"))
+            rows.append((f"`{name}/`", first, ", ".join(others) or "nothing"))
+    return table("package|contents|may import", rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "design/index.md": packages,
     "reference/options.md": reference_markdown,
     "reference/metrics.md": metrics,
     "reference/reasons.md": reasons,

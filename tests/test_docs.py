@@ -23,6 +23,7 @@ from headgate import cli
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.metrics import catalogue as metrics
 from headgate.model.policy import options_of
+from headgate.model.publish import NEXT
 from support.known_metrics import JOB_LABELS, records
 from support.pages import anchors
 from support.plain_english import RULES, baseline, converted, counted, findings, rules
@@ -311,11 +312,22 @@ def test_every_module_says_in_its_first_line_what_it_is() -> None:
 
 def test_every_stage_is_in_the_life_of_an_event() -> None:
     stage = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
-    stages = stage.findall((PACKAGE / "wiring" / "pipeline.py").read_text().split('"""')[1])
+    head, *stages = stage.findall((PACKAGE / "ingest" / "path.py").read_text().split('"""')[1])
+    assert head == "stage"
     told = re.findall(r"\*\*(\w+)\*\* \(", text_of(ROOT / "docs/design/life-of-an-event.md"))
     shown = re.findall(r">(\w+)</text>", (ROOT / "docs/design/life-of-an-event.svg").read_text())
     assert stages
     assert set(stages) <= {one.lower() for one in told} & set(shown)
+
+
+def test_the_table_of_stages_is_that_of_the_code() -> None:
+    """The page has a row for each stage of an event, with the stages that may follow it."""
+    page = text_of(ROOT / "docs/design/life-of-an-event.md").split("## Where an event is")[1]
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    allowed = {name: set(re.findall(r"\w+", after)) for name, after in rows}
+    assert allowed == {
+        stage.name: {after.name for after in following} for stage, following in NEXT.items()
+    }
 
 
 def decisions() -> Iterator[tuple[str, str]]:

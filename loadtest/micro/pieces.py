@@ -26,7 +26,14 @@ from headgate.formats.json_text import KeyReader
 from headgate.http.answer import on_the_wire
 from headgate.http.connection import FastConnection, FastConnections
 from headgate.http.heads import MAX_BYTES, PlainPosts, frame
-from headgate.model.content import Comparison, Content, Digester, Orders, examine_here, is_long
+from headgate.model.content import (
+    Comparison,
+    Content,
+    ContentCheck,
+    Digester,
+    examine_here,
+    is_long,
+)
 from headgate.model.keys import KeyRule, Partitioner, partition_for
 from headgate.model.outcome import Name, Outcome
 from headgate.model.publish import Ticket
@@ -62,7 +69,7 @@ def each(work: Callable[[bytes], object], values: list[bytes]) -> Callable[[], o
 
 
 _COMPARISON = Comparison(b"fingerprint", ("/updated_at",), 4_000_000)
-_ORDERS = Orders(None, _COMPARISON)
+_ORDERS = ContentCheck(None, _COMPARISON)
 
 
 def examine_one(value: bytes, content_type: bytes) -> object:

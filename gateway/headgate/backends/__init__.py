@@ -1,1 +1,1 @@
-"""Interfaces of Kafka and Redis for the path of an event, and what their owners share."""
+"""Interfaces of Kafka and Redis for the path of an event, and helpers of their owners."""

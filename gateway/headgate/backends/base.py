@@ -1,8 +1,9 @@
 """Interfaces of Kafka and of the suppression state for the rest of the gateway.
 
-`pipeline` uses only these protocols. The implementations in memory and the real ones pass the same
-contract suite (tests/contract). Calls never await. The listeners below receive the results once for
-each batch of a lane or each Redis call, instead of once for each event.
+The stages in `ingest` use Kafka and Redis only through these protocols. The implementations in
+memory and the real ones pass the same contract suite (tests/contract). Calls never await. The
+listeners below receive the results once for each batch of a lane or each Redis call, instead of
+once for each event.
 """
 
 from collections.abc import Callable, Sequence

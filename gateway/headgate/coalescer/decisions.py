@@ -15,10 +15,10 @@ from headgate.coalescer.windows import (
 )
 from headgate.model.content import (
     INLINE_BYTES,
+    CheckResult,
     Content,
-    Examination,
+    ContentCheck,
     Fallback,
-    Orders,
     examine,
     examine_here,
     examine_in_need,
@@ -184,26 +184,26 @@ class Digests:
 
     async def of(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
         """Return the digest of each window's newest content; None if the topic compares nothing."""
-        orders = None if route.orders is None else route.orders._replace(schema=None)
-        if route.digest is None or orders is None or orders.comparison is None:
+        check = None if route.check is None else route.check._replace(schema=None)
+        if route.digest is None or check is None or check.comparison is None:
             return await self._raw(route, windows)
-        examinations: dict[int, Examination] = {}
-        waiting: dict[int, asyncio.Future[Examination | None]] = {}
+        examinations: dict[int, CheckResult] = {}
+        waiting: dict[int, asyncio.Future[CheckResult | None]] = {}
         spent = 0
         for index, window in enumerate(windows):
             content = _content(window.last)
             if content is None:
-                examinations[index] = Examination(None, route.digest(None, None))
-            elif is_long(orders, content):
-                waiting[index] = self._helper.ask(examine, orders, content)
+                examinations[index] = CheckResult(None, route.digest(None, None))
+            elif is_long(check, content):
+                waiting[index] = self._helper.ask(examine, check, content)
             else:
-                here = examine_here(orders, content)
+                here = examine_here(check, content)
                 assert here is not None  # only a schema can need the helper process
                 examinations[index] = here
                 spent += len(content.value)
             spent = await self._turn(spent)
         for index, answer in waiting.items():
-            examinations[index] = await answer or self._in_need(orders, windows[index].last)
+            examinations[index] = await answer or self._in_need(check, windows[index].last)
         return [self._counted(route, examinations[index]) for index in range(len(windows))]
 
     async def _raw(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
@@ -219,10 +219,10 @@ class Digests:
         return digests
 
     @staticmethod
-    def _in_need(orders: Orders, held: HeldEvent) -> Examination:
+    def _in_need(check: ContentCheck, held: HeldEvent) -> CheckResult:
         content = _content(held)
         assert content is not None
-        return examine_in_need(orders, content)
+        return examine_in_need(check, content)
 
     async def _turn(self, spent: int) -> int:
         """Take a new turn when this one is used up.
@@ -238,7 +238,7 @@ class Digests:
         await self._turns.take()
         return 0
 
-    def _counted(self, route: Route, examination: Examination) -> bytes | None:
+    def _counted(self, route: Route, examination: CheckResult) -> bytes | None:
         if examination.fallback is not None:
             self._count(route.state.name, examination.fallback)
         return examination.digest

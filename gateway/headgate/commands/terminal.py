@@ -331,7 +331,7 @@ class Pace:
         return (done - before) / (now_s - then_s)
 
 
-class _Course:
+class _TaskProgress:
     """One of the tasks that share a line: its rates, and the time of its last output."""
 
     def __init__(self) -> None:
@@ -416,7 +416,7 @@ class ProgressLine:
     ) -> None:  # fmt: skip
         self._out, self._style, self._clock, self._room = out, style, clock, room
         self._lock, self._prefix, self._is_quiet = lock, prefix, is_quiet
-        self._courses: dict[str, _Course] = {}
+        self._courses: dict[str, _TaskProgress] = {}
         self._what, self._since_s, self._drawn = "", float("-inf"), ""
 
     @property
@@ -441,7 +441,7 @@ class ProgressLine:
         with self._lock:
             now_s, is_done = self._clock(), step.part == 1.0
             is_new = step.what not in self._courses
-            course = self._courses.setdefault(step.what, _Course())
+            course = self._courses.setdefault(step.what, _TaskProgress())
             course.note(now_s, step)
             is_end, course.is_done = is_done and not course.is_done, is_done
             if is_new or is_end or self._is_due(step.what, course, now_s):
@@ -459,7 +459,7 @@ class ProgressLine:
                 self._write(self._erased())
                 self._what, self._drawn = "", ""
 
-    def _is_due(self, what: str, course: _Course, now_s: float) -> bool:
+    def _is_due(self, what: str, course: _TaskProgress, now_s: float) -> bool:
         if not self.is_terminal:
             return now_s - course.written_s >= _LOG_EVERY_S
         is_other = what != self._what and bool(self._drawn)

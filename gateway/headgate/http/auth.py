@@ -311,7 +311,7 @@ class Claims(NamedTuple):
 
 
 class SignedTokens(Protocol):
-    """Checks of signed tokens (`edge.jwt.CheckedTokens`).
+    """Checks of signed tokens (`http.jwt.CheckedTokens`).
 
     Attributes:
         generation: Number that changes when a key is withdrawn; earlier checks are then invalid.

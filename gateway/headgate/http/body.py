@@ -41,7 +41,7 @@ BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot 
 
 
 class Budget(Protocol):
-    """Budget of in-flight bytes (`core.admission`)."""
+    """Budget of in-flight bytes (`ingest.admission`)."""
 
     def take_bytes(self, size: int) -> Failure | None: ...
 

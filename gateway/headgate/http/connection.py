@@ -35,8 +35,8 @@ from headgate.model.reply import problem
 
 _AHEAD_BYTES: Final = 65_536  # in the buffer behind an open request; then reading pauses
 _WAIT_S: Final = 0.25  # for the rest of a plain post; then aiohttp waits for it
-_WAITING_BYTES: Final = 16_777_216  # of such bodies on all connections
-_STRANGE_HEADS: Final = 16  # in a row; then the client's heads are no longer learned
+_WAITING_BYTES: Final = 16_777_216  # of such requests on all connections
+_STRANGE_HEADS: Final = 16  # in a row; then the connection's heads are no longer learned
 FIRST_REQUEST_S: Final = 1.0  # for a new client's first request; later ones may lose the connection
 _USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux alone has it
 _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)

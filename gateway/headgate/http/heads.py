@@ -81,12 +81,21 @@ def may_become_plain(data: bytes) -> bool:
 
 
 class KnownHeads:
-    """A cache of topics and headers by request head."""
+    """A cache of topics and headers by request head.
 
-    __slots__ = ("_known",)
+    Args:
+        most: Maximum number of heads. A full cache is cleared; 0 remembers none.
 
-    def __init__(self) -> None:
+    Attributes:
+        hits: Number of requests whose head was known.
+    """
+
+    __slots__ = ("_known", "_most", "hits")
+
+    def __init__(self, most: int = _HEADS_REMEMBERED) -> None:
         self._known: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}
+        self._most = most
+        self.hits = 0
 
     def learn(self, framed: Framed, topic: str, headers: Headers) -> None:
         """Remember the head of a plain post.
@@ -96,8 +105,10 @@ class KnownHeads:
             topic: Topic of the request.
             headers: All headers; names in lower case.
         """
-        if len(self._known) >= _HEADS_REMEMBERED:
+        if len(self._known) >= self._most:
             self._known.clear()
+            if not self._most:
+                return
         shared = {
             name: value
             for name, value in headers.items()
@@ -108,7 +119,10 @@ class KnownHeads:
     def find(self, framed: Framed) -> tuple[str, Headers] | None:
         """Return topic and headers (without the length) of a request with a known head."""
         cached = self._known.get(framed.same)
-        if cached is None or not framed.own:
+        if cached is None:
+            return None
+        self.hits += 1
+        if not framed.own:
             return cached
         topic, headers = cached
         return topic, {**headers, **framed.own}
@@ -124,9 +138,9 @@ class PlainPosts:
 
     __slots__ = ("_topics", "heads", "max_bytes")
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, heads: KnownHeads | None = None) -> None:
         self.max_bytes: Final = max_bytes
-        self.heads: Final = KnownHeads()
+        self.heads: Final = heads or KnownHeads()
         self._topics: dict[str, str] = {}
 
     def read_head(self, head: bytes, line_max_bytes: int) -> tuple[str, Headers] | None:

@@ -16,7 +16,7 @@ from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Ticket
 from headgate.model.reply import Reply
 
-# ---- fair turns: a producer that has used its share of a turn waits (`core.fair_turns`)
+# ---- fair turns: a producer that has used its share of a turn waits (`ingest.admission`)
 
 
 log = logging.getLogger("headgate.http")

@@ -66,7 +66,7 @@ class ClaimState(Enum):
 
 
 class ClaimVerdict:
-    """A claim's verdict. remembered: see `core.idempotency`; empty if no outcomes are remembered.
+    """A claim's verdict. remembered: see `model.publish`; empty if no outcomes are remembered.
 
     It is a class and no tuple for the same reason as `Record`, like the other types here that each
     event has.

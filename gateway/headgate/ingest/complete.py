@@ -33,7 +33,7 @@ class Complete:
 
     Args:
         admission: Budget of all requests.
-        accounts: Counters of outcomes.
+        meter: Counts the outcomes.
         identities: Remembers successful events by id; None without Redis.
         facts: Records audit facts; None if no topic records any.
     """
@@ -41,12 +41,12 @@ class Complete:
     def __init__(
         self,
         admission: Admission,
-        accounts: Meter,
+        meter: Meter,
         identities: Identities | None = None,
         facts: Facts | None = None,
     ) -> None:
         self._admission = admission
-        self._accounts = accounts
+        self._meter = meter
         self._identities = identities
         self._facts = facts
         self._idle: asyncio.Event | None = None
@@ -223,7 +223,7 @@ class Complete:
         outcomes = ticket.answered()
         if ticket.trace is not None:
             ticket.trace.answer = (ticket.producer, ticket.topic, outcomes)
-        self._accounts.account(
+        self._meter.account(
             ticket.producer, ticket.topic, outcomes, ticket.sizes, ticket.request_id
         )
         if ticket.facts:

@@ -1,8 +1,34 @@
-"""The path of a request: decode, admit, build records, then the stages that its topic configures.
+"""The path of an event, from a decoded request to its lane and back to its outcome.
 
-`wiring.pipeline.build_pipeline` connects the stages. Nothing here awaits: `take` starts a request
-at once, and the events of one turn of the event loop go on together (`turn`). Results come back to
-`complete`, once for each batch. The pipeline uses no HTTP library, so it serves any front.
+Rules:
+
+1. A front (`http`) passes a request as `Inbound` to `Pipeline.take`, and gets a `Ticket`. The
+   ticket is done when each of its events has exactly one outcome.
+2. `take` refuses a request as a whole (`Refused`) until its events are admitted. From then on each
+   event ends for itself, and its share of the budget returns once.
+3. No stage awaits. `take` passes all stages in one turn of the event loop, as far as no event has
+   to wait for Redis, for the helper process or for a blob.
+4. Events of a key reach their lane in order of arrival. A stage in which an event may wait keeps
+   the later events of its key behind it (`turn.InOrder`).
+5. `Publish.stage` says where an event is; `model.publish.NEXT` has the allowed moves. Before
+   `HANDED` an event is certainly not in Kafka.
+6. Stages know the next stage only, and no HTTP. `wiring.pipeline` connects them.
+
+    stage     question                                               file      only if
+    gate      does the topic take events now, and by which rules?    gate
+    decode    which events has the body?                             formats
+    admit     is there room in the budget and the quotas?            gate
+    records   which key, partition, timestamp and size?              records
+    identify  was the event id seen before?                          path      dedupe_ttl_s
+    validate  does it fit the schema; which digest has it?           records   schema, suppress
+    turn      which events of its topic go on together?              turn
+    reserve   is it unchanged? Redis knows                           path      suppress
+    produce   does it fit (`oversize`); which headers; which lane?   turn
+    complete  which outcome, response, metrics and facts?            complete
+
+An event that is validated does not pass `turn`. Reports of lanes and of Redis go to `complete`. The
+records of an oversize event enter again at reserve and produce. If the topic spools, `spool.spool`
+stands between stages and lanes, and acts as each to the other.
 """
 
 from collections.abc import Callable, Sequence
@@ -77,7 +103,6 @@ Decode = Callable[[Inbound, Route], Decoded]
 
 
 # Events that earlier attempts with the same Idempotency-Key completed.
-
 
 # Placeholder for a completed event, until its answer replaces it.
 _DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")
@@ -167,7 +192,7 @@ class Identify:
             self._complete.close(ticket)
 
     def _go_on(self, route: Route, left: list[Publish], events: Sequence[Event]) -> None:
-        if route.orders is None and not self._validate.waiting:
+        if route.check is None and not self._validate.waiting:
             self._turn.add(route, left)
         else:
             self._turn.flush_topic(route.state.name)
@@ -175,7 +200,7 @@ class Identify:
 
 
 class Pipeline:
-    """Stages of a request, in the order of the arguments.
+    """The stages, connected for requests.
 
     Args:
         admission: Budget of all requests.
@@ -304,7 +329,7 @@ class Pipeline:
         """Pass events to the first stage that their topic configures."""
         if route.policy.dedupe_ttl_s is not None:
             self._identify.take(ticket, route, started, decoded.events)
-        elif not self._validate.waiting and (route.orders is None or _is_compared(decoded)):
+        elif not self._validate.waiting and (route.check is None or _is_compared(decoded)):
             self._turn.add(route, started)
         else:
             self._turn.flush_topic(route.state.name)

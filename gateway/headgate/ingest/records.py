@@ -12,10 +12,10 @@ from headgate.backends.base import Lanes
 from headgate.formats.streamed import Streamed
 from headgate.ingest.turn import InOrder
 from headgate.model.content import (
+    CheckResult,
     Content,
-    Examination,
+    ContentCheck,
     Fallback,
-    Orders,
     examine,
     examine_here,
     examine_in_need,
@@ -103,7 +103,7 @@ class BuildRecords:
 
     def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
         now_ms = self._clock_ms()
-        route.turn += 1
+        route.requests += 1
         headers: list[Header] = [
             self._producer_header(ticket.producer),
             (RECEIVED_AT, b"%d" % now_ms),
@@ -119,7 +119,7 @@ class BuildRecords:
             options.key,
             options.timestamp_ms,
             options.tombstone,
-            route.turn,
+            route.requests,
             headers,
             now_ms,
             options.force,
@@ -186,7 +186,7 @@ class BuildRecords:
         topic, now_ms = route.topic, request.common.now_ms
         keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
         sizes, plain_bytes = ticket.sizes, request.shared_bytes + PLAIN_BYTES
-        key, partition = None, request.common.sticky % route.lane.partitions
+        key, partition = None, request.common.request_number % route.lane.partitions
         for index, value in enumerate(decoded.events):
             assert isinstance(value, bytes)
             length = sizes[index] = len(value)
@@ -315,8 +315,8 @@ class Validate:
         common = started[0].common
         assert common is not None
         route = common.route
-        orders = route.orders
-        if orders is None:  # since a reload; older events may still wait here
+        check = route.check
+        if check is None:  # since a reload; older events may still wait here
             for publish in started:
                 self._order.enter(publish, False)
             return
@@ -324,17 +324,17 @@ class Validate:
             if publish.large is not None and publish.large.stored is not None:
                 self._order.enter(publish, False)  # it was examined while it was stored
                 continue
-            if publish.digest is not None and orders.schema is None:
+            if publish.digest is not None and check.schema is None:
                 self._order.enter(publish, False)
                 continue
             record = publish.record
-            if route.digest is not None and (record.value is None or orders.comparison is None):
+            if route.digest is not None and (record.value is None or check.comparison is None):
                 publish.digest = route.digest(record.value, content_type_of(record))
             if record.value is not None:
                 record.headers = [*record.headers, *route.schema_headers]
-            self.event(publish, orders, events[publish.index])
+            self.event(publish, check, events[publish.index])
 
-    def event(self, publish: Publish, orders: Orders, event: Event) -> None:
+    def event(self, publish: Publish, check: ContentCheck, event: Event) -> None:
         """Examine an event's value. A tombstone has no value, but keeps its position."""
         value = publish.record.value
         if value is None:
@@ -342,21 +342,21 @@ class Validate:
             return
         assert not isinstance(event, Failure)  # a failed event is never started
         document = event if isinstance(event, bytes) else event.document
-        self.content(publish, orders, Content(value, content_type_of(publish.record), document))
+        self.content(publish, check, Content(value, content_type_of(publish.record), document))
 
-    def content(self, publish: Publish, orders: Orders, content: Content) -> None:
+    def content(self, publish: Publish, check: ContentCheck, content: Content) -> None:
         """Examine one event. The event may go on or be refused before this returns."""
-        examination = None if is_long(orders, content) else examine_here(orders, content)
+        examination = None if is_long(check, content) else examine_here(check, content)
         if examination is not None:
             if self._note(publish, examination):
                 self._order.enter(publish, False)
             return
         self._order.enter(publish, True)
-        answer = self._helper.ask(examine, orders, content)
+        answer = self._helper.ask(examine, check, content)
 
-        def answered(found: "asyncio.Future[Examination | None]") -> None:
+        def answered(found: "asyncio.Future[CheckResult | None]") -> None:
             if not publish.dropped:
-                self._end(publish, found.result() or examine_in_need(orders, content))
+                self._end(publish, found.result() or examine_in_need(check, content))
 
         answer.add_done_callback(answered)
 
@@ -368,13 +368,13 @@ class Validate:
         """
         return self._order.drop(publish)
 
-    def _end(self, publish: Publish, examination: Examination) -> None:
+    def _end(self, publish: Publish, examination: CheckResult) -> None:
         if self._note(publish, examination):
             self._order.ready(publish)
         else:
             self._order.drop(publish)
 
-    def _note(self, publish: Publish, examination: Examination) -> bool:
+    def _note(self, publish: Publish, examination: CheckResult) -> bool:
         """Apply the result of an examination. Return False if it refuses the event."""
         failure, digest, fallback = examination
         if failure is not None:

@@ -8,7 +8,7 @@ from typing import Protocol
 from headgate.backends.base import Topics
 from headgate.formats.decode import scanner_for
 from headgate.formats.json_text import KeyReader
-from headgate.model.content import Comparison, Digester, Orders
+from headgate.model.content import Comparison, ContentCheck, Digester
 from headgate.model.internal_topics import as_held, held_topic, is_held, is_there
 from headgate.model.keys import KEY_MAX_BYTES
 from headgate.model.outcome import Failure, Reason, Refused, brief
@@ -82,36 +82,36 @@ class Compiler:
         depth, key_max = self._json_max_depth, self._key_max_bytes
         read_key = KeyReader.parse(policy.key, key_max)
         if held is not None:
-            orders = _orders(policy, None)
-            scanner = None if orders else scanner_for(policy, held, depth, None, key_max)
+            check = _content_check(policy, None)
+            scanner = None if check else scanner_for(policy, held, depth, None, key_max)
             return Route(
                 policy,
                 state,
                 read_key,
                 depth,
-                orders=orders,
+                check=check,
                 held=held,
                 scanner=scanner,
                 key_max_bytes=key_max,
             )
         scope = self._scope(policy, state)
         if policy.suppress == "off":
-            orders = _orders(policy, None)
-            scanner = None if orders else scanner_for(policy, state, depth, None, key_max)
+            check = _content_check(policy, None)
+            scanner = None if check else scanner_for(policy, state, depth, None, key_max)
             return Route(
                 policy,
                 state,
                 read_key,
                 depth,
                 scope=scope,
-                orders=orders,
+                check=check,
                 scanner=scanner,
                 key_max_bytes=key_max,
             )
         rules = bytes.fromhex(fingerprint(policy))
-        orders = _orders(policy, rules if policy.suppress == "canonical" else None)
+        check = _content_check(policy, rules if policy.suppress == "canonical" else None)
         digester = Digester(rules)
-        compared = digester if orders is None else orders.comparison
+        compared = digester if check is None else check.comparison
         has_schema = policy.schema is not None
         scanner = None if has_schema else scanner_for(policy, state, depth, compared, key_max)
         return Route(
@@ -121,7 +121,7 @@ class Compiler:
             depth,
             digester.digest,
             scope,
-            orders,
+            check,
             scanner=scanner,
             key_max_bytes=key_max,
         )
@@ -150,7 +150,7 @@ class Compiler:
         return scope
 
 
-def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
+def _content_check(policy: TopicPolicy, rules: bytes | None) -> ContentCheck | None:
     """Return the topic's validation rules; None if it needs no validation.
 
     Args:
@@ -159,8 +159,8 @@ def _orders(policy: TopicPolicy, rules: bytes | None) -> Orders | None:
     """
     if rules is not None:
         comparison = Comparison(rules, policy.ignore, policy.canonical_max_bytes)
-        return Orders(policy.schema, comparison)
-    return None if policy.schema is None else Orders(policy.schema, None)
+        return ContentCheck(policy.schema, comparison)
+    return None if policy.schema is None else ContentCheck(policy.schema, None)
 
 
 class Routes:
@@ -216,7 +216,7 @@ class Routes:
         else:
             route = self._compile(as_held(policy), state)
         if before is not None:
-            route.turn = before.turn
+            route.requests = before.requests
         self._routes[topic] = route
         return route
 

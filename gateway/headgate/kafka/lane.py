@@ -60,7 +60,7 @@ _LEVEL = 3  # the default of Kafka's own producer
 _ZSTD = 4
 
 
-class LoneBatch:
+class SingleRecordBatch:
     """A batch with one record; `size` is the bytes of the whole batch, as the broker measures it.
 
     The constructor compresses, without the interpreter's lock; do not call it on the event loop.
@@ -74,12 +74,12 @@ class LoneBatch:
         self._batch = with_body(plain, _ZSTD, body)
         self.size = len(self._batch)
 
-    def builder(self) -> "LoneBuilder":
+    def builder(self) -> "SingleRecordBuilder":
         """Return a new batch builder for the producer; each hand-over needs its own."""
-        return LoneBuilder(self._batch)
+        return SingleRecordBuilder(self._batch)
 
 
-class LoneBuilder:
+class SingleRecordBuilder:
     """Replacement of aiokafka's `BatchBuilder`, with the methods that the sender uses."""
 
     def __init__(self, batch: bytearray) -> None:
@@ -155,7 +155,7 @@ class Halving:
 # ---- Wake-up of a waiting task
 
 
-class Bell:
+class Wakeup:
     """Wake-up for one waiting task; a ring without a waiting task has no effect."""
 
     def __init__(self) -> None:
@@ -251,7 +251,7 @@ class Lane:
         self._batch: LaneBatch | None = None
         self._producer: Producer | None = None
         self._handed: Handed | None = None
-        self._bell = Bell()
+        self._bell = Wakeup()
         self._closing: Failure | None = None
         self._halving = Halving()
         self._resends = 0

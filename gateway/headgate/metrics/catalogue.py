@@ -464,7 +464,7 @@ _DECLARED = (
         "headgate_keyless_total",
         MetricKind.COUNTER,
         _BY_PAIR,
-        'Events without a key that were published without order (keyless = "spread").',
+        'Successful events without a key, which have no order (keyless = "spread").',
     ),
     Metric(
         "headgate_key_cardinality",

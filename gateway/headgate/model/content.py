@@ -4,7 +4,7 @@ A digest is a keyed hash of 128 bits over everything that a consumer sees: the b
 canonical form. The hash is blake2b and not a faster one: with a weak hash, a client could construct
 two contents with one digest and make the gateway drop a change.
 
-Another process examines large texts, so `Orders` and `Examination` are plain data.
+Another process examines large texts, so `ContentCheck` and `CheckResult` are plain data.
 """
 
 import re
@@ -281,7 +281,7 @@ _OPAQUE = "the topic has a schema, and these bytes are not JSON"
 _UNEXAMINED = "it does not fit the topic's schema; where could not be found out this time"
 
 
-class Orders(NamedTuple):
+class ContentCheck(NamedTuple):
     """A topic's examination: validation against a schema, and a canonical comparison.
 
     Args:
@@ -307,7 +307,7 @@ class Content(NamedTuple):
     document: bytes | None
 
 
-class Examination(NamedTuple):
+class CheckResult(NamedTuple):
     """The result of an examination.
 
     Args:
@@ -321,26 +321,26 @@ class Examination(NamedTuple):
     fallback: Fallback | None = None
 
 
-def is_long(orders: Orders, content: Content) -> bool:
+def is_long(check: ContentCheck, content: Content) -> bool:
     """Return whether another process must examine the content, to keep the event loop free."""
     if len(content.value) <= INLINE_BYTES:
         return False
-    if orders.schema is not None and content.document is not None:
+    if check.schema is not None and content.document is not None:
         return True
-    comparison = orders.comparison
+    comparison = check.comparison
     return (
         comparison is not None
         and comparison.must_be_raw(content.value, content.content_type) is None
     )
 
 
-def examine(orders: Orders, content: Content) -> Examination:
+def examine(check: ContentCheck, content: Content) -> CheckResult:
     """Examine a content completely, without a limit of time."""
-    failure = _schema_failure(orders, content)
-    return _compared(orders, content) if failure is None else Examination(failure)
+    failure = _schema_failure(check, content)
+    return _compared(check, content) if failure is None else CheckResult(failure)
 
 
-def examine_here(orders: Orders, content: Content) -> Examination | None:
+def examine_here(check: ContentCheck, content: Content) -> CheckResult | None:
     """Examine a short content on the event loop.
 
     Returns:
@@ -348,28 +348,28 @@ def examine_here(orders: Orders, content: Content) -> Examination | None:
         block the event loop for too long.
     """
     document = content.document
-    schema = orders.schema
+    schema = check.schema
     if schema is not None and document is not None:
         if not schema.fits(document):
             if len(document) > VIOLATIONS_INLINE_BYTES:
                 return None
-            return Examination(schema.failure(document))
+            return CheckResult(schema.failure(document))
     elif schema is not None:
-        return Examination(violation(_OPAQUE))
-    return _compared(orders, content)
+        return CheckResult(violation(_OPAQUE))
+    return _compared(check, content)
 
 
-def examine_in_need(orders: Orders, content: Content) -> Examination:
+def examine_in_need(check: ContentCheck, content: Content) -> CheckResult:
     """Examine a content minimally on the event loop, because the other process is unavailable."""
-    if orders.schema is not None:
+    if check.schema is not None:
         if content.document is None:
-            return Examination(violation(_OPAQUE))
-        if not orders.schema.fits(content.document):
-            return Examination(violation(_UNEXAMINED))
-    comparison = orders.comparison
+            return CheckResult(violation(_OPAQUE))
+        if not check.schema.fits(content.document):
+            return CheckResult(violation(_UNEXAMINED))
+    comparison = check.comparison
     if comparison is None:
-        return Examination()
-    return Examination(None, comparison.raw(content.value, content.content_type), Fallback.POOL)
+        return CheckResult()
+    return CheckResult(None, comparison.raw(content.value, content.content_type), Fallback.POOL)
 
 
 def forget_received() -> None:
@@ -381,16 +381,16 @@ def forget_received() -> None:
     received_comparison.cache_clear()
 
 
-def _schema_failure(orders: Orders, content: Content) -> Failure | None:
-    if orders.schema is None:
+def _schema_failure(check: ContentCheck, content: Content) -> Failure | None:
+    if check.schema is None:
         return None
     if content.document is None:
         return violation(_OPAQUE)
-    return orders.schema.check(content.document)
+    return check.schema.check(content.document)
 
 
-def _compared(orders: Orders, content: Content) -> Examination:
-    comparison = orders.comparison
+def _compared(check: ContentCheck, content: Content) -> CheckResult:
+    comparison = check.comparison
     if comparison is None:
-        return Examination()
-    return Examination(None, *comparison.digest(content.value, content.content_type))
+        return CheckResult()
+    return CheckResult(None, *comparison.digest(content.value, content.content_type))

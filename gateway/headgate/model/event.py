@@ -45,7 +45,7 @@ class Decoded:
         events: A Failure replaces an event that could not be decoded. Bytes are a JSON document
             without further attributes, the case that must be cheap.
         is_batch: Whether the response is a batch response.
-        is_plain: Whether the scanner read all events as plain documents (`core.scanning`).
+        is_plain: Whether the scanner read all events as plain documents (`formats.decode`).
         keys: The keys that the scanner found; None if the topic has no key rule.
         partitions: The partitions of these keys.
         digests: The digests; None if the topic does not suppress or has no keys. A digest is None

@@ -136,7 +136,7 @@ class LogEntry(NamedTuple):
         return MEANINGS[self.kind].level
 
 
-class Happening(NamedTuple):
+class NewEntry(NamedTuple):
     """An entry before it has a number; `at_ms` None means now."""
 
     kind: Kind
@@ -146,7 +146,7 @@ class Happening(NamedTuple):
     at_ms: int | None = None
 
 
-def entry_of(number: int, now_ms: int, happening: Happening) -> LogEntry:
+def entry_of(number: int, now_ms: int, happening: NewEntry) -> LogEntry:
     """Return a log entry with this number, and shorten a text that is too long."""
     at_ms = now_ms if happening.at_ms is None else happening.at_ms
     text = happening.text if len(happening.text) <= MAX_TEXT else f"{happening.text[:MAX_TEXT]}..."

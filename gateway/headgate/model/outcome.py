@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-# Reasons for the failure of an event or a request.
-#
-# A `Reason` is wire text, metric label and page name (`/problems/<reason>`). Only the table below
-# maps a reason to its HTTP status.
-
 
 class Reason(StrEnum):
-    """Reason for the failure of an event or a request."""
+    """Reason for the failure of an event or a request.
+
+    It is wire text, metric label and page name (`/problems/<reason>`). Only `TRAITS` maps a reason
+    to its HTTP status.
+    """
 
     MALFORMED = "malformed"
     UNAUTHENTICATED = "unauthenticated"

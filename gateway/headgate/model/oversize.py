@@ -54,7 +54,7 @@ class StoredBlob(NamedTuple):
 
 
 class Prepared(Protocol):
-    """A record's batch that is already compressed (`lane.LoneBatch`); `size` is its bytes."""
+    """A compressed batch with one record (`lane.SingleRecordBatch`); `size` is its bytes."""
 
     @property
     def size(self) -> int: ...

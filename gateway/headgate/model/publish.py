@@ -1,7 +1,7 @@
-"""Events of a request on their way through the process: their stages and open counts.
+"""Events of a request on their way through the process, and the claims of its Idempotency-Key.
 
 A publish is mutable on purpose: stages, suppression and lanes pass on the same object, so that a
-batch of events costs one list and no further allocation. It decides nothing.
+batch of events costs one list and no further allocation.
 """
 
 import struct

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from headgate.model.content import Orders
+from headgate.model.content import ContentCheck
 from headgate.model.event import SPREAD, RawEvent
 from headgate.model.keys import KEY_MAX_BYTES, Partitioner
 from headgate.model.outcome import Failure, Reason, Refused, brief, long_key, malformed
@@ -64,7 +64,8 @@ class Common:
         key: The key of the request, which has one event only.
         timestamp_ms: The timestamp of the request, in milliseconds since 1970.
         tombstone: Whether the event is a tombstone.
-        sticky: The partition of events without a key.
+        request_number: The request's number in its topic; events without a key go to the partition
+            of this number, modulo the partition count.
         headers: Record headers of every event.
         now_ms: The time of arrival, in milliseconds since 1970.
         force: Whether to publish unchanged events, too.
@@ -76,8 +77,8 @@ class Common:
         "headers",
         "key",
         "now_ms",
+        "request_number",
         "route",
-        "sticky",
         "timestamp_ms",
         "tombstone",
         "trace",
@@ -89,7 +90,7 @@ class Common:
         key: bytes | None,
         timestamp_ms: int | None,
         tombstone: bool,
-        sticky: int,
+        request_number: int,
         headers: list[Header],
         now_ms: int,
         force: bool = False,
@@ -101,7 +102,7 @@ class Common:
         self.key: Final = key
         self.timestamp_ms: Final = timestamp_ms
         self.tombstone: Final = tombstone
-        self.sticky: Final = sticky
+        self.request_number: Final = request_number
         self.headers: Final = headers
         self.now_ms: Final = now_ms
 
@@ -117,7 +118,7 @@ class Route:
         digest: Function from value and content type to 16 bytes; None if the topic does not
             suppress.
         scope: The suppression namespace, whatever the policy; None without Redis.
-        orders: The examination that events need first, or None. If it has a comparison, it also
+        check: The examination that events need first, or None. If it has a comparison, it also
             makes the digest, unless the scanner has made it.
         schema_headers: Headers of records that fit the topic's schema.
         schema_bytes: The bytes of these headers.
@@ -125,11 +126,11 @@ class Route:
         held: The state of the held topic, if the topic coalesces.
         lane: The state of the topic that events are written to.
         facts: See `Ticket`.
-        scanner: The fast path for plain documents (`core.scanning`); None if there is none, or if
+        scanner: The fast path for plain documents (`formats.decode`); None if there is none, or if
             documents must fit a schema.
         is_behind: Whether the spool has events of the topic. It takes single records only, so the
             route has no strategies then (`ingest.routes.Routes.behind`).
-        turn: The number of requests of the topic so far. With one counter for all topics,
+        requests: The number of requests of the topic so far. With one counter for all topics,
             requests that alternate between topics would put all keyless events of a topic on one
             partition.
     """
@@ -141,6 +142,7 @@ class Route:
         "_partition",
         "_read_key",
         "_takes_timestamps",
+        "check",
         "digest",
         "facts",
         "held",
@@ -149,9 +151,9 @@ class Route:
         "lane",
         "max_record_bytes",
         "max_value_bytes",
-        "orders",
         "policy",
         "refuses",
+        "requests",
         "scanner",
         "schema_bytes",
         "schema_headers",
@@ -159,7 +161,6 @@ class Route:
         "state",
         "strategies",
         "topic",
-        "turn",
     )
 
     def __init__(
@@ -170,7 +171,7 @@ class Route:
         json_max_depth: int,
         digest: Digest | None = None,
         scope: Scope | None = None,
-        orders: Orders | None = None,
+        check: ContentCheck | None = None,
         held: TopicState | None = None,
         scanner: Scanner | None = None,
         key_max_bytes: int = KEY_MAX_BYTES,
@@ -181,7 +182,7 @@ class Route:
         self.held = held
         self.lane = state if held is None else held
         self.topic = self.lane.name
-        self.turn = 0
+        self.requests = 0
         self.facts = policy.facts_one_in if policy.facts else 0
         self._depth = json_max_depth
         self.key_max_bytes = key_max_bytes
@@ -200,7 +201,7 @@ class Route:
         )
         self.digest = digest
         self.scope = scope
-        self.orders = orders
+        self.check = check
         self.scanner = scanner
         self.refuses = policy.redis_loss == "refuse"
         self.schema_headers: list[Header] = []
@@ -238,7 +239,7 @@ class Route:
             timestamp = self._timestamp(event.timestamp_ms, common)
         key = given if document is None else self._key(document, given)
         if key is None:
-            partition = self._keyless(common.sticky)
+            partition = self._keyless(common.request_number)
         elif len(key) <= self.key_max_bytes:
             partition = self._partition(key)
         else:
@@ -271,7 +272,9 @@ class Route:
             raise Refused(long_key(self.key_max_bytes))
         if partition == SPREAD:
             partition = (
-                common.sticky % self.state.partitions if key is None else self._partition(key)
+                common.request_number % self.state.partitions
+                if key is None
+                else self._partition(key)
             )
         value = None if common.tombstone else event.value
         return Record(self.topic, partition, key, value, _own_headers(event), timestamp)
@@ -293,9 +296,9 @@ class Route:
             return given
         return key if given is None else given
 
-    def _keyless(self, sticky: int) -> int:
+    def _keyless(self, request_number: int) -> int:
         if self.policy.keyless == "spread":
-            return sticky % self.state.partitions
+            return request_number % self.state.partitions
         detail = (
             "the event has no key, and this topic has no key rule that applies to it: "
             "send Headgate-Key"
@@ -329,7 +332,7 @@ def _own_headers(event: RawEvent) -> list[Header]:
 
 # Limits of sizes, and the detail of every 413 response.
 #
-# Titles and advice are those of the reasons (`core.reasons`). Header fields that are too large are
+# Titles and advice are those of the reasons (`model.outcome`). Header fields that are too large are
 # another reason, with status 431 (`http.server`).
 
 

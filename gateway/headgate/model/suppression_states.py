@@ -1,12 +1,8 @@
 # Not compiled: msgspec reads annotations, which a compiled NamedTuple loses.
-"""States of the suppression of topics."""
+"""States of the suppression of topics, as workers send them to the parent."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
-
-# State of a topic's suppression, as workers send it to the parent.
-#
-# Not compiled: msgspec decodes the type by its annotations, which a compiled NamedTuple loses.
 
 
 class TopicSuppression(NamedTuple):

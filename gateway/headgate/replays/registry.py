@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from headgate.model.installation import Detail, Happening, Kind
+from headgate.model.installation import Detail, Kind, NewEntry
 from headgate.model.internal_topics import InternalTopic
 from headgate.model.topics import TopicState
 
@@ -296,21 +296,21 @@ class ReplayObserver:
         self._since_ms = since_ms
         self._states: dict[str, ReplayState] = {}
 
-    def see(self, replays: Iterable[Replay]) -> Iterator[Happening]:
+    def see(self, replays: Iterable[Replay]) -> Iterator[NewEntry]:
         """Yield the entries of all replays that have changed."""
         for replay in replays:
             yield from self._changes(replay)
         while len(self._states) > _MAX_KNOWN:  # the oldest go first
             del self._states[next(iter(self._states))]
 
-    def _changes(self, replay: Replay) -> Iterator[Happening]:
+    def _changes(self, replay: Replay) -> Iterator[NewEntry]:
         before, now = self._states.get(replay.id), replay.state
         self._states[replay.id] = now
         is_new = before is None and created_ms(replay) >= self._since_ms
         if is_new:
             text = f"{_named(replay)}: asked for"
             asked_ms = created_ms(replay)
-            yield Happening(Kind.REPLAY_CREATED, replay.id, text, _details(replay), asked_ms)
+            yield NewEntry(Kind.REPLAY_CREATED, replay.id, text, _details(replay), asked_ms)
         if now in _ENDS and before != now and (is_new or before is not None):
             kind, said = _ENDS[now]
             reason = _text(replay.status, "reason")
@@ -318,7 +318,7 @@ class ReplayObserver:
             details = _details(replay) | ({"reason": reason} if reason else {})
             at_ms = replay.status.get("at_ms")
             ended_ms = at_ms if isinstance(at_ms, int) else None
-            yield Happening(kind, replay.id, text, details, ended_ms)
+            yield NewEntry(kind, replay.id, text, details, ended_ms)
 
 
 def _named(replay: Replay) -> str:

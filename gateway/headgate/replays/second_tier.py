@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from headgate.config.settings import Settings
-from headgate.model.installation import Happening
+from headgate.model.installation import NewEntry
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.registry import Control
 
@@ -32,7 +32,7 @@ class SecondTier(NamedTuple):
 def second_tier(
     settings: Callable[[], Settings],
     figures: "Fleet",
-    note: Callable[[Happening], None],
+    note: Callable[[NewEntry], None],
 ) -> SecondTier:
     """Compose the second tier.
 

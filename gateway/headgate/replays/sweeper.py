@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.kafka.logs import view_of
 from headgate.metrics.fleet import Fleet
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Refused
 from headgate.replays.answers import state_of
 from headgate.replays.plan import BACKFILL
@@ -40,7 +40,7 @@ class Sweeper:
     """
 
     def __init__(
-        self, tiers: SecondTiers, figures: Fleet, note: Callable[[Happening], None]
+        self, tiers: SecondTiers, figures: Fleet, note: Callable[[NewEntry], None]
     ) -> None:
         self._tiers = tiers
         self._figures = figures

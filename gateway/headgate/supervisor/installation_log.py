@@ -25,9 +25,9 @@ from headgate.config.settings import LogSettings
 from headgate.metrics.fleet import Fleet
 from headgate.model.installation import (
     Detail,
-    Happening,
     Kind,
     LogEntry,
+    NewEntry,
     as_document,
     entry_of,
     read_entry,
@@ -86,7 +86,7 @@ class InstallationLog:
         path = logs.installation_file
         return cls(None if path is None else LogFile(Path(path), logs.installation_max_bytes))
 
-    def note(self, what: Happening) -> None:
+    def note(self, what: NewEntry) -> None:
         """Add an entry."""
         number = self._entries[-1].number + 1 if self._entries else 1
         entry = entry_of(number, self._clock_ms(), what)
@@ -253,7 +253,7 @@ _GATEWAY, _CONFIGURATION, _CERTIFICATES = "gateway", "configuration", "certifica
 _MAX_OPTIONS = 50  # options of a refused file
 
 
-def gateway_started(file: str, workers: int) -> Happening:
+def gateway_started(file: str, workers: int) -> NewEntry:
     """Return the entry of the gateway's start.
 
     Args:
@@ -262,10 +262,10 @@ def gateway_started(file: str, workers: int) -> Happening:
     """
     text = f"headgate {__version__} ({CODE}) with {workers} worker(s), pid {os.getpid()}"
     details = {"version": __version__, "native": CODE, "workers": workers, "file": file}
-    return Happening(Kind.STARTED, _GATEWAY, text, details)
+    return NewEntry(Kind.STARTED, _GATEWAY, text, details)
 
 
-def gateway_draining(delay_s: float, bound_s: float) -> Happening:
+def gateway_draining(delay_s: float, bound_s: float) -> NewEntry:
     """Return the entry of the beginning of a drain.
 
     Args:
@@ -273,25 +273,25 @@ def gateway_draining(delay_s: float, bound_s: float) -> Happening:
         bound_s: Time until its end, in seconds.
     """
     text = f"ends within {bound_s:g} s and serves requests for the first {delay_s:g} s"
-    return Happening(Kind.DRAINING, _GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
+    return NewEntry(Kind.DRAINING, _GATEWAY, text, {"delay_s": delay_s, "bound_s": bound_s})
 
 
-def gateway_ended(is_clean: bool) -> Happening:
+def gateway_ended(is_clean: bool) -> NewEntry:
     """Return the entry of the gateway's end, after its last worker."""
     text = (
         "all workers drained" if is_clean else "some workers did not drain in time and were killed"
     )
-    return Happening(Kind.ENDED, _GATEWAY, text, {"clean": is_clean})
+    return NewEntry(Kind.ENDED, _GATEWAY, text, {"clean": is_clean})
 
 
-def config_reloaded(file: str, settings: Settings) -> Happening:
+def config_reloaded(file: str, settings: Settings) -> NewEntry:
     """Return the entry of an applied reload."""
     topics, producers = len(settings.topics), len(settings.producers)
     text = f"{file}: {counted(topics, 'topic')}, {counted(producers, 'producer')}"
-    return Happening(Kind.RELOADED, _CONFIGURATION, text, {"file": file})
+    return NewEntry(Kind.RELOADED, _CONFIGURATION, text, {"file": file})
 
 
-def reload_refused(file: str, why: str, options: Sequence[str]) -> Happening:
+def reload_refused(file: str, why: str, options: Sequence[str]) -> NewEntry:
     """Return the entry of a refused reload.
 
     Args:
@@ -300,17 +300,17 @@ def reload_refused(file: str, why: str, options: Sequence[str]) -> Happening:
         options: Options that are wrong or need a restart.
     """
     details: dict[str, Detail] = {"file": file, "options": [*options[:_MAX_OPTIONS]]}
-    return Happening(Kind.RELOAD_REFUSED, _CONFIGURATION, why, details)
+    return NewEntry(Kind.RELOAD_REFUSED, _CONFIGURATION, why, details)
 
 
-def certificates_reloaded() -> Happening:
+def certificates_reloaded() -> NewEntry:
     """Return the entry of renewed certificates."""
-    return Happening(Kind.CERTIFICATES_RELOADED, _CERTIFICATES, "new certificates are active")
+    return NewEntry(Kind.CERTIFICATES_RELOADED, _CERTIFICATES, "new certificates are active")
 
 
-def certificates_refused(error: OSError) -> Happening:
+def certificates_refused(error: OSError) -> NewEntry:
     """Return the entry of certificates that cannot be used."""
-    return Happening(
+    return NewEntry(
         Kind.CERTIFICATES_REFUSED, _CERTIFICATES, f"the old certificates stay active: {error}"
     )
 
@@ -416,7 +416,7 @@ class Observer:
         self._is_spooling: Debounced[bool] = Debounced()
         self._rebuilds: dict[tuple[str, ...], float] = {}
 
-    def see(self, now_ms: int, poll: Poll) -> list[Happening]:
+    def see(self, now_ms: int, poll: Poll) -> list[NewEntry]:
         """Return the entries of a poll at `now_ms`, in milliseconds since 1970."""
         return [
             *self._dependencies(now_ms, poll.dependencies),
@@ -428,23 +428,23 @@ class Observer:
 
     def _dependencies(
         self, now_ms: int, seen: Mapping[str, tuple[bool, str]]
-    ) -> Iterator[Happening]:
+    ) -> Iterator[NewEntry]:
         for name, (is_well, why) in seen.items():
             change = self._well.setdefault(name, Debounced()).update(now_ms, is_well)
             if change is not None and (change.before is not None or not is_well):
                 yield _came_or_went(name, change, why)
 
-    def _changed_servers(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[Happening]:
+    def _changed_servers(self, now_ms: int, seen: Mapping[str, str]) -> Iterator[NewEntry]:
         for name, server in seen.items():
             change = self._servers.setdefault(name, Debounced()).update(now_ms, server)
             if change is not None and change.before is not None:
                 text = f"{name}: {change.after} answers instead of {change.before}"
                 details: dict[str, Detail] = {"before": change.before, "after": change.after}
-                yield Happening(Kind.REDIS_CHANGED, name, text, details, change.at_ms)
+                yield NewEntry(Kind.REDIS_CHANGED, name, text, details, change.at_ms)
 
     def _suppression(
         self, now_ms: int, seen: Mapping[str, str], refusing: Collection[str]
-    ) -> Iterator[Happening]:
+    ) -> Iterator[NewEntry]:
         for gone in self._suppressed.keys() - seen.keys():
             del self._suppressed[gone]
         together: dict[tuple[str, bool], list[tuple[str, Change[str]]]] = {}
@@ -456,7 +456,7 @@ class Observer:
         for (state, refuses), changes in together.items():
             yield _suppression_changed(state, refuses, changes)
 
-    def _spool(self, now_ms: int, spooled: int | None) -> Iterator[Happening]:
+    def _spool(self, now_ms: int, spooled: int | None) -> Iterator[NewEntry]:
         if spooled is None:
             return
         change = self._is_spooling.update(now_ms, spooled > 0)
@@ -464,12 +464,12 @@ class Observer:
             return
         if change.after:
             text, details = "events are spooled on disk", {"events": spooled}
-            yield Happening(Kind.SPOOL_BEGAN, SPOOL, text, details, change.at_ms)
+            yield NewEntry(Kind.SPOOL_BEGAN, SPOOL, text, details, change.at_ms)
             return
         text = f"empty again after {span(change.lasted_ms)}"
-        yield Happening(Kind.SPOOL_ENDED, SPOOL, text, _lasted(change), change.at_ms)
+        yield NewEntry(Kind.SPOOL_ENDED, SPOOL, text, _lasted(change), change.at_ms)
 
-    def _rebuilt(self, seen: Mapping[tuple[str, ...], float]) -> Iterator[Happening]:
+    def _rebuilt(self, seen: Mapping[tuple[str, ...], float]) -> Iterator[NewEntry]:
         for labels, total in seen.items():
             more = int(total - self._rebuilds.get(labels, 0))
             self._rebuilds[labels] = total
@@ -477,7 +477,7 @@ class Observer:
                 cluster, reason = labels
                 text = f"kafka {cluster}: {more} producer(s) replaced: {reason}"
                 details: dict[str, Detail] = {"reason": reason, "count": more}
-                yield Happening(Kind.PRODUCER_REBUILT, f"kafka {cluster}", text, details)
+                yield NewEntry(Kind.PRODUCER_REBUILT, f"kafka {cluster}", text, details)
 
 
 def span(ms: int) -> str:
@@ -495,17 +495,17 @@ def _lasted(change: Change[bool] | Change[str]) -> dict[str, Detail]:
     return {"seconds": round(change.lasted_ms / 1000, 3)}
 
 
-def _came_or_went(name: str, change: Change[bool], why: str) -> Happening:
+def _came_or_went(name: str, change: Change[bool], why: str) -> NewEntry:
     (went, stopped), (came, began) = _SPOOL_STOP if name == SPOOL else _OUTAGE
     if change.after:
         text = began.format(name, span(change.lasted_ms))
-        return Happening(came, name, text, _lasted(change), change.at_ms)
-    return Happening(went, name, stopped.format(name, why), {}, change.at_ms)
+        return NewEntry(came, name, text, _lasted(change), change.at_ms)
+    return NewEntry(went, name, stopped.format(name, why), {}, change.at_ms)
 
 
 def _suppression_changed(
     state: str, refuses: bool, changes: Sequence[tuple[str, Change[str]]]
-) -> Happening:
+) -> NewEntry:
     kind, sentence = _REFUSED if refuses else _SUPPRESSION[state]
     topics = sorted(topic for topic, _ in changes)
     named = topics[:_MAX_TOPICS]
@@ -515,7 +515,7 @@ def _suppression_changed(
     details: dict[str, Detail] = {"topics": named, "count": len(topics)}
     if state == ON:
         text, details = f"{text} after {span(longest.lasted_ms)}", details | _lasted(longest)
-    return Happening(kind, subject, text, details, min(change.at_ms for _, change in changes))
+    return NewEntry(kind, subject, text, details, min(change.at_ms for _, change in changes))
 
 
 def poll_of(

@@ -15,7 +15,7 @@ from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.fleet import Fleet, Rates
 from headgate.metrics.health import Dependency
 from headgate.metrics.history import Recorder
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import TopicSuppression, worst
@@ -102,7 +102,7 @@ class Overview:
         """Log the end of a worker that ended by itself."""
         details = {"worker": index, "exit_code": code}
         self.log.note(
-            Happening(Kind.WORKER_DIED, f"worker {index}", f"worker {index} {how}", details)
+            NewEntry(Kind.WORKER_DIED, f"worker {index}", f"worker {index} {how}", details)
         )
 
     def topics(self) -> dict[str, TopicState]:
@@ -230,7 +230,7 @@ class Overview:
                 f"worker {worker.index}",
                 f"no answer for {silent_s:.0f} s: it is killed",
             )
-            self.log.note(Happening(Kind.WORKER_SILENT, subject, text))
+            self.log.note(NewEntry(Kind.WORKER_SILENT, subject, text))
 
 
 def _limits(settings: Settings) -> dict[str, float]:

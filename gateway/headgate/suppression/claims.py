@@ -197,7 +197,7 @@ class Claims:
         self._forgets.append(request)
 
     def drop(self, scope: Scope) -> None:
-        """Delete the namespace's incarnation before the next reservation."""
+        """Begin a new incarnation of the namespace before the next reservation."""
         self._namespaces.to_drop.add(scope)
         self._owes = True
 

@@ -1,5 +1,5 @@
-# Not compiled: it has a dataclass and a protocol.
-"""Options of suppression, and the counter of events that bypassed it."""
+# Not compiled: it has a dataclass.
+"""Options of suppression."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """Suppression on several Redis servers or on none, and the state of topics and servers.
 
 `ShardedSuppressor` is a thin router in front of one suppressor for each server. A key belongs to
-one server (`core.redis_servers.Slots`), whose protocol handles the key alone. Facts about a topic
+one server (`redis.servers.Slots`), whose protocol handles the key alone. Facts about a topic
 must reach all servers: that its events pass unreserved, and its key rule, because under another
 rule a key belongs to another server. So events wait until every server that answers has the facts.
 """

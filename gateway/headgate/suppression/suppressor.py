@@ -124,7 +124,7 @@ class Suppressor:
         options: Options of suppression.
         clock: Monotonic clock, in seconds.
         random_bytes: Source of random bytes, such as `os.urandom`.
-        meter: Counter of events that bypassed suppression.
+        meter: Counts the events that bypassed suppression.
         grow: Called with a topic that has more partitions than this process knew.
         membership: Membership of this server if there are several (`sharded` uses `claims`).
         name: Name in the log.

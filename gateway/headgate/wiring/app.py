@@ -36,7 +36,7 @@ from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
 from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
 from headgate.ingest.routes import Routes
 from headgate.ingest.turn import at_end_of_turn
-from headgate.kafka.lane import LoneBatch
+from headgate.kafka.lane import SingleRecordBatch
 from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import (
     BATCH_BYTES,
@@ -114,7 +114,7 @@ class Worker:
         compiler = parts.compiler(lambda: self.suppressor)
         self.routes = Routes(self.policies, self.topics, compiler)
         self._preparing = Preparing(self.routes.prepare_in_turns)
-        self.facts_log = FactsLog(settings, parts.clusters, self.topics, self.meter, now_ms)
+        self.facts_log = FactsLog(settings, parts.clusters, self.topics, self.meter, clock_ms)
         self.held = HeldTopics(parts, self.facts_log.facts, coalesces=settings.coalescer.in_gateway)
         backlogs = Backlogs(lambda: self._built.suppression, self.routes.scope_of)
         has_spool = settings.spool.path is not None
@@ -146,7 +146,7 @@ class Worker:
                 suppression=self._open_suppression,
                 identities=None if service is None else EventIdentity(service, prefix, self.meter),
                 helper=parts.helper,
-                tools=Tools(ids, self.blobs, parts.helper, LoneBatch, BATCH_BYTES),
+                tools=Tools(ids, self.blobs, parts.helper, SingleRecordBatch, BATCH_BYTES),
                 meter=self.meter,
                 facts=self.facts_log.facts,
                 spool=partial(self._open_spool, backlogs) if has_spool else None,
@@ -167,22 +167,22 @@ class Worker:
         self._request_ids = RequestIds(os.urandom(6))
         self._request_log = RequestLog(logs_every_request=settings.logs.access)
         self._front = EventsFront(
-            self.pipeline,
-            self._callers,
-            self.admission,
-            Starting(self.pipeline, once, self._deadlines, self._limits.in_turn),
-            quotas,
-            PoolWeigher(parts.helper),
-            self.meter,
-            Streams(self.gate, self.blobs, streams),
-            self._request_ids,
-            http.body_max_bytes,
-            body_timeout_s,
-            self._request_log,
-            parts.tracing.traces,
+            pipeline=self.pipeline,
+            callers=self._callers,
+            budget=self.admission,
+            starting=Starting(self.pipeline, once, self._deadlines, self._limits.in_turn),
+            quotas=quotas,
+            weigher=PoolWeigher(parts.helper),
+            requests=self.meter,
+            streams=Streams(self.gate, self.blobs, streams),
+            request_ids=self._request_ids,
+            body_max_bytes=http.body_max_bytes,
+            body_timeout_s=body_timeout_s,
+            request_log=self._request_log,
+            traces=parts.tracing.traces,
         )
         bursts = Bursts(
-            self.gate, self.topics, lambda: self.policies, self.lanes, quotas, now_ms, timeout_s
+            self.gate, self.topics, lambda: self.policies, self.lanes, quotas, clock_ms, timeout_s
         )
         self._plane = data_plane(
             self._front, bursts, self.topics, self.readiness, self._request_ids, http, others

@@ -1,21 +1,8 @@
-"""Assembly of the pipeline: the path of an event from stage to stage.
-
-    gate      does the topic take an event now, and by which rules?      every front asks
-    decode    bodies become events                                       in C or in Python
-    admit     in-flight budget, quotas
-    records   key, partition, timestamp, size, lane
-    identify  event ids that were seen before                            only if configured
-    validate  schema, canonical form                                     only if configured
-    turn      events of one turn of the loop go on together, by topic
-    reserve   is the event unchanged? Redis knows                        only if configured
-    produce   too large: the topic's oversize policy; into its lane, and to Kafka
-    complete  outcomes become responses, metrics, facts
+"""Assembly of the pipeline; `ingest.path` has its stages and rules.
 
 Each stage gets its dependencies and its next stage when it is built, so the last stage is built
 first. Two edges lead back, through callbacks. Lane reports go to stages that need the lanes
 (`Reports`). The records of an oversize event enter again at the stages that reserve and produce.
-
-If topics spool, `spool.spool` stands between stages and lanes, and acts as each to the other.
 """
 
 from collections.abc import Callable

@@ -15,7 +15,7 @@ from headgate.admin.app import management_app
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import HttpSettings, Settings
 from headgate.http.openapi.document import document
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.supervisor.installation_log import InstallationLog
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 
@@ -29,8 +29,8 @@ SECRETS = {
 def log() -> InstallationLog:
     made = InstallationLog(None, itertools.count(BASE_S * 1000, 1000).__next__)
     for number in range(5):
-        made.note(Happening(Kind.OUTAGE_BEGAN, "redis", f"outage {number}"))
-        made.note(Happening(Kind.OUTAGE_ENDED, "redis", f"end {number}", {"seconds": number}))
+        made.note(NewEntry(Kind.OUTAGE_BEGAN, "redis", f"outage {number}"))
+        made.note(NewEntry(Kind.OUTAGE_ENDED, "redis", f"end {number}", {"seconds": number}))
     return made
 
 

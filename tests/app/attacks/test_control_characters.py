@@ -37,7 +37,7 @@ from headgate.metrics.exposition import render, render_openmetrics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.logs import JsonLine, TextLine
 from headgate.metrics.snapshot import Snapshot
-from headgate.model.installation import Happening, Kind, LogEntry
+from headgate.model.installation import Kind, LogEntry, NewEntry
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.model.reply import problem, reply
 from headgate.model.text import escaped, one_line
@@ -240,7 +240,7 @@ PAGES = (
 async def test_no_control_character_is_on_a_page(path: str) -> None:
     """Names of producers, groups and clients, keys, details of refusals, replays' names."""
     log = InstallationLog(None)
-    log.note(Happening(Kind.WORKER_DIED, "worker 0", f"it died {EVIL}"))
+    log.note(NewEntry(Kind.WORKER_DIED, "worker 0", f"it died {EVIL}"))
     services = (await _evil_replays()).services()
     app = management_app(admin_of(await world.hostile(EVIL), services=services, log=log))
     async with TestClient(TestServer(app)) as client:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from headgate.admin.console.app import console
 from headgate.admin.control_plane import Services
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.policy import TopicPolicy
 from headgate.redis.pauses import Intent, Kept, PauseScope
@@ -58,7 +58,7 @@ async def idle() -> Situation:
     await instance.pass_time(2)
     replays = ReplaysInMemory()
     log = InstallationLog(None)
-    log.note(Happening(Kind.STARTED, "gateway", "with 2 workers"))
+    log.note(NewEntry(Kind.STARTED, "gateway", "with 2 workers"))
     return Situation(instance, replays.services(), KeptInMemory(), log, _parts("none"))
 
 
@@ -73,7 +73,7 @@ async def much() -> Situation:
     log = InstallationLog(None)
     for number in range(300):
         kind = list(Kind)[number % len(Kind)]
-        log.note(Happening(kind, f"subject {number}", "what happened, in a sentence of its own"))
+        log.note(NewEntry(kind, f"subject {number}", "what happened, in a sentence of its own"))
     return Situation(
         instance, replays.services(), store, log, _parts(next(iter(replays.registry)).id)
     )
@@ -92,7 +92,7 @@ async def gone() -> Situation:
     instance.groups, instance.failure = {}, AWAY
     found.store.is_away = True
     for name, detail in instance.away.items():
-        found.log.note(Happening(Kind.OUTAGE_BEGAN, name, detail))
+        found.log.note(NewEntry(Kind.OUTAGE_BEGAN, name, detail))
     away = ReplaysAway()
     return found._replace(services=Services(away, away, away))
 

@@ -34,7 +34,13 @@ def route(state: TopicState | None = None, depth: int = 128, **options: object) 
 
 def common(**changes: object) -> Common:
     """What the events of one request share: `orders` and nothing else, unless said otherwise."""
-    nothing = {"key": None, "timestamp_ms": None, "tombstone": False, "sticky": 0, "headers": []}
+    nothing = {
+        "key": None,
+        "timestamp_ms": None,
+        "tombstone": False,
+        "request_number": 0,
+        "headers": [],
+    }
     given = {"route": route(), **nothing, "now_ms": NOW_MS, **changes}
     return Common(**given)  # type: ignore[arg-type]
 

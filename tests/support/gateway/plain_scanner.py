@@ -14,7 +14,7 @@ JSON, NDJSON = b"application/json", b"application/x-ndjson"
 
 
 class PlainScanner:
-    """Made as by `core.scanning.scanner_for`, and reads what is unusual, too.
+    """Made as by `formats.decode.scanner_for`, and reads what is unusual, too.
 
     compared: a digest of bytes, or what canonical forms are made by; then a document that has none,
     or is long, has no digest.  accepted: how many bodies all of them have read.

@@ -15,7 +15,7 @@ from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Compiler, Routes
-from headgate.kafka.lane import LoneBatch
+from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
@@ -99,7 +99,7 @@ class Room:
             suppression=self.open_suppression,
             identities=None,
             helper=self.helper,
-            tools=Tools(ids, None, self.helper, LoneBatch, 1 << 20),
+            tools=Tools(ids, None, self.helper, SingleRecordBatch, 1 << 20),
             meter=self.meter,
             facts=facts,
         )
@@ -162,7 +162,7 @@ class MemoryRoom:
             suppression=Unsuppressed,
             identities=None,
             helper=helper,
-            tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
+            tools=Tools(ids, None, helper, SingleRecordBatch, 1 << 20),
             meter=self.meter,
         )
         self.pipeline = build_pipeline(parts).pipeline

@@ -22,7 +22,7 @@ from headgate.ingest.clock import ClockWatch
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.ingest.routes import Routes
-from headgate.kafka.lane import LoneBatch
+from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.event import EventIds
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
 from headgate.model.keys import partition_for
@@ -265,7 +265,7 @@ class SpoolWorld:
             suppression=self._open_suppression,
             identities=None,
             helper=helper,
-            tools=Tools(ids, None, helper, LoneBatch, 1 << 20),
+            tools=Tools(ids, None, helper, SingleRecordBatch, 1 << 20),
             meter=a_meter(),
             spool=self._open_spool,  # type: ignore[arg-type]
         )

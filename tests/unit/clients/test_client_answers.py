@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from headgate.model.outcome import TRAITS, Failure, Name, Reason
@@ -14,6 +16,7 @@ from headgate_client.core.encode import dumps, encode_part
 from headgate_client.errors import RejectedError, UnknownOutcomeError
 from headgate_client.outcomes import Published, Rejected, Unknown
 from headgate_client.testing import REASONS
+from support.root import ROOT
 
 GOOD = [name for name in Name if name not in ("rejected", "unknown")]
 TOPIC = "deals"
@@ -167,6 +170,17 @@ def test_an_answer_says_when_no_key_was_looked_up() -> None:
     assert found.bypassed
 
 
-def test_the_gateway_of_tests_has_the_reasons_of_the_real_one() -> None:
-    real = {str(one): (TRAITS[one].status, TRAITS[one].retryable) for one in Reason}
-    assert {name: real.get(name) for name in REASONS} == REASONS
+# Reasons that a sender of events never gets: of the management port, of pages and of other paths.
+NOT_OF_EVENTS = {
+    "group_active", "method_not_allowed", "needs_native_api", "not_covered", "not_found",
+    "replay_finished", "unknown_partition",
+}  # fmt: skip
+
+
+def test_the_clients_know_every_reason() -> None:
+    real = {str(reason): (TRAITS[reason].status, TRAITS[reason].retryable) for reason in Reason}
+    assert {name: traits for name, traits in real.items() if name not in NOT_OF_EVENTS} == REASONS
+    assert real.keys() >= NOT_OF_EVENTS
+    javascript = (ROOT / "clients/js/src/testing/reasons.js").read_text()
+    table = re.findall(r"^  (\w+): \[(\d+), (true|false)\],$", javascript, re.MULTILINE)
+    assert {name: (int(status), again == "true") for name, status, again in table} == REASONS

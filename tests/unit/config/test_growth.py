@@ -16,7 +16,7 @@ from headgate.http.auth import Authenticator, Peer
 from headgate.ingest.routes import Compiler
 from headgate.model.content import (
     Content,
-    Orders,
+    ContentCheck,
     examine_here,
     forget_received,
     received_comparison,
@@ -116,7 +116,7 @@ def schema_text(number: int) -> bytes:
     return b'{"properties":{"n%d":{"type":"integer"}}}' % number
 
 
-def orders_of(count: int) -> list[Orders]:
+def orders_of(count: int) -> list[ContentCheck]:
     """As the routes of so many topics have them, each with a schema and a comparison of its own."""
     compiler, found = Compiler(128, "headgate"), []
     for number in range(count):
@@ -124,7 +124,7 @@ def orders_of(count: int) -> list[Orders]:
         policy = TopicPolicy(
             f"t{number}", schema=schema, suppress="canonical", ignore=(f"/at{number}",)
         )
-        found.append(compiler(policy, topic_state(policy.pattern)).orders)
+        found.append(compiler(policy, topic_state(policy.pattern)).check)
     return [orders for orders in found if orders is not None]
 
 

@@ -54,7 +54,7 @@ def test_only_values_that_are_its_own_may_differ() -> None:
 )
 async def test_the_second_is_read_as_if_it_came_alone(first: bytes, second: bytes) -> None:
     chunks = [HEAD + line + b"\r\n\r\nbody" for line in (first, second)]
-    expected = await answers(chunks, [False] * 2, [True] * 2, Forgetful())
+    expected = await answers(chunks, [False] * 2, [True] * 2, KnownHeads(0))
     assert await answers(chunks, [False] * 2, [True] * 2, KnownHeads()) == expected
 
 
@@ -89,40 +89,11 @@ def test_only_some_heads_are_remembered() -> None:
 # ---- the same bytes over connections with and without a memory
 
 
-class Forgetful:
-    def learn(self, framed: Framed, topic: str, headers: Mapping[bytes, bytes]) -> None: ...
-
-    def find(self, framed: Framed) -> None:
-        return None
-
-
-class Counting:
-    """Heads that are known, and how often one was found. Nothing inherits from what is compiled."""
-
-    def __init__(self) -> None:
-        self._heads = KnownHeads()
-        self.learn = self._heads.learn
-        self.hits = 0
-
-    def find(self, framed: Framed) -> Any:
-        found = self._heads.find(framed)
-        self.hits += found is not None
-        return found
-
-
-class Posts:
-    """`PlainPosts` with other heads."""
-
-    def __init__(self, heads: KnownHeads | Forgetful | Counting) -> None:
-        plain = PlainPosts(1000)
-        self.heads, self.max_bytes, self.read_head = heads, plain.max_bytes, plain.read_head
-
-
 class Front:
     """Answers each request with all that was read of it."""
 
-    def __init__(self, heads: KnownHeads | Forgetful | Counting, waits: list[bool]) -> None:
-        self.plain_posts = Posts(heads)
+    def __init__(self, heads: KnownHeads, waits: list[bool]) -> None:
+        self.plain_posts = PlainPosts(1000, heads)
         self.waits = waits
         self.open: list[tuple[Ticket, bytes]] = []
 
@@ -205,7 +176,7 @@ async def answers(
     chunks: list[bytes],
     waits: list[bool],
     ends: list[bool],
-    heads: KnownHeads | Forgetful | Counting,
+    heads: KnownHeads,
 ) -> bytes:
     """What a client gets that sends these chunks. waits: which requests end only later, after one
     of the chunks where `ends` says so."""
@@ -299,7 +270,7 @@ async def test_a_body_that_comes_in_parts_may_look_like_requests() -> None:
     known = HEAD.replace(b"4", b"2") + b"\r\n{}"
     head = HEAD.replace(b"4", b"%d" % (3 * len(known))) + b"\r\n"
     chunks = [known, known, head, known, known, known, known]
-    heads, waits, ends = Counting(), [False] * 9, [True] * 9
+    heads, waits, ends = KnownHeads(), [False] * 9, [True] * 9
     answer = await answers(chunks, waits, ends, heads)
     assert answer.count(b"HTTP/1.1 200 OK") == 4
     assert answer.count(repr(known * 3)[2:-1].encode()) == 1
@@ -314,8 +285,8 @@ async def test_the_answers_are_the_same(seed: int) -> None:
         waits = [some.random() < 0.3 for _ in range(500)]
         promptness = some.choice([0.5, 1.0])
         ends = [some.random() < promptness for _ in range(5000)]
-        known = Counting()
-        expected = await answers(chunks, waits, ends, Forgetful())
+        known = KnownHeads()
+        expected = await answers(chunks, waits, ends, KnownHeads(0))
         assert await answers(chunks, waits, ends, known) == expected
         hits += known.hits
     assert hits > 30

@@ -14,8 +14,8 @@ from headgate.model.content import (
     INLINE_BYTES,
     Comparison,
     Content,
+    ContentCheck,
     Fallback,
-    Orders,
     examine,
     examine_here,
 )
@@ -31,7 +31,7 @@ from support.kafka.lane_history import changed
 
 JSON = b"application/json"
 SCHEMA = b'{"properties":{"n":{"type":"integer"}}}'
-CANONICAL = Orders(None, Comparison(b"rules", ("/at",), 4_000_000))
+CANONICAL = ContentCheck(None, Comparison(b"rules", ("/at",), 4_000_000))
 BOTH = CANONICAL._replace(schema=schema_of(SCHEMA))
 
 
@@ -118,7 +118,7 @@ async def test_what_has_its_digest_waits_behind_it_too(
     examining.content(large, CANONICAL, content(document(1, large=True)))
     assert examining.waiting
     given = common(
-        route=Route(policy(), topic_state("deals"), KeyReader.parse(()), 128, orders=CANONICAL)
+        route=Route(policy(), topic_state("deals"), KeyReader.parse(()), 128, check=CANONICAL)
     )
     for each in (small, other):
         each.digest, each.common = b"d" * 16, given
@@ -159,7 +159,7 @@ async def test_without_the_process_the_schema_holds_all_the_same(
 def test_many_violations_of_a_small_event_are_listed_elsewhere() -> None:
     """The engine lists all or none: 20,000 of them would hold up the event loop for 0.3 s."""
     text = b"[" + b",".join([b"1"] * 20_000) + b"]"
-    orders = Orders(schema_of(b'{"items":{"type":"string"}}'), None)
+    orders = ContentCheck(schema_of(b'{"items":{"type":"string"}}'), None)
     assert examine_here(orders, content(text)) is None
     failure = examine(orders, content(text)).failure
     assert failure is not None

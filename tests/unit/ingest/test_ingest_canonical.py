@@ -14,7 +14,7 @@ from headgate.formats.decode import scanner_for
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.gate import Gate
 from headgate.ingest.routes import Routes
-from headgate.model.content import INLINE_BYTES, Comparison, Fallback, Orders
+from headgate.model.content import INLINE_BYTES, Comparison, ContentCheck, Fallback
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import Publish, Ticket
 from headgate.model.route import Route, Scanner
@@ -52,7 +52,7 @@ class World:
             return Route(
                 chosen, state, KeyReader.parse(chosen.key), 128, COMPARISON.raw, self.room.scope
             )
-        orders = Orders(None, COMPARISON)
+        orders = ContentCheck(None, COMPARISON)
         scanner = scanner_of(chosen, state)
         given = (
             chosen,

@@ -50,7 +50,7 @@ from headgate.kafka.aiokafka_internals import (
     open_producer,
     replace_zstd,
 )
-from headgate.kafka.lane import LoneBuilder
+from headgate.kafka.lane import SingleRecordBuilder
 from headgate.kafka.producer import Builder
 
 SOURCE = inspect.getsource(aiokafka_internals)
@@ -336,7 +336,7 @@ async def test_the_batch_takes_a_topic_id(parts: dict[str, Any]) -> None:
     parts["batch"].topic_id = b"id"
 
 
-@pytest.mark.parametrize("ours", [Builder, LoneBuilder])
+@pytest.mark.parametrize("ours", [Builder, SingleRecordBuilder])
 def test_builders_have_the_interface_that_the_sender_uses(ours: type) -> None:
     """The methods of a builder that aiokafka calls once it has the batch."""
     tree = ast.parse(inspect.getsource(message_accumulator))

@@ -7,7 +7,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.kafka.lane import LoneBatch
+from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.record import Record
 
 headers = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=3)
@@ -25,7 +25,7 @@ def decoded(buffer: bytes) -> tuple[Any, ...]:
 @pytest.mark.filterwarnings("ignore")
 @given(st.none() | st.binary(max_size=9), st.binary(max_size=5000), headers, st.integers(0, 2**41))
 def test_it_reads_as_what_aiokafka_would_have_built(key, value, headers, timestamp_ms):
-    lone = LoneBatch(Record("t", 0, key, value, headers, timestamp_ms))
+    lone = SingleRecordBatch(Record("t", 0, key, value, headers, timestamp_ms))
     for sequence in (7, 8):  # a second hand-over has another sequence
         builder = lone.builder()
         builder._set_producer_state(5, 6, sequence)
@@ -46,4 +46,4 @@ def test_a_document_becomes_a_fraction():
         + b",".join(b'{"id":%d,"on":true}' % n for n in range(40000))
         + b"]}"
     )
-    assert LoneBatch(Record("t", 0, b"7", value, [], 0)).size < len(value) / 4
+    assert SingleRecordBatch(Record("t", 0, b"7", value, [], 0)).size < len(value) / 4

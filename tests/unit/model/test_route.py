@@ -66,8 +66,9 @@ def test_the_partition_is_kafkas_and_keyless_events_of_a_request_share_one() -> 
     for number in range(50):
         made = record(rules, document(b'{"id":"k%d"}' % number))
         assert made.partition == partition_for(b"k%d" % number, 7)
-    assert {record(rules, document(b"{}"), sticky=n).partition for n in range(7)} == set(range(7))
-    assert record(rules, document(b"{}"), sticky=10).partition == 3
+    partitions = {record(rules, document(b"{}"), request_number=n).partition for n in range(7)}
+    assert partitions == set(range(7))
+    assert record(rules, document(b"{}"), request_number=10).partition == 3
 
 
 # ---- headers and values
@@ -111,7 +112,7 @@ def test_a_plain_document_makes_the_same_record_as_one_with_all_its_fields(
         depth=2, key=key, keyless="spread" if spread else "reject",
         timestamp="event" if by_event else "arrival",
     )  # fmt: skip
-    shared = common(key=given_key, timestamp_ms=timestamp, sticky=2)
+    shared = common(key=given_key, timestamp_ms=timestamp, request_number=2)
 
     def end(event: bytes | RawEvent) -> object:
         try:
@@ -133,8 +134,8 @@ def test_an_empty_key_that_was_given_is_the_key() -> None:
     """Over Confluent's REST it may be: it must neither become null nor the document's own key."""
     rules = route(key=("/id",))
     event = document(b'{"id":5}', key=b"", partition=SPREAD)
-    for sticky in range(3):
-        made = record(rules, event, sticky=sticky)
+    for request_number in range(3):
+        made = record(rules, event, request_number=request_number)
         assert (made.key, made.partition) == (b"", partition_for(b"", rules.state.partitions))
     opaque = record(rules, RawEvent(b"x", key=b"", partition=SPREAD))
     assert (opaque.key, opaque.partition) == (b"", partition_for(b"", rules.state.partitions))

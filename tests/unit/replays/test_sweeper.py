@@ -7,7 +7,7 @@ import time
 from typing import Any, cast
 
 from headgate.metrics.fleet import Fleet
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.replays.registry import Registry
 from headgate.replays.sweeper import Sweeper
 from headgate.replays.tiers import SecondTiers
@@ -35,7 +35,7 @@ class OneTier:
 
 
 async def test_replays_are_counted_and_told_of() -> None:
-    tier, fleet, noted = OneTier(), Fleet(), list[Happening]()
+    tier, fleet, noted = OneTier(), Fleet(), list[NewEntry]()
     sweeper = Sweeper(cast("SecondTiers", tier), fleet, noted.append)
     now_ms = int(time.time() * 1000)
     await sweeper.sweep()

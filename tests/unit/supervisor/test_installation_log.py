@@ -22,9 +22,9 @@ from headgate.admin.installation import entry_view
 from headgate.model.installation import (
     MAX_TEXT,
     MEANINGS,
-    Happening,
     Kind,
     LogEntry,
+    NewEntry,
     as_document,
     entry_of,
     read_entry,
@@ -53,7 +53,7 @@ def log_at(path: Path | None, max_bytes: int = MAX) -> InstallationLog:
 
 def note(log: InstallationLog, *texts: str) -> None:
     for text in texts:
-        log.note(Happening(Kind.RELOADED, "configuration", text))
+        log.note(NewEntry(Kind.RELOADED, "configuration", text))
     asyncio.run(log.close())
 
 
@@ -167,13 +167,13 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, caplog: pytest.LogCaptur
     program = (
         "import asyncio, resource, signal, sys\n"
         "from pathlib import Path\n"
-        "from headgate.model.installation import Happening, Kind\n"
+        "from headgate.model.installation import NewEntry, Kind\n"
         "from headgate.supervisor.installation_log import InstallationLog, LogFile\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         f"resource.setrlimit(resource.RLIMIT_FSIZE, ({size + 20}, {size + 20}))\n"
         "async def run():\n"
         f"    log = InstallationLog(LogFile(Path({str(path)!r}), {MAX}))\n"
-        "    log.note(Happening(Kind.RELOADED, 'configuration', 'c'))\n"
+        "    log.note(NewEntry(Kind.RELOADED, 'configuration', 'c'))\n"
         "    await log.close()\n"
         "    print([one.text for one in log.recent()])\n"
         "asyncio.run(run())\n"
@@ -201,7 +201,7 @@ async def test_what_is_noted_is_written_while_it_runs(tmp_path: Path) -> None:
     running = asyncio.create_task(log.run())
     try:
         for text in ("a", "b"):
-            log.note(Happening(Kind.RELOADED, "configuration", text))
+            log.note(NewEntry(Kind.RELOADED, "configuration", text))
             async with asyncio.timeout(10):
                 await written(path, text)
     finally:
@@ -219,7 +219,7 @@ async def test_a_failed_write_is_retried_without_another_entry(
     log = log_at(path)
     running = asyncio.create_task(log.run())
     try:
-        log.note(Happening(Kind.RELOADED, "configuration", "a"))
+        log.note(NewEntry(Kind.RELOADED, "configuration", "a"))
         await asyncio.sleep(0.1)
         path.parent.mkdir()
         async with asyncio.timeout(10):
@@ -264,11 +264,11 @@ async def test_what_is_being_written_at_the_end_is_written_once_and_in_order() -
     file = SlowFile()
     log = InstallationLog(file, clock())
     running = asyncio.create_task(log.run())
-    log.note(Happening(Kind.STARTED, "gateway", "a"))
+    log.note(NewEntry(Kind.STARTED, "gateway", "a"))
     assert await asyncio.to_thread(file.began.wait, 10)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
-    log.note(Happening(Kind.ENDED, "gateway", "b"))
+    log.note(NewEntry(Kind.ENDED, "gateway", "b"))
     closing = asyncio.create_task(log.close())
     await asyncio.sleep(0)
     file.goes_on.set()
@@ -302,7 +302,7 @@ AWAY_NOW = {**WELL, "redis": (False, "no connection")}
 START_MS = 1_790_000_000_000
 
 
-def polls(*seen: Poll, step_ms: int = 1000) -> list[list[Happening]]:
+def polls(*seen: Poll, step_ms: int = 1000) -> list[list[NewEntry]]:
     """What each poll makes known, a second after the other."""
     observer = Observer()
     return [observer.see(START_MS + number * step_ms, one) for number, one in enumerate(seen)]
@@ -318,7 +318,7 @@ def poll(
     return Poll(dependencies, servers or {}, suppression or {}, spooled, rebuilds or {})
 
 
-def all_of(made: list[list[Happening]]) -> list[Found]:
+def all_of(made: list[list[NewEntry]]) -> list[Found]:
     return [(one.kind, one.text, one.details) for some in made for one in some]
 
 
@@ -427,7 +427,7 @@ def test_every_kind_has_a_level_and_a_sentence() -> None:
 
 
 def test_an_entry_is_read_as_it_was_written_and_nothing_else_is() -> None:
-    what = Happening(Kind.RELOAD_REFUSED, "configuration", "x" * 5000, {"options": ["a"]})
+    what = NewEntry(Kind.RELOAD_REFUSED, "configuration", "x" * 5000, {"options": ["a"]})
     entry = entry_of(7, START_MS, what)
     assert len(entry.text) == MAX_TEXT + len("...")
     document = as_document(entry)

@@ -18,7 +18,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from headgate.admin.app import management_app
 from headgate.config import Loaded
 from headgate.config.problems import Origins
-from headgate.model.installation import Detail, Happening, Kind, LogEntry
+from headgate.model.installation import Detail, Kind, LogEntry, NewEntry
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import world
 from support.console.world import HOSTILE
@@ -35,10 +35,10 @@ def configuration() -> str:
 @pytest.fixture
 async def client(configuration: str) -> AsyncIterator[Client]:
     log = InstallationLog(None)
-    log.note(Happening(Kind.STARTED, "gateway", "with 2 workers"))
-    log.note(Happening(Kind.RELOAD_REFUSED, "configuration", f"http.port: {HOSTILE}"))
+    log.note(NewEntry(Kind.STARTED, "gateway", "with 2 workers"))
+    log.note(NewEntry(Kind.RELOAD_REFUSED, "configuration", f"http.port: {HOSTILE}"))
     for number in range(60):
-        log.note(Happening(Kind.WORKER_DIED, f"worker {number}", "signal 9"))
+        log.note(NewEntry(Kind.WORKER_DIED, f"worker {number}", "signal 9"))
     admin = admin_of(world.empty(), log=log)
     found = cast("FakeConfiguration", admin.installation.configuration)
     found.shown = found.shown._replace(file=configuration)

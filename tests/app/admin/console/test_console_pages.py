@@ -15,7 +15,7 @@ from headgate.admin.app import management_app
 from headgate.admin.console.rendering import static_files
 from headgate.admin.console.wording import breakable
 from headgate.config import Settings
-from headgate.model.installation import Happening, Kind
+from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Name, Outcome
 from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import AWAY, TopicSuppression
@@ -214,8 +214,8 @@ async def test_the_overview_says_whether_events_are_refused_without_redis() -> N
 
 async def test_recent_incidents_are_what_the_log_says() -> None:
     log = InstallationLog(None)
-    log.note(Happening(Kind.WORKER_DIED, "worker 0", f"it died {HOSTILE}"))
-    log.note(Happening(Kind.RELOADED, "configuration", "all is well"))
+    log.note(NewEntry(Kind.WORKER_DIED, "worker 0", f"it died {HOSTILE}"))
+    log.note(NewEntry(Kind.RELOADED, "configuration", "all is well"))
     app = management_app(admin_of(world.empty(), log=log))
     async with TestClient(TestServer(app)) as client:
         text = await text_of(client, "")
