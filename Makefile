@@ -24,10 +24,10 @@ SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*
   | sort | xargs sha256sum | sha256sum | cut -c1-16)-$(or $(HEADGATE_NATIVE),any)
 WHEEL := build/wheel/.$(SOURCES)
 INSTALLED := .venv/.installed-$(SOURCES)
-# Tests at a time. With servers they wait for half of their time: four on each core, if there are 1.5 GB for each of them.
+# Tests at a time. With servers they wait for half of their time: three on each core, if there are 1.5 GB for each of them.
 # In memory they do not wait, and each worker collects all of them first: one more than there are cores.
 CORES := $(shell nproc 2>/dev/null || echo 2)
-JOBS ?= $(shell awk -v most=$$((4 * $(CORES))) '/^MemAvailable/ { n = int($$2 / 1500000); print (n < 2 ? 2 : n < most ? n : most) }' \
+JOBS ?= $(shell awk -v most=$$((3 * $(CORES))) '/^MemAvailable/ { n = int($$2 / 1500000); print (n < 2 ? 2 : n < most ? n : most) }' \
   /proc/meminfo 2>/dev/null || echo 4)
 UNIT_JOBS ?= $(shell expr $(CORES) + 1)
 # The many processes that tests start read bytecode, where a shell would have them compile.

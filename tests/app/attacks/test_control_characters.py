@@ -375,7 +375,7 @@ WRITERS = {
         _TESTED: """
             cli commands/blobs commands/config commands/output commands/serve commands/spool
             model/reply http/pages native/plain_answers
-            supervisor/monitor_pages metrics/logs
+            supervisor/monitor_process metrics/logs
         """,
         _PAGE: """
             admin/console/page admin/console/installation admin/console/rendering
@@ -383,13 +383,13 @@ WRITERS = {
         """,
         _KEPT: """
             redis/pauses commands/api_client config/problems audits/facts
-            kafka/groups model/content oversize/chunks
+            kafka/groups model/content oversize/split
             devstack/child admin/requests
             monitor/monitor replays/registry replays/spec tracing/exporter
         """,
         _OURS: """
             commands/completion devstack/jars devstack/java devstack/session
-            admin/control_plane http/openapi/document supervisor/coalescer_pages
+            admin/control_plane http/openapi/document supervisor/coalescer_process
         """,
     }.items()
     for name in names.split()

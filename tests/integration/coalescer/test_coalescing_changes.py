@@ -211,7 +211,7 @@ async def test_what_is_held_waits_for_its_section(world: World) -> None:
     gateway.config.write_text(text.replace(f'topics."{world.topic}"', 'topics."another"'))
     gateway.reload()
     await eventually(lambda: client.post({"id": "d2", "n": 0})[0] == 404, 30)
-    assert f"{held_topic(world.topic)} is there, but no [topics] section" in gateway.log()
+    assert f"{held_topic(world.topic)} exists, but no [topics] section" in gateway.log()
     gateway.config.write_text(world.text(None))
     gateway.reload()
     await eventually(lambda: client.post({"id": "d1", "n": 3})[0] == 202, 30)
