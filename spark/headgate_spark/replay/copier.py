@@ -151,7 +151,7 @@ _EXPECTED = (ReadError, JobError, RefusedError, *CLIENT_ERRORS)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RunnerContext:
     """The shared state of a runner's replays.
 
@@ -161,6 +161,8 @@ class RunnerContext:
         statuses: Newer than those of the registry's reader, since only the runner writes them.
         cold: Limits of the reads from ingest clusters by all replays, to spare their brokers.
         is_over: Set when the runner ends.
+        was_read: Set, and replaced, at the end of each turn of the runner, which has read all new
+            records of the registry.
     """
 
     target: Connection
@@ -171,6 +173,17 @@ class RunnerContext:
     statuses: MutableMapping[str, Mapping[str, Any]] = field(default_factory=dict)
     cold: MutableMapping[tuple[str, int | None], BrokerBuckets] = field(default_factory=dict)
     is_over: asyncio.Event = field(default_factory=asyncio.Event)
+    was_read: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def read_from_now(self) -> None:
+        """Wait for a turn of the runner that begins after this call, and for its end."""
+        await self.was_read.wait()  # this turn may have begun before
+        await self.was_read.wait()
+
+    def end_turn(self) -> None:
+        """Wake those who wait for the end of the turn."""
+        self.was_read.set()
+        self.was_read = asyncio.Event()
 
     def cluster(self, order: Order, tier: str) -> Connection:
         """The cluster of a tier of a replay."""
@@ -286,6 +299,10 @@ class ReplayCopy:
             planned = with_state(replay, ReplayState.PLANNED, now_ms())
             return await self._tell({**planned, "topic_id": made.id})
         if replay.state is ReplayState.PLANNED:
+            # A pause that was requested while the runner stood still is not known yet.
+            await self._waiting(context.read_from_now())
+            if not has_work(replay, now_ms()) or replay.control is Control.CANCEL:
+                return True
             return await self._tell(with_state(replay, ReplayState.COPYING, now_ms()))
         place = next_place(order, replay.status)
         if place is None:

@@ -81,6 +81,7 @@ class Runner:
             self.report()
             self._reported_at = time.monotonic()
         self._show()
+        self._context.end_turn()
 
     @property
     def is_busy(self) -> bool:
