@@ -124,8 +124,8 @@ TRAITS: Mapping[Reason, Traits] = {
         True,
         "INFO",
         "The same request or event is in progress",
-        "Wait for Retry-After seconds, then retry. The response is the result of the first "
-        "request.",
+        "Wait for Retry-After seconds, then retry. If the first request succeeded, the retry is "
+        "answered `duplicate`.",
     ),
     Reason.REPLAY_FINISHED: Traits(
         409,
