@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 _REFUSED: Final = "nothing listens there; start it, or correct the host and the port"
 _UNREACHABLE: Final = "there is no route to it; correct the address, or check the network"
 _SILENT: Final = "it does not answer in time; correct the address, or check firewalls"
-_CLOSED: Final = "it closed the connection; it may expect TLS, or another protocol"
+_CLOSED: Final = "the other side closed the connection; it may expect TLS, or another protocol"
 _NO_SOCKET: Final = "the socket does not exist"
 _BY_NUMBER: Final[Mapping[int, str]] = {
     errno.ECONNREFUSED: _REFUSED,
@@ -26,6 +26,12 @@ _BY_NUMBER: Final[Mapping[int, str]] = {
     errno.ECONNABORTED: _CLOSED,
     errno.EPIPE: _CLOSED,
     errno.ENOENT: _NO_SOCKET,
+}
+_BY_CLASS: Final[Mapping[type[OSError], int]] = {
+    ConnectionRefusedError: errno.ECONNREFUSED,
+    ConnectionResetError: errno.ECONNRESET,
+    ConnectionAbortedError: errno.ECONNABORTED,
+    BrokenPipeError: errno.EPIPE,
 }
 _UNKNOWN_HOST: Final = "the host name is unknown; correct it, or check DNS"
 _NO_TLS: Final = "it does not speak TLS; use the scheme or protocol without TLS"
@@ -177,6 +183,12 @@ def listen_error(error: OSError) -> str:
     return (error.strerror or str(error)).lower()
 
 
+def listen_option(error: OSError, host: str, port: str) -> str:
+    """Return the option to correct: the host's if the address is wrong, else the port's."""
+    is_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+    return host if is_host else port
+
+
 def does_not_speak_tls(error: BaseException) -> bool:
     """Return whether a TLS handshake failed because the other side speaks another protocol."""
     return any(_specific(each) == _NO_TLS for each in _chain(error))
@@ -223,8 +235,10 @@ def _specific(error: BaseException) -> str:
         return _SILENT
     if isinstance(error, PermissionError):
         return f"the user {user()} has no permission to connect"
+    if isinstance(error, EOFError):  # `asyncio.IncompleteReadError` is one
+        return _CLOSED
     if isinstance(error, OSError):
-        number = error.errno
+        number = error.errno or _number_of(error)
         if number is None and (listed := _NUMBER.search(str(error))):
             number = int(listed[1])
         return _BY_NUMBER.get(number or 0, "")
@@ -234,8 +248,28 @@ def _specific(error: BaseException) -> str:
 def _plain(error: BaseException) -> str:
     """Return the error's own words without numbers, addresses in tuples and class names."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else ""
-    text = text or str(error.args[0] if error.args else error).strip().split("\n")[0]
-    return text or type(error).__name__
+    text = text or next((each for each in error.args if isinstance(each, str)), "")
+    if not text.strip():
+        text = getattr(error, "message", "")  # Kafka's name of a broker's error
+    text = text.strip().split("\n")[0] if isinstance(text, str) else ""
+    return text or _named(error)
+
+
+def _named(error: BaseException) -> str:
+    """Return a sentence about an error that has no message."""
+    name = type(error).__name__
+    if "Timeout" in name or "TimedOut" in name:
+        return _SILENT
+    if "Connection" in name:
+        return "there is no connection"
+    words = re.sub(r"(Error|Exception)$", "", name)
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", words).lower()
+    return f"an error without a message ({words or 'of no kind'})"
+
+
+def _number_of(error: OSError) -> int | None:
+    """Return the number of a class that stands for one, as code may raise it without."""
+    return next((number for kind, number in _BY_CLASS.items() if isinstance(error, kind)), None)
 
 
 def _spelled(reason: str) -> str:

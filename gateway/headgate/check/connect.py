@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import NoPermissionError, RedisError, ResponseError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
 from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
 from headgate.check.rules import (
@@ -33,6 +33,7 @@ from headgate.model.topics import TopicState
 from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
+_REFUSED_LOGINS = ("WRONGPASS", "NOAUTH", "ERR AUTH", "invalid username-password")
 _MIN_REDIS_S = 2.0  # a check may wait longer than a request does
 
 
@@ -89,7 +90,10 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
             topics = await reader.read(lambda topic: True, {})
     except READ_ERRORS as failure:
         text = f"no answer from {servers}: {connection_error(failure)}"
-        fix = "Check bootstrap_servers, security_protocol and the network."
+        fix = (
+            "Check bootstrap_servers, the network and security_protocol, which is "
+            f"{cluster.security_protocol}: does the listener speak TLS or SASL?"
+        )
         return _Cluster(name, None, [error(subject, text, fix)])
     finally:
         await reader.close()
@@ -140,8 +144,13 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         info = await client.info()
         findings = list(judge_redis(info, await _redis_config(client), name))
     except (RedisError, OSError, TimeoutError) as failure:
+        cure = (
+            "Correct the user and the password in its URL"
+            if _is_refused_login(failure)
+            else "Check its URL and redis.ssl_cafile"
+        )
         fix = (
-            "Check its URL and redis.ssl_cafile; until it answers nothing is suppressed, and "
+            f"{cure}; until it answers nothing is suppressed, and "
             'topics with redis_loss = "refuse" refuse their events.'
         )
         return _Server(None, [error(name, f"no answer: {connection_error(failure)}", fix)])
@@ -149,6 +158,12 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         await client.aclose()
     answers = ok(name, f"answers, version {info.get('redis_version', 'unknown')}")
     return _Server(info.get("run_id"), [answers, *findings])
+
+
+def _is_refused_login(error: RedisError | OSError) -> bool:
+    """Return whether Redis refused the user or the password."""
+    is_login = isinstance(error, AuthenticationError) or str(error).startswith(_REFUSED_LOGINS)
+    return is_login and not isinstance(error, NoPermissionError)
 
 
 async def _redis_config(client: Any) -> Mapping[str, str] | None:

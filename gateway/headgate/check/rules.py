@@ -81,7 +81,7 @@ def judge_options(settings: Settings, origins: Mapping[str, str]) -> Iterator[Fi
 
 def _http(settings: Settings) -> Iterator[Finding]:
     if settings.auth.is_open and not is_loopback(settings.http.host):
-        text = f"anybody who patterns {settings.http.host} may post: auth.mode is none"
+        text = f"anybody who reaches {settings.http.host} may post: auth.mode is none"
         fix = 'Set auth.mode = "token", or http.host = "127.0.0.1".'
         if not settings.http.hosts:
             text += ", and web pages may have the browsers of such people do it"
@@ -315,6 +315,8 @@ def _durability(state: TopicState) -> Iterator[Finding]:
     if needed > replicas:
         text = f"min.insync.replicas {needed} of {replicas} replicas: every write is refused"
         yield error(subject, text, f"Set min.insync.replicas to {max(1, replicas - 1)}.")
+    elif replicas == 2:
+        yield _durability_of_two(subject, needed)
     elif replicas > 1 and needed == replicas:
         text = f"min.insync.replicas {needed} of {replicas}: one broker down stops all writes"
         yield warn(subject, text, f"Set min.insync.replicas to {replicas - 1}, or add a replica.")
@@ -324,6 +326,22 @@ def _durability(state: TopicState) -> Iterator[Finding]:
     if state.unclean_leader_election:
         text = "unclean leader election: acknowledged events may vanish, suppression may be wrong"
         yield warn(subject, text, "Set unclean.leader.election.enable=false.")
+
+
+def _durability_of_two(subject: str, needed: int) -> Finding:
+    """Return the trade-off of a topic with two replicas; no min.insync.replicas is right."""
+    if needed == 2:
+        text = "min.insync.replicas 2 of 2: one broker down stops all writes"
+        fix = (
+            "Add a third replica, or set min.insync.replicas to 1: then writes go on, but an "
+            "acknowledged event may be on one broker only."
+        )
+        return warn(subject, text, fix)
+    text = (
+        "min.insync.replicas 1 of 2: writes go on while one broker is down, but an acknowledged "
+        "event may be on one broker only; a third replica would prevent that"
+    )
+    return ok(subject, text)
 
 
 def _cleanup(state: TopicState, policy: TopicPolicy) -> Iterator[Finding]:
@@ -466,8 +484,8 @@ def _persistence(info: Mapping[str, Any], config: Mapping[str, str] | None) -> I
         text = "appendonly is on: it costs disk writes, and a restart brings old states back"
         yield warn(_SUBJECT, text, "Set appendonly no; nothing in it is worth keeping.")
     if config is None:
-        text = "the snapshot rule (save) cannot be read: CONFIG is forbidden"
-        yield warn(_SUBJECT, text, 'Make sure that it is off: save "".')
+        text = "the snapshot rule (save) cannot be read, as CONFIG is forbidden; it should be off"
+        yield ok(_SUBJECT, text)
     elif config.get("save"):
         text = f'snapshots are on (save "{config["save"]}"): a restart brings old states back'
         yield warn(_SUBJECT, text, 'Set save ""; nothing in it is worth keeping.')

@@ -128,7 +128,7 @@ def run_check(args: argparse.Namespace) -> int:
 
 def _check_findings(file: Path, *, connect: bool) -> "list[Finding]":
     from headgate.check.local import judge_settings
-    from headgate.check.rules import ok
+    from headgate.check.rules import error, ok
 
     settings, origins = load_with_origins(file, os.environ)
     counts = f"{len(settings.clusters)} cluster(s), {len(settings.topics)} topic pattern(s)"
@@ -139,10 +139,16 @@ def _check_findings(file: Path, *, connect: bool) -> "list[Finding]":
         import asyncio  # slow imports
 
         from headgate.check.connect import check_connections
+        from headgate.errors_in_words import connection_error
 
         # the findings already have aiokafka's messages
         logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-        findings += asyncio.run(check_connections(settings))
+        try:
+            findings += asyncio.run(check_connections(settings))
+        except Exception as unexpected:
+            text = f"the connections cannot be checked: {connection_error(unexpected)}"
+            fix = "Check the options of clusters and redis; if they are right, report this error."
+            findings.append(error("connections", text, fix))
     return findings
 
 

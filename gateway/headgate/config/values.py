@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 from headgate.config.problems import ConfigError, Problem, shown
 from headgate.config.settings import NAMED, SECTIONS, dotted
@@ -205,7 +205,7 @@ def allowed(option: Option) -> Sequence[str]:
 def _kind_of(option: Option) -> tuple[Any, bool]:
     """Return the type of a value, without None, and whether the option takes a list of them."""
     kind: Any = option.kind
-    if isinstance(kind, UnionType):
+    if get_origin(kind) in (Union, UnionType):  # `Literal[...] | None` is a Union before 3.14
         kind = next(each for each in get_args(kind) if each is not NoneType)
     return (get_args(kind)[0], True) if get_origin(kind) is tuple else (kind, False)
 

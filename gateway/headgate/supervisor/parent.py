@@ -30,7 +30,7 @@ from headgate.admin.requests import workers_only
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
 from headgate.config.settings import HttpSettings
-from headgate.errors_in_words import listen_error
+from headgate.errors_in_words import listen_error, listen_option
 from headgate.http.listener import Listener
 from headgate.http.origins import Origins
 from headgate.http.server import HttpServer, PagesRunner
@@ -387,7 +387,8 @@ async def reserved(host: str, port: int) -> AsyncIterator[None]:
         for family, kind, protocol, _, address in await _addresses(host, port):
             while (error := _taken(family, address)) is not None:
                 if asyncio.get_running_loop().time() > deadline:
-                    text = f"http.port: {host}:{port}: {listen_error(error)}"
+                    option = listen_option(error, "http.host", "http.port")
+                    text = f"{option}: {host}:{port}: {listen_error(error)}"
                     raise PortTakenError(text) from error
                 await asyncio.sleep(_RETRY_PAUSE_S)
             held = holding.enter_context(socket.socket(family, kind, protocol))
@@ -453,5 +454,6 @@ async def _listen(
     try:
         return await runner.listen(host, port, context)
     except OSError as error:
-        text = f"http.management_port: {host}:{port}: {listen_error(error)}"
+        option = listen_option(error, "http.host", "http.management_port")
+        text = f"{option}: {host}:{port}: {listen_error(error)}"
         raise PortTakenError(text) from error

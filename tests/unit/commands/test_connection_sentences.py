@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -120,6 +121,41 @@ def test_brokers_that_do_not_answer(
     elsewhere = f"no-such-host.invalid:{port}"
     shown = told(1, capsys, *command.split(), "-c", configured(tmp_path, elsewhere))
     assert f"{elsewhere}: the host name is unknown" in shown
+
+
+def test_an_unexpected_error_of_a_check_is_one_line(
+    closed: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def broken(settings: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("headgate.check.connect.check_connections", broken)
+    shown = told(1, capsys, "check", "--connect", "-c", configured(tmp_path, closed))
+    assert "the connections cannot be checked" in shown
+    assert "Traceback" not in shown
+
+
+def test_a_wrong_password_of_redis_names_user_and_password(
+    closed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Refusing(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"-WRONGPASS invalid username-password pair or user is disabled.\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = server.server_address[1]
+        file = Path(configured(tmp_path, closed))
+        url = f"redis://headgate:wrong@127.0.0.1:{port}/0"
+        file.write_text(file.read_text().replace(f"redis://{closed}/0", url))
+        shown = told(1, capsys, "check", "--connect", "-c", str(file))
+        server.shutdown()
+    assert "fix: Correct the user and the password in its URL" in shown
+    assert "ssl_cafile" not in shown
 
 
 @pytest.mark.parametrize(("command", "option"), [("monitor", "monitor"), ("coalesce", "coalescer")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import os
 import socket
@@ -12,12 +13,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from aiokafka.errors import KafkaConnectionError, UnknownTopicOrPartitionError
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
-from headgate.errors_in_words import connection_error, file_error
+from headgate.errors_in_words import connection_error, file_error, listen_option
 from support.identity.authority import Authority
 
 NOT_FOR_PEOPLE = ("Errno", "('", "urlopen", "Error", "_ssl.c", "Errno", "codec")
@@ -121,3 +123,42 @@ async def test_redis_that_does_not_listen() -> None:
         await client.ping()
     await client.aclose()
     assert "nothing listens there" in readable(connection_error(caught.value))
+
+
+class Connection:
+    """An object that an exception holds instead of a message."""
+
+    def __repr__(self) -> str:
+        return "<Connection at 0x7f>"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ConnectionResetError(), "the other side closed the connection"),
+        (BrokenPipeError(), "the other side closed the connection"),
+        (asyncio.IncompleteReadError(b"", 4), "the other side closed the connection"),
+        (EOFError(), "the other side closed the connection"),
+        (TimeoutError(), "it does not answer in time"),
+        (ConnectionRefusedError(), "nothing listens there"),
+        (KafkaConnectionError(Connection()), "no connection"),
+        (KafkaConnectionError("no broker"), "no broker"),
+        (UnknownTopicOrPartitionError(), "UNKNOWN_TOPIC_OR_PARTITION"),
+        (ValueError(Connection()), "without a message (value)"),
+        (NotImplementedError(), "without a message (not implemented)"),
+        (RuntimeError(), "without a message (runtime)"),
+        (AuthenticationError("invalid username-password pair or user is disabled."), "invalid"),
+        (ResponseError("WRONGPASS invalid username-password pair"), "WRONGPASS"),
+    ],
+)
+def test_an_error_without_a_message_has_a_sentence(error: BaseException, said: str) -> None:
+    text = readable(connection_error(error))
+    assert said in text
+    assert "<" not in text
+
+
+def test_a_wrong_address_names_the_host() -> None:
+    absent = OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+    assert listen_option(absent, "http.host", "http.port") == "http.host"
+    taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    assert listen_option(taken, "http.host", "http.port") == "http.port"

@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 
 from headgate.config import ConfigError, Loaded, Settings, load, load_with_origins
+from headgate.config.settings import NAMED, SECTIONS
+from headgate.config.values import allowed
+from headgate.model.policy import Option, options_of
 
 MINIMAL = """
 [clusters.main]
@@ -221,3 +224,39 @@ def test_a_secret_file_may_end_in_a_line_end_only(tmp_path: Path) -> None:
     sasl = 'security_protocol = "SASL_SSL"\nsasl_mechanism = "PLAIN"\nsasl_username = "u"\n'
     text = MINIMAL + sasl + f'sasl_password_file = "{secret}"\n'
     assert settings(tmp_path, text).clusters["main"].sasl_password == " a b "
+
+
+def literal_options() -> list[tuple[str, Option]]:
+    """Return each option that takes one of a few words, with its table in TOML."""
+    tables = {**{name: f"[{name}]" for name in SECTIONS}, **{name: f"[{name}.a]" for name in NAMED}}
+    return [
+        (tables[section], option)
+        for section, kind in (SECTIONS | NAMED).items()
+        for option in options_of(kind).values()
+        if "Literal" in str(option.kind)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "option"),
+    [pytest.param(*each, id=f"{each[0]}{each[1].name}") for each in literal_options()],
+)
+def test_a_wrong_word_is_refused_with_the_list(tmp_path: Path, table: str, option: Option) -> None:
+    assert allowed(option)
+    text = f'{MINIMAL}{table}\n{option.name} = "WRONG"\n'
+    if table == "[clusters.a]":
+        text += 'bootstrap_servers = "127.0.0.1:9092"\n'
+    said = [each for each in problems(tmp_path, text) if '"WRONG"' in each]
+    assert len(said) == 1
+    assert option.name in said[0]
+    assert all(f'"{word}"' in said[0] for word in allowed(option))
+
+
+@pytest.mark.parametrize("mechanism", ["GSSAPI", "AWS_MSK_IAM"])
+def test_a_mechanism_without_support_is_refused(tmp_path: Path, mechanism: str) -> None:
+    text = (
+        f'{MINIMAL}security_protocol = "SASL_SSL"\nsasl_mechanism = "{mechanism}"\n'
+        'sasl_username = "u"\nsasl_password = "p"\n'
+    )
+    (said,) = problems(tmp_path, text)
+    assert '"PLAIN" or "SCRAM-SHA-256" or "SCRAM-SHA-512" or "OAUTHBEARER"' in said
