@@ -57,6 +57,20 @@ test("the last attempt is at the end of the patience", () => {
   assert.deepEqual(tried.ends, ["unreachable"]);
 });
 
+test("a port that never answers in HTTP may be another one", () => {
+  const hint = "closed; this may not be the port of a Headgate gateway";
+  for (const [status, expected] of /** @type {const} */ ([
+    [null, hint],
+    [502, "closed"],
+  ])) {
+    const tried = new Try("a", { patienceMs: 400 });
+    tried.answer(lost("closed", { status }));
+    assert.equal(tried.answer(lost("closed")), null);
+    const [{ reason, detail }] = tried.delivery.outcomes;
+    assert.deepEqual([reason, detail], ["no_answer", expected]);
+  }
+});
+
 test("an event that may be written is not called unreachable", () => {
   const tried = new Try("a", { patienceMs: 400 });
   tried.answer(lost("reset"));

@@ -7,7 +7,7 @@ from itertools import permutations
 from typing import Final
 
 from headgate.formats import cloudevents, envelope
-from headgate.formats.json_text import elements, is_crowd
+from headgate.formats.json_text import NO_KEY_AT, elements, is_crowd
 from headgate.model.content import INLINE_BYTES, Comparison, Digester, Pointer
 from headgate.model.event import Decoded, RawEvent
 from headgate.model.keys import KEY_MAX_BYTES, KeyRule
@@ -211,7 +211,11 @@ def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> 
     """Return the failure with a hint about the likely format of the body."""
     if failure.reason not in _HINTED or b"ce-specversion" in headers:
         return failure
-    hint = _hint(headers.get(b"content-type"), body[:_HEAD_BYTES])
+    head, content_type = body[:_HEAD_BYTES], headers.get(b"content-type")
+    hint = _hint(content_type, head)
+    if hint is None and failure.detail.startswith(NO_KEY_AT):
+        kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
+        hint = _hint_for_key(kind, head)
     return failure if hint is None else failure._replace(detail=f"{failure.detail}. {hint}")
 
 
@@ -223,6 +227,21 @@ def _hint(content_type: bytes | None, head: bytes) -> str | None:
     if wanted is None:
         return None
     return f"The body looks like another type: send Content-Type: {wanted}"
+
+
+def _hint_for_key(kind: BodyKind, head: bytes) -> str | None:
+    """Return a hint for a JSON document without the key."""
+    if kind not in (BodyKind.JSON, BodyKind.JSON_ONE, BodyKind.NDJSON):
+        return None
+    first = head.lstrip()
+    is_array = kind is BodyKind.JSON and first[:1] == b"["
+    if is_array:
+        first = first[1:].lstrip()
+    if first[:1] == b'"':
+        return "The event is a JSON string, not an object: is it encoded twice?"
+    if first[:1] == b"{" and not is_array and kind is not BodyKind.NDJSON:
+        return "The header Headgate-Key can also give the key"
+    return None
 
 
 def _received(content_type: bytes | None) -> str:

@@ -21,6 +21,8 @@ from headgate.native.plain_answers import shortened
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")  # RFC 6901: no leading zeros
 _UNFIT_NAME = re.compile(r'[\\"\x00-\x1f]')  # names that msgspec refuses for a field
+NO_KEY_AT = "no key at "  # begins the detail of a missing key
+_CUT_OFF = "Input data was truncated"  # of msgspec
 _CROWD = 250_000  # commas; this many elements cost about 25 MB
 _EMPTY = msgspec.Raw(b"")
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
@@ -41,7 +43,7 @@ def elements(document: bytes) -> list[bytes]:
     except msgspec.DecodeError as error:
         if _has_surrogates(document):
             return [value for _, value in children(document, "[", "]")]
-        raise Refused(malformed(str(error))) from None
+        raise _damaged(error, document) from None
 
 
 def is_crowd(document: bytes, maximum: int) -> bool:
@@ -54,6 +56,13 @@ def is_crowd(document: bytes, maximum: int) -> bool:
         if text[at : at + 1] != ",":
             return False
     return True
+
+
+def _damaged(error: Exception, document: bytes) -> Refused:
+    """Return the refusal of a text that msgspec cannot parse."""
+    if str(error) == _CUT_OFF:
+        return Refused(malformed(f"the JSON text ends too early, after {len(document)} bytes"))
+    return Refused(malformed(str(error)))
 
 
 def _has_surrogates(document: bytes) -> bool:
@@ -77,7 +86,7 @@ def members(document: bytes) -> dict[str, bytes]:
     except msgspec.DecodeError as error:
         if _has_surrogates(document):
             return dict(children(document, "{", "}"))
-        raise Refused(malformed(str(error))) from None
+        raise _damaged(error, document) from None
 
 
 class _Root(Protocol):
@@ -125,7 +134,7 @@ class KeyReader:
         except msgspec.DecodeError as error:
             if _has_surrogates(document):
                 return self._read_slowly(document)
-            raise Refused(malformed(str(error))) from None
+            raise _damaged(error, document) from None
         if self._is_single:
             raw = bytes(root.f0)
             if raw[:1] == b'"' and len(raw) > 2 and b"\\" not in raw:
@@ -166,7 +175,7 @@ class KeyReader:
             raise Refused(malformed("the JSON nests too deep")) from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if raw[:1] == b"[" and not _has_surrogates(document):
-                raise Refused(malformed(str(error))) from None
+                raise _damaged(error, document) from None
             return self._read_slowly(document)
         return self._join([self._walk(raw, number, 0) for number in range(len(self._pointers))])
 
@@ -216,7 +225,8 @@ def _shown(pointer: tuple[str, ...]) -> str:
 
 
 def _missing(pointer: tuple[str, ...]) -> Refused:
-    detail = f"no key at {_shown(pointer) or 'the document itself'!r}: it is absent, null or empty"
+    shown = _shown(pointer) or "the document itself"
+    detail = f"{NO_KEY_AT}{shown!r}: it is absent, null or empty"
     return Refused(Failure(Reason.MISSING_KEY, detail))
 
 

@@ -168,11 +168,15 @@ def _quality(parameters: list[str]) -> float:
     return 1.0
 
 
-def problems(request_log: RequestLog) -> Middleware:
+def problems(request_log: RequestLog, data_port: int | None = None) -> Middleware:
     """Return middleware that turns errors of pages into problem documents and logs them.
 
     In one-port mode, a worker logs each request. This process then logs only failed requests,
     with their cause.
+
+    Args:
+        request_log: Takes the log lines.
+        data_port: The number of the data port, for hints; None: they have no number.
     """
     request_ids = RequestIds(os.urandom(6))
 
@@ -187,7 +191,7 @@ def problems(request_log: RequestLog) -> Middleware:
             if not answer.prepared:
                 answer.headers["X-Request-Id"] = request_id
         except Exception as error:
-            failure, headers = _failure(request, error)
+            failure, headers = _failure(request, error, data_port)
             if failure is None:
                 raise
             request_log.refused(failure, trace=None, path=request.path, **fields)
@@ -203,18 +207,21 @@ def problems(request_log: RequestLog) -> Middleware:
     return answered
 
 
-def _failure(request: web.Request, error: Exception) -> tuple[Failure | None, dict[str, str]]:
+def _failure(
+    request: web.Request, error: Exception, data_port: int | None
+) -> tuple[Failure | None, dict[str, str]]:
     """Return the failure and headers for an error; None if the error is itself a response."""
     if isinstance(error, Refused):
         return error.failure, {}
     if isinstance(error, web.HTTPMethodNotAllowed):
-        allowed = ", ".join(sorted(error.allowed_methods))
-        detail = f"{request.method[:SHOWN]} is not for this path; use {allowed}{_hint(request)}"
+        allowed, hint = ", ".join(sorted(error.allowed_methods)), _hint(request, data_port)
+        detail = f"{request.method[:SHOWN]} is not for this path; use {allowed}{hint}"
         return Failure(Reason.METHOD_NOT_ALLOWED, detail), {"Allow": allowed}
     if isinstance(error, web.HTTPException):
         if error.status != 404:
             return None, {}
-        return Failure(Reason.NOT_FOUND, f"no page at {request.path[:SHOWN]}{_hint(request)}"), {}
+        detail = f"no page at {request.path[:SHOWN]}{_hint(request, data_port)}"
+        return Failure(Reason.NOT_FOUND, detail), {}
     log.error("management page failed", exc_info=error, extra={"path": request.path[:SHOWN]})
     return Failure(Reason.INTERNAL, "an internal error"), {}
 
@@ -225,7 +232,8 @@ def _given_id(request: web.Request) -> str:
     return given if 0 < len(given) <= 128 and given.isascii() and given.isprintable() else ""
 
 
-def _hint(request: web.Request) -> str:
+def _hint(request: web.Request, data_port: int | None) -> str:
     """Return a hint about the intended page. Requests from a worker came to the single port."""
-    of_port = of_management_port if request.remote else of_one_port
-    return of_port(request.method, request.path)
+    if request.remote:
+        return of_management_port(request.method, request.path, data_port)
+    return of_one_port(request.method, request.path)

@@ -1,5 +1,6 @@
 """Problem documents (RFC 9457) as responses, and the pages that their `type` points to."""
 
+import re
 from html import escape
 from http import HTTPStatus
 
@@ -59,10 +60,15 @@ def problem_page(reason: Reason) -> web.Response:
     body = (
         f"<h1><code>{reason}</code>: {escape(traits.title)}</h1>"
         f"<p>Status {traits.status} {HTTPStatus(traits.status).phrase}.</p>"
-        f"<p>{escape(traits.advice)}</p><p>{retry}</p>"
+        f"<p>{_with_code(traits.advice)}</p><p>{retry}</p>"
         '<p><a href="/problems">All problems</a></p>'
     )
     return _page(f"{reason}: {traits.title}", body)
+
+
+def _with_code(text: str) -> str:
+    """Return the HTML of a text, with `code` for its parts in backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _page(title: str, body: str) -> web.Response:

@@ -24,6 +24,7 @@ from headgate.model.suppression import Scope
 from headgate.model.text import did_you_mean
 from headgate.model.topics import SimilarTopics, TokenBucket, TopicState, quota_policy
 
+_NO_SIMILAR = "GET /topics lists the topics that you may write to"
 _NO_OFFSET = Failure(
     Reason.NEEDS_NATIVE_API,
     "this topic coalesces, so there is no offset yet to answer with: "
@@ -107,7 +108,7 @@ class Gate:
     def with_suggestion(
         self, failure: Failure, topic: str, may_post: Callable[[str], bool]
     ) -> Failure:
-        """Return the failure; if the topic is unknown, with a similar topic that exists.
+        """Return the failure; if the topic is unknown, with a similar topic or the list's path.
 
         Args:
             failure: Why the topic takes no event.
@@ -117,9 +118,8 @@ class Gate:
         if failure.reason is not Reason.UNKNOWN_TOPIC or self._similar is None:
             return failure
         meant = self._similar.find(topic, may_post)
-        if meant is None:
-            return failure
-        return failure._replace(detail=f"{failure.detail}. {did_you_mean(meant)}")
+        hint = _NO_SIMILAR if meant is None else did_you_mean(meant)
+        return failure._replace(detail=f"{failure.detail}. {hint}")
 
     def scope_of(self, topic: str) -> Scope | None:
         """Return the topic's active suppression scope, if it has one."""

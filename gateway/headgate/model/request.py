@@ -268,6 +268,8 @@ _EVENTS = re.compile(r"/v1/topics/[^/]+/events")
 _NEARLY = re.compile(
     r"(?:/v1)?/topics?/(?P<topic>[^/]+)(?:/(?:events?|messages?|records?))?/?"
     r"|/v1/(?P<bare>[^/]+)/events?/?"
+    r"|/(?P<only>(?!(?:live|ready|metrics|console|problems|docs|openapi\.json|topics|consumers"
+    r"|brokers|v[0-9]+)/?$)[^/]+)/?"
 )
 _MANAGEMENT = re.compile(
     r"/metrics|/console(?:/.*)?"
@@ -284,12 +286,19 @@ def of_data_port(method: str, path: str) -> str:
     return hint
 
 
-def of_management_port(method: str, path: str) -> str:
-    """Return a hint for an unknown path or method of the management port."""
+def of_management_port(method: str, path: str, data_port: int | None = None) -> str:
+    """Return a hint for an unknown path or method of the management port.
+
+    Args:
+        method: The method of the request.
+        path: The path of the request.
+        data_port: The number of the data port; None: the hint has no number.
+    """
+    shown = "(http.port)" if data_port is None else f"(http.port = {data_port})"
     hint = of_one_port(method, path)
     if hint:
-        return f"{hint} of the data port (http.port)"
-    return ": this path is on the data port (http.port)" if _EVENTS.fullmatch(path) else ""
+        return f"{hint} of the data port {shown}; this is another port"
+    return f": this path is on the data port {shown}" if _EVENTS.fullmatch(path) else ""
 
 
 def of_one_port(method: str, path: str) -> str:
@@ -297,5 +306,5 @@ def of_one_port(method: str, path: str) -> str:
     match = _NEARLY.fullmatch(path) if method == "POST" else None
     if match is None:
         return ""
-    topic = (match["topic"] or match["bare"])[:SHOWN]
+    topic = (match["topic"] or match["bare"] or match["only"])[:SHOWN]
     return f": events are posted to /v1/topics/{topic}/events"

@@ -82,6 +82,7 @@ EVENTS = "/v1/topics/orders/events"
         ("POST", "/v1/topics/orders/event", EVENTS),
         ("POST", "/v1/topics/orders/events/", EVENTS),
         ("POST", "/v1/orders/events", EVENTS),
+        ("POST", "/orders", EVENTS),
         ("GET", "/v1/topics/orders", "http.management_port"),
         ("GET", "/v1/producers", "http.management_port"),
         ("GET", "/metrics", "http.management_port"),
@@ -90,7 +91,7 @@ EVENTS = "/v1/topics/orders/events"
         ("PUT", "/v1/pauses/g", "http.management_port"),
         ("POST", "/v1/replays", "http.management_port"),
         ("GET", "/nowhere", None),
-        ("POST", "/nowhere", None),
+        ("POST", "/nowhere/deep", None),
     ],
 )
 async def test_another_path_is_advised(
@@ -100,6 +101,45 @@ async def test_another_path_is_advised(
     assert (answer.status, answer.document["reason"]) == (404, "not_found")
     detail = answer.document["detail"]
     assert detail == f"no page at {path}" if advised is None else advised in detail
+
+
+async def test_a_path_between_that_of_confluent_and_ours_is_advised(port: DataPort) -> None:
+    answer = await port.ask("POST", "/topics/orders/events")
+    assert (answer.status, answer.document["error_code"]) == (404, 404)
+    assert answer.document["message"].endswith(f"events are posted to {EVENTS}")
+    assert (
+        "is not offered" in (await port.ask("POST", "/topics/orders/events/x")).document["message"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "advised"),
+    [
+        (JSON, b'"{\\"id\\":1}"', "is it encoded twice?"),
+        (JSON, b' ["{\\"id\\":1}"]', "is it encoded twice?"),
+        (NDJSON, b'"{}"\n', "is it encoded twice?"),
+        ("application/vnd.shop+json", b'"{}"', "is it encoded twice?"),
+        (JSON, b"{}", "The header Headgate-Key can also give the key"),
+        (JSON, b"[{}]", "absent, null or empty"),
+        (NDJSON, b"{}\n{}\n", "absent, null or empty"),
+        (JSON, b'{"id": ', "the JSON text ends too early, after 7 bytes"),
+        (JSON, b'[{"id": 1}, {', "the JSON text ends too early, after 13 bytes"),
+        (NDJSON, b'{"id": \n', "the JSON text ends too early, after 7 bytes"),
+    ],
+)  # fmt: skip
+async def test_a_body_is_explained(
+    port: DataPort, content_type: str, body: bytes, advised: str
+) -> None:
+    answer = await port.post("orders", body, {"Content-Type": content_type})
+    page: Any = answer.document
+    first = page["outcomes"][0] if "outcomes" in page else page
+    assert first["detail"].endswith(advised), first["detail"]
+
+
+async def test_pages_of_problems_show_code(port: DataPort) -> None:
+    page = (await port.ask("GET", "/problems/unauthenticated")).body.decode()
+    assert "Send <code>Authorization: Bearer &lt;token&gt;</code> with" in page
+    assert "`" not in page
 
 
 @pytest.fixture
@@ -112,11 +152,11 @@ async def management() -> AsyncIterator[TestClient[Any, Any]]:
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("POST", EVENTS, 404), ("GET", EVENTS, 404), ("POST", "/v1/topics/orders", 405),
-     ("POST", "/topics/orders", 404)],
+     ("POST", "/topics/orders", 404), ("POST", "/orders", 404)],
 )  # fmt: skip
 async def test_the_data_port_is_advised(
     management: TestClient[Any, Any], method: str, path: str, status: int
 ) -> None:
     answer = await management.request(method, path)
     assert answer.status == status
-    assert "data port (http.port)" in (await answer.json())["detail"]
+    assert "data port (http.port = 8080)" in (await answer.json())["detail"]

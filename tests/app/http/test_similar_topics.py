@@ -55,7 +55,10 @@ async def test_a_misspelled_topic(typed: str, meant: str) -> None:
 
 async def test_a_topic_like_no_other() -> None:
     async with data_port() as port:
-        assert "Did you mean" not in await detail(port, "xyzzy", JSON)
+        text = await detail(port, "xyzzy", JSON)
+        assert "Did you mean" not in text
+        assert text.endswith(". GET /topics lists the topics that you may write to")
+        assert "xyzzy" not in (await port.ask("GET", "/topics")).body.decode()
 
 
 async def test_the_paths_of_confluent_say_so_as_well() -> None:

@@ -194,6 +194,18 @@ def test_an_event_that_may_be_written_is_not_called_unreachable() -> None:
     assert (outcome.reason, outcome.detail) == ("no_answer", "refused")
 
 
+def test_a_port_that_never_answers_in_http_may_be_another_one() -> None:
+    """The port of Kafka closes the connection."""
+    hint = "closed; this may not be the port of a Headgate gateway"
+    for first, detail in ((Lost("closed"), hint), (Lost("bad", status=502), "closed")):
+        tried = Try("a", Retry(patience_s=0.1))
+        tried.answer(first)
+        assert tried.answer(Lost("closed")) is None
+        (outcome,) = tried.delivery.outcomes
+        assert isinstance(outcome, Unknown)
+        assert (outcome.reason, outcome.detail) == ("no_answer", detail)
+
+
 def test_parts_that_had_no_turn_are_not_sent_when_time_is_over() -> None:
     tried = Try("abc", Retry(patience_s=0.1), Limits(max_events=2))
     assert tried.answer(OVERLOADED) is None

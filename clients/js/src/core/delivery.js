@@ -49,6 +49,7 @@ import { disorderOf } from "./order.js";
 
 const CONFLICT = "idempotency_conflict";
 const LEAST_MS = 5; // of patience, for another attempt: a timer may be early
+const NOT_A_GATEWAY = "this may not be the port of a Headgate gateway";
 const UNKNOWN_HOST_TRIES = 5; // in a row; then the host is taken for one that does not exist
 
 /** Events of one topic until each has ended. Repeat `post` and `answered` until no event waits. */
@@ -64,6 +65,7 @@ export class Delivery {
   #kept = null;
   #attempt = 0;
   #unknownHosts = 0; // tries in a row
+  #wasAnswered = false; // in HTTP
   /** @type {Map<number, Outcome>} Outcomes of `#current`, if there are any. */
   #latest = new Map();
   /** @type {Map<number, Outcome>} Written events that must be written again. */
@@ -128,8 +130,9 @@ export class Delivery {
   answered(given, nowMs) {
     this.#attempt += 1;
     const answer = this.#withoutHopeless(given);
+    this.#wasAnswered ||= answer.kind === "ended" || answer.status !== null;
     if (answer.kind === "ended") return this.#afterOutcomes(answer, nowMs);
-    this.#last = answer;
+    this.#last = this.#withPortHint(answer);
     if (answer.kind === "lost") return this.#afterLost(answer, nowMs);
     if (answer.reason === CONFLICT) this.#ledger.doubt(this.#current);
     if (answer.retryable) return this.#again(answer, nowMs);
@@ -167,6 +170,17 @@ export class Delivery {
     if (answer.kind !== "lost" || this.#unknownHosts < UNKNOWN_HOST_TRIES) return answer;
     const detail = `${answer.detail}; the host is unknown after ${UNKNOWN_HOST_TRIES} tries`;
     return refused("unreachable", detail, { retryable: false });
+  }
+
+  /**
+   * Add a hint about the port if no request was ever answered in HTTP.
+   *
+   * @param {Refused | Lost} answer
+   * @returns {Refused | Lost}
+   */
+  #withPortHint(answer) {
+    if (this.#wasAnswered || answer.kind !== "lost" || !answer.wasSent) return answer;
+    return { ...answer, detail: `${answer.detail}; ${NOT_A_GATEWAY}` };
   }
 
   /** Return the open events of the next request: those of one form, in their order. */

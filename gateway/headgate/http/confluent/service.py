@@ -27,6 +27,7 @@ from headgate.model.event import Decoded
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
 from headgate.model.reply import Reply, json_text
+from headgate.model.request import of_one_port
 from headgate.model.route import Route
 from headgate.model.topics import PartitionState, TopicState
 
@@ -200,6 +201,9 @@ class ProduceService:
     def not_offered(self, request: web.BaseRequest) -> web.Response | None:
         """Return the response for Confluent's paths that are not offered; None for other paths."""
         method, path = request.method[:SHOWN], request.rel_url.raw_path[:SHOWN]
+        hint = of_one_port(request.method, request.rel_url.raw_path)
+        if hint:
+            return self.failed(request, Failure(Reason.NOT_FOUND, f"no page at {path}{hint}"))
         text = (
             f"{method} {path} is not offered: this gateway produces records (POST /topics/NAME, "
             "POST /v3/clusters/ID/topics/NAME/records) and lists topics and clusters; "

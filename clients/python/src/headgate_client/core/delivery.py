@@ -24,6 +24,7 @@ _OF_THE_EVENT = {
     *_TOO_MUCH, "malformed", "missing_key", "invalid_key", "schema_violation", "headers_too_large",
     "unsupported_encoding", "needs_native_api", "idempotency_mismatch",
 }  # fmt: skip
+_NOT_A_GATEWAY = "this may not be the port of a Headgate gateway"
 _DOUBT = "an earlier attempt may have been written"
 
 
@@ -87,6 +88,7 @@ class Delivery:
         self._doubtful: set[int] = set()  # an attempt that was not answered may have written them
         self._latest: dict[int, Outcome] = {}  # of `_current`, as far as there are outcomes
         self._before: dict[int, Outcome] = {}  # they are written, and have to be written again
+        self._was_answered = False  # in HTTP
         self._last: Refused | Lost = Lost("it was never tried", False, "unreachable")
 
     def post(self) -> Post:
@@ -107,8 +109,10 @@ class Delivery:
         self._attempt += 1
         answer = self._without_hopeless(answer)
         if isinstance(answer, Ended):
+            self._was_answered = True
             return self._after_outcomes(answer, now_s)
-        self._last = answer
+        self._was_answered = self._was_answered or answer.status is not None
+        self._last = self._with_port_hint(answer)
         if isinstance(answer, Lost):
             if answer.was_sent:
                 self._doubtful.update(self._current)
@@ -140,6 +144,12 @@ class Delivery:
             return answer
         detail = f"{answer.detail}; the host is unknown after {UNKNOWN_HOST_TRIES} tries"
         return Refused("unreachable", detail, retryable=False, status=None)
+
+    def _with_port_hint(self, answer: Refused | Lost) -> Refused | Lost:
+        """Add a hint about the port if no request was ever answered in HTTP."""
+        if self._was_answered or not (isinstance(answer, Lost) and answer.was_sent):
+            return answer
+        return replace(answer, detail=f"{answer.detail}; {_NOT_A_GATEWAY}")
 
     def _next(self) -> list[int]:
         """Return the open events of the next request: those of one form, in their order."""
