@@ -68,7 +68,8 @@ test("an error of fetch shows no secret", async () => {
   const retry = { ...ONCE, repeatUnknown: false };
   const client = new Client(URL_, { fetch, retry, token: SECRET, log: null });
   const { detail } = await client.send("orders", 1);
-  assert.equal(detail, `${URL_}: TypeError: bad value Bearer ***`);
+  const hint = "this may not be the port of a Headgate gateway";
+  assert.equal(detail, `${URL_}: TypeError: bad value Bearer ***; ${hint}`);
 });
 
 test("an error of the token function shows its type alone", async () => {
