@@ -66,7 +66,7 @@ ALLOWED = {
         "metrics.meter",
     },
     "idempotency": {"idempotency", "metrics.meter", "model", "native.chosen", "ingest", "redis"},
-    "redis": {"redis", "backends.owned", "model", "native"},
+    "redis": {"redis", "backends.owned", "errors_in_words", "model", "native"},
     "consumer": {"oversize.chunks", "consumer", "model", "backends", "kafka", "redis.pauses"},
     "coalescer": {
         "audits.facts",

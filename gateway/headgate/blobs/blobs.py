@@ -13,6 +13,7 @@ from typing import TypeVar
 from headgate.backends.heap import give_back
 from headgate.blobs.files import FileBlobs
 from headgate.blobs.store import ObjectStore, Pending
+from headgate.errors_in_words import connection_error
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.oversize import StoredBlob, blob_name
 
@@ -156,7 +157,7 @@ class Blobs:
             return work(*arguments)
         except errors as error:
             self._failed_s = self._clock()
-            log.warning("blob store failed: %r", error)
+            log.warning("blob store failed: %s", connection_error(error))
             raise Refused(_UNAVAILABLE) from error
 
     def _opened(self) -> ObjectStore:

@@ -69,7 +69,7 @@ async def collect_garbage(
     except CutShortError as error:
         raise NotCollectedError(f"{error}; nothing was removed") from error
     except store.errors as error:
-        raise NotCollectedError(f"the blob store does not do it: {error!r}") from error
+        raise NotCollectedError(f"the blob store fails: {connection_error(error)}") from error
 
 
 async def _collect(

@@ -108,7 +108,7 @@ class _Metadata:
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
                 await self.bootstrap()
         except (KafkaError, TimeoutError) as error:
-            log.warning("bootstrap servers returned no metadata: %r", error)
+            log.warning("bootstrap servers returned no metadata: %s", connection_error(error))
 
     async def _ask_first(self, host: str, port: int, reasons: list[str]) -> Any:
         """Return a bootstrap server's answer about the brokers, or None and add the reason."""
@@ -122,7 +122,12 @@ class _Metadata:
         try:
             return await connection.send(MetadataRequest([]))
         except (KafkaError, TimeoutError) as error:
-            log.warning("bootstrap server %s:%s returned no metadata: %r", host, port, error)
+            log.warning(
+                "bootstrap server %s:%s returned no metadata: %s",
+                host,
+                port,
+                connection_error(error),
+            )
             reasons.append(f"{host}:{port}: {_NO_KAFKA}")
             return None
         finally:
@@ -145,7 +150,7 @@ class _Metadata:
         try:
             return await connection.send(MetadataRequest(topics, allow_auto_topic_creation=False))
         except (KafkaError, TimeoutError) as error:
-            log.warning("Kafka node %s returned no metadata: %r", node, error)
+            log.warning("Kafka node %s returned no metadata: %s", node, connection_error(error))
             return None
 
 
@@ -608,7 +613,7 @@ def group_trouble(consumer: AIOKafkaConsumer) -> str | None:
         if task.done():
             return "a task of the consumer has ended"
     error = coordinator._pending_exception
-    return None if error is None else repr(error)
+    return None if error is None else connection_error(error)
 
 
 def is_running(consumer: AIOKafkaConsumer) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from aiokafka.errors import KafkaError, NodeNotReadyError, UnknownTopicOrPartitionError, for_code
 from aiokafka.structs import TopicPartition
 
+from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
     DescribeConfigsRequest,
@@ -423,7 +424,9 @@ class GroupReader:
             try:
                 return node, (await read_metadata(client, node)).topics
             except (KafkaError, OSError, TimeoutError) as failure:
-                log.warning("Kafka node %d returned no topic metadata: %r", node, failure)
+                log.warning(
+                    "Kafka node %d returned no topic metadata: %s", node, connection_error(failure)
+                )
                 error = failure
         raise error or NodeNotReadyError("no broker is known")
 
@@ -516,7 +519,7 @@ class GroupReader:
         answered: list[_T] = []
         for answer in answers:
             if isinstance(answer, KafkaError | OSError | TimeoutError):
-                log.warning("Kafka node did not answer: %r", answer)
+                log.warning("Kafka node did not answer: %s", connection_error(answer))
             elif isinstance(answer, BaseException):
                 raise answer
             else:

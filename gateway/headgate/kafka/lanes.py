@@ -9,6 +9,7 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.base import Deliveries
 from headgate.backends.owned import OwnedTasks
+from headgate.errors_in_words import connection_error
 from headgate.kafka.lane import Lane
 from headgate.kafka.options import ClusterOptions, LaneLimits, check_codec
 from headgate.kafka.producer import START_TIMEOUT_S, Producer
@@ -177,7 +178,7 @@ class ProducingCluster:
         self._outage.begins()
         detail = f"cannot connect: {kafka_in_words(error)}"
         if detail != self._detail:
-            log.warning("cannot connect to cluster %s: %r", self.name, error)
+            log.warning("cannot connect to cluster %s: %s", self.name, connection_error(error))
         self._detail = detail
 
     def _open(self, producer: Producer) -> None:

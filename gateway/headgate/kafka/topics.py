@@ -24,6 +24,7 @@ from aiokafka.errors import (
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
+from headgate.errors_in_words import connection_error
 from headgate.kafka.access import create_topics
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
@@ -290,7 +291,7 @@ class KafkaTopics:
         try:
             return await self._readings[state.cluster].reader.partitions(topic)
         except READ_ERRORS as error:
-            log.warning("partitions of topic %s cannot be read: %r", topic, error)
+            log.warning("partitions of topic %s cannot be read: %s", topic, connection_error(error))
             detail = f"cluster {state.cluster} does not answer: {kafka_in_words(error)}"
             failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
             raise Refused(failure) from error
@@ -439,7 +440,7 @@ class _Reading:
 
     def _failed(self, error: BaseException) -> None:
         if self._outage.begins() or not self.was_read:
-            log.warning("cluster %s does not answer: %r", self.cluster, error)
+            log.warning("cluster %s does not answer: %s", self.cluster, connection_error(error))
         self.answering = False
         self.detail = f"no answer: {kafka_in_words(error)}"
 
@@ -485,7 +486,9 @@ async def first_readable(
             await _read(consumer, spans, offsets)
     except (KafkaError, OSError, TimeoutError) as error:
         log.info(
-            "readable ranges of %d partitions are unknown: %r", len(spans) - len(offsets), error
+            "readable ranges of %d partitions are unknown: %s",
+            len(spans) - len(offsets),
+            connection_error(error),
         )
     finally:
         await _stop(consumer)

@@ -289,7 +289,9 @@ class ClusterMonitor:
                     await commits.follow(self._take)
             except READ_ERRORS as error:
                 self._stream_outage.begins()
-                log.warning("cluster %s: %s is not followed: %r", self.name, TOPIC, error)
+                log.warning(
+                    "cluster %s: %s is not followed: %s", self.name, TOPIC, connection_error(error)
+                )
                 self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error)}")
             else:
                 self._is_followed(_UNREADABLE)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
+from headgate.errors_in_words import connection_error
 from headgate.redis.sentinel import pool_of
 
 
@@ -211,7 +212,7 @@ class RedisPauses:
         try:
             return await call
         except RedisError as error:
-            raise OSError(f"Redis does not answer: {error!r}") from error
+            raise OSError(f"Redis does not answer: {connection_error(error)}") from error
 
 
 def intent_field(intent: Intent) -> str:

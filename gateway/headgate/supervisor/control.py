@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from headgate.admin.requests import handed_on
+from headgate.errors_in_words import connection_error
 from headgate.http.auth import peer_of
 from headgate.http.body import BROKEN, continue_body
 from headgate.http.origins import CORS_HEADERS
@@ -162,7 +163,9 @@ class WorkerClient:
                 answer.raise_for_status()
                 return await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise WorkerUnreachableError(repr(error)) from error
+            if isinstance(error, TimeoutError):
+                raise WorkerUnreachableError(f"nothing came in {within.total:g} s") from error
+            raise WorkerUnreachableError(connection_error(error)) from error
 
 
 # ---- a worker's requests to the parent's management pages
@@ -213,7 +216,7 @@ class Forward:
         except (aiohttp.ClientError, OSError) as error:
             if body.broken is not None:
                 raise Refused(body.broken) from None
-            log.warning("management process does not answer: %r", error)
+            log.warning("management process does not answer: %s", connection_error(error))
             detail = "the management process does not answer"
             raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=1)) from None
 

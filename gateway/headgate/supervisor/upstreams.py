@@ -14,6 +14,7 @@ from headgate.admin.console.figures import Plots, Recorded
 from headgate.admin.instance import Monitored
 from headgate.config import Settings
 from headgate.config.settings import ConsoleSettings
+from headgate.errors_in_words import connection_error
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels
@@ -291,12 +292,16 @@ class MonitorClient:
                 )
         except (TooMuchError, aiohttp.ClientPayloadError) as error:
             _monitor_log.warning(
-                "response of the monitor at %s cannot be used: %r", masked(url), error
+                "response of the monitor at %s cannot be used: %s",
+                masked(url),
+                connection_error(error),
             )
             return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if self._outage.begins():  # a live page sends a request every few seconds
-                _monitor_log.warning("no monitor answers at %s: %r", masked(url), error)
+                _monitor_log.warning(
+                    "no monitor answers at %s: %s", masked(url), connection_error(error)
+                )
             detail = (
                 "no monitor answers: start `headgate monitor` with this configuration, or set "
                 "monitor.url"

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import http.client
 import os
+import re
 import socket
 import ssl
 import urllib.error
@@ -19,6 +20,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
+import headgate
 from headgate.errors_in_words import connection_error, file_error, listen_option
 from support.identity.authority import Authority
 
@@ -162,3 +164,11 @@ def test_a_wrong_address_names_the_host() -> None:
     assert listen_option(absent, "http.host", "http.port") == "http.host"
     taken = OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     assert listen_option(taken, "http.host", "http.port") == "http.port"
+
+
+@pytest.mark.parametrize("room", ["blobs", "kafka", "monitor", "redis", "supervisor", "wiring"])
+def test_texts_have_no_repr_of_an_error(room: str) -> None:
+    reprs = re.compile(r"""%r", [^)]*\b(error|failure|answer)\)|(error|failure)!r|repr\(error\)""")
+    for file in Path(headgate.__file__).parent.joinpath(room).glob("*.py"):
+        match = reprs.search(file.read_text())
+        assert match is None, f"{file.name}: {match}"
