@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
+from headgate.idempotency.rules import ClaimCall
 from headgate.idempotency.store import IdentityOptions, IdentityStore
 from headgate.metrics.meter import Meter
 from headgate.model.publish import Claim, ClaimStep
@@ -51,6 +52,7 @@ class IdentityClient:
         self._waiting = Waiting(options, lambda: meter.identity_bypassed("backlog", 1))
         self._outgoing: PackedCall | None = None
         self._is_waited_for = False
+        self._has_called = self._is_probe_due = False
         self._renew_s = options.claim_ms / 4000
         work = ClientWork(
             self._catch_up, self._exchange, self._lost, self._tick, self._has_news,
@@ -155,7 +157,7 @@ class IdentityClient:
         self._waiting.go_on_without(error.reason)
 
     def _has_news(self) -> bool:
-        return self._waiting.has_news
+        return self._is_probe_due or self._waiting.has_news
 
     def _is_urgent(self) -> bool:
         return self._is_waited_for or bool(self._waiting.asks) or not self._is_busy()
@@ -167,12 +169,16 @@ class IdentityClient:
         return self._waiting.news
 
     async def _exchange(self) -> bool:
+        is_probe, self._is_probe_due = self._is_probe_due, False
         self._outgoing = outgoing = self._waiting.next_call(self._clock())
         self._is_waited_for = len(self._waiting.ends) > 0
         if outgoing is not None:
             verdicts = await self._store.run(outgoing.call(self._claim_ms))
             self._outgoing = None
             self._waiting.answered(outgoing, verdicts)
+            self._has_called = True
+        elif is_probe:
+            await self._store.run(ClaimCall(self._claim_ms, ()))
         self._waiting.go_on()
         return outgoing is not None
 
@@ -182,8 +188,16 @@ class IdentityClient:
         self._client.wake()
 
     def _tick(self) -> None:
-        """Renew the claims of long attempts, which must not expire."""
+        """Renew the claims of long attempts, which must not expire.
+
+        If there was no call since the last tick, an empty one finds out whether Redis answers.
+        """
         now = self._clock()
+        is_quiet = not self._has_called and self._outgoing is None
+        self._has_called = False
+        if self._client.is_connected and is_quiet:
+            self._is_probe_due = True
+            self._client.note()
         if self._client.is_connected and self._waiting.renew_older_than(now - self._renew_s, now):
             self._client.note()
 

@@ -292,3 +292,23 @@ def test_a_server_that_cannot_be_closed_leaves_none_open() -> None:
         assert clock() - began_s < 2.0, "one after the other"
 
     run_in_virtual_time(run())
+
+
+async def test_a_client_without_requests_sees_that_redis_is_away(room: Room) -> None:
+    await eventually(lambda: len(room.store.calls) >= 2)
+    assert not any(call.operations for call in room.store.calls)
+    assert room.client.health() == (True, "connected")
+    room.shared.up = False
+    await eventually(lambda: not room.client.health()[0])
+    room.shared.up = True
+    await eventually(lambda: room.client.health() == (True, "connected"))
+
+
+async def test_a_client_with_requests_makes_no_calls_to_see_whether_redis_answers() -> None:
+    room = Room(claim_ms=200.0)
+    await room.client.start()
+    for _ in range(20):
+        await room.ask(room.claim(os.urandom(16)))
+        await asyncio.sleep(0.01)
+    assert all(call.operations for call in room.store.calls)
+    await room.client.close()
