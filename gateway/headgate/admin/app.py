@@ -22,7 +22,10 @@ def management_app(
         plots: Source of the console's figures over time; None: this process.
     """
     request_log = RequestLog(logs_every_request=logs_every_request)
-    data_port = admin.instance.settings.http.port
+
+    def data_port() -> int:
+        return admin.instance.settings.http.port
+
     app = web.Application(middlewares=[problems(request_log, data_port)])
 
     async def close(_app: web.Application) -> None:

@@ -168,7 +168,9 @@ def _quality(parameters: list[str]) -> float:
     return 1.0
 
 
-def problems(request_log: RequestLog, data_port: int | None = None) -> Middleware:
+def problems(
+    request_log: RequestLog, data_port: Callable[[], int | None] = lambda: None
+) -> Middleware:
     """Return middleware that turns errors of pages into problem documents and logs them.
 
     In one-port mode, a worker logs each request. This process then logs only failed requests,
@@ -176,7 +178,7 @@ def problems(request_log: RequestLog, data_port: int | None = None) -> Middlewar
 
     Args:
         request_log: Takes the log lines.
-        data_port: The number of the data port, for hints; None: they have no number.
+        data_port: Returns the number of the data port for hints; None: they have no number.
     """
     request_ids = RequestIds(os.urandom(6))
 
@@ -191,7 +193,7 @@ def problems(request_log: RequestLog, data_port: int | None = None) -> Middlewar
             if not answer.prepared:
                 answer.headers["X-Request-Id"] = request_id
         except Exception as error:
-            failure, headers = _failure(request, error, data_port)
+            failure, headers = _failure(request, error, data_port())
             if failure is None:
                 raise
             request_log.refused(failure, trace=None, path=request.path, **fields)
