@@ -51,7 +51,7 @@ def shown_files() -> Iterator[Path]:
     for folder in ("docs", "examples", "deploy", "clients"):
         for file in sorted((ROOT / folder).rglob("*")):
             is_text = file.suffix in (".md", ".toml", ".yaml", ".yml", ".py", ".js", ".sh", ".env")
-            if is_text and "node_modules" not in file.parts and "tests" not in file.parts:
+            if is_text and not {"node_modules", "test", "tests"} & {*file.parts}:
                 yield file
     yield ROOT / "README.md"
 
