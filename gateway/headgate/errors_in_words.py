@@ -137,7 +137,7 @@ def key_pair_trouble(certificate: PemFile, key: PemFile) -> FileTrouble | None:
 
 
 def _pair_trouble(certificate: PemFile, key: PemFile, reason: str) -> FileTrouble:
-    """Return what is wrong with two files that are PEM.
+    """Return the fault of a certificate and a key whose files are both PEM.
 
     Args:
         certificate: The file of the certificate.

@@ -469,7 +469,7 @@ _LIVED_S = 30.0  # after so long a session the next failure is a new one
 _NOTHING = Sum(0, 0)
 
 
-def _tell_nobody(outcome: str, windows: Sequence[Window]) -> None:
+def _report_nothing(outcome: str, windows: Sequence[Window]) -> None:
     """No-op: without facts there is nothing to report."""
 
 
@@ -498,7 +498,7 @@ class OwnerContext(NamedTuple):
     now_ms: Callable[[], int]
     fenced_pause_s: float
     turns: Turns
-    report: Callable[[str, Sequence[Window]], None] = _tell_nobody
+    report: Callable[[str, Sequence[Window]], None] = _report_nothing
 
 
 class PartitionOwner:

@@ -85,7 +85,7 @@ def _max_useful(figures: TopicFigures) -> int | None:
 
 
 def _producer(one: ProducerFigures) -> Document:
-    # null for none, as with keys: "" would be a name that nobody has
+    # null for none, as with keys: "" would be the name of no producer
     return {**one._asdict(), "producer": one.producer or None}
 
 

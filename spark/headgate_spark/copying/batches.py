@@ -304,7 +304,7 @@ async def send(
 ) -> asyncio.Future[Any]:
     """Hand a batch over and return the future of its place. Raises aiokafka's errors."""
     sent: asyncio.Future[Any] = await producer.send_batch(builder, topic, partition=partition)
-    # A step before may fail first; then nobody asks this one.
+    # An earlier step may fail first; then this one is not awaited.
     sent.add_done_callback(lambda done: done.cancelled() or done.exception())
     return sent
 

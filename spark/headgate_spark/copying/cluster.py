@@ -264,7 +264,7 @@ def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
         for name, right in _AS_THEY_ARE.items()
         if found[name] != right
     ]
-    # A limit that somebody chose for this topic is explicit; the broker's default is not.
+    # A limit set for this topic is explicit; the broker's default is not.
     wrong += [
         f"{name} is the broker's {found[name]}: set it to -1, or to what you mean"
         for name in ("retention.ms", "retention.bytes")
