@@ -1,6 +1,7 @@
 """`headgate dev`: the whole stack on this machine, for trying things out and for tests."""
 
 import argparse
+import logging
 import os
 import sys
 import tomllib
@@ -92,6 +93,9 @@ def run_dev(args: argparse.Namespace) -> int:
         has_operations=args.operations or args.demo,
         has_jmx=args.jmx,
     )
+    # The session itself reports brokers that end. The consumers of the demo need no lines besides.
+    for library in ("aiokafka", "headgate"):
+        logging.getLogger(library).addHandler(logging.NullHandler())
     try:
         return run_session(options, os.environ, sys.stdout, sys.stderr)
     except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:
