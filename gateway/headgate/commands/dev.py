@@ -94,8 +94,8 @@ def run_dev(args: argparse.Namespace) -> int:
         has_jmx=args.jmx,
     )
     # The session itself reports brokers that end. The consumers of the demo need no lines besides.
-    for library in ("aiokafka", "headgate"):
-        logging.getLogger(library).addHandler(logging.NullHandler())
+    for logger in (logging.getLogger("aiokafka"), logging.getLogger("headgate")):
+        logger.addHandler(logging.NullHandler())
     try:
         return run_session(options, os.environ, sys.stdout, sys.stderr)
     except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:
