@@ -34,10 +34,13 @@ from headgate.model.content import (
     examine_here,
     is_long,
 )
-from headgate.model.keys import KeyRule, Partitioner, partition_for
+from headgate.model.keys import KeyRule, partition_for
 from headgate.model.outcome import Name, Outcome
+from headgate.model.policy import TopicPolicy
 from headgate.model.publish import Ticket
 from headgate.model.reply import answer
+from headgate.model.route import Route
+from headgate.model.topics import TopicState
 from plan import Plan
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events
@@ -151,8 +154,9 @@ def pieces() -> list[Piece]:
     json_type = b"application/json"
     canonical = _COMPARISON.digest
     keys = [orjson.loads(value)["id"].encode() for value in values]
-    partitioner, digester = Partitioner(6), Digester(b"fingerprint")
-    reader = KeyReader(KeyRule.parse(["/id"]))
+    digester, reader = Digester(b"fingerprint"), KeyReader(KeyRule.parse(["/id"]))
+    policy, state = TopicPolicy("deals", "main"), TopicState("deals", "main", bytes(16), 6)
+    route = Route(policy, state, reader, 128)
     bodies = {
         "one JSON event": (values[0], "single", 1),
         "NDJSON of 50": (encode(values, "ndjson"), "ndjson", EVENTS),
@@ -165,7 +169,7 @@ def pieces() -> list[Piece]:
     return [
         *cut,
         ("validate and read the key", each(reader, values), EVENTS),
-        ("partition, key seen before", each(partitioner, keys), EVENTS),
+        ("partition, key seen before", each(route.partition, keys), EVENTS),
         ("partition, murmur2", each(lambda key: partition_for(key, 6), keys), EVENTS),
         ("digest", each(digester.digest, values), EVENTS),
         ("digest, canonical", each(lambda value: canonical(value, json_type), values), EVENTS),

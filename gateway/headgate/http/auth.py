@@ -22,6 +22,7 @@ from aiohttp import web
 
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.http.origins import Origins, is_loopback
+from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, brief
 from headgate.model.topics import Globs
 
@@ -366,7 +367,9 @@ class Authenticator:
         self._open = auth.is_open
         self._signed_tokens = signed if "jwt" in auth.mode else None
         self._wanted = _wanted(auth)
-        self._named_before: dict[tuple[bytes | None, str | None], Identity | Failure] = {}
+        self._named_before = BoundedCache[tuple[bytes | None, str | None], Identity | Failure](
+            _REMEMBERED
+        )
         self._checked: dict[bytes, _Checked] = {}
         self._by_hash: dict[bytes, Identity] = {}
         self._by_certificate: dict[str, Identity] = {}
@@ -483,10 +486,7 @@ class Authenticator:
             return self._named(name, remote)  # it is refused, so it is not remembered
         identity = self._named_before.get((name, remote))
         if identity is None:
-            identity = self._named(name, remote)
-            if len(self._named_before) >= _REMEMBERED:
-                self._named_before.clear()
-            self._named_before[name, remote] = identity
+            identity = self._named_before.put((name, remote), self._named(name, remote))
         return identity
 
     def _named(self, name: bytes | None, remote: str | None) -> Identity | Failure:

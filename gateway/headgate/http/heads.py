@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import unquote
 
+from headgate.model.cache import BoundedCache
 from headgate.native.chosen import framed
 
 Headers = Mapping[bytes, bytes]
@@ -90,11 +91,11 @@ class KnownHeads:
         hits: Number of requests whose head was known.
     """
 
-    __slots__ = ("_known", "_most", "hits")
+    __slots__ = ("_is_on", "_known", "hits")
 
     def __init__(self, most: int = _HEADS_REMEMBERED) -> None:
-        self._known: dict[bytes, tuple[str, dict[bytes, bytes]]] = {}
-        self._most = most
+        self._known = BoundedCache[bytes, tuple[str, dict[bytes, bytes]]](most)
+        self._is_on = most > 0
         self.hits = 0
 
     def learn(self, framed: Framed, topic: str, headers: Headers) -> None:
@@ -105,16 +106,14 @@ class KnownHeads:
             topic: Topic of the request.
             headers: All headers; names in lower case.
         """
-        if len(self._known) >= self._most:
-            self._known.clear()
-            if not self._most:
-                return
+        if not self._is_on:
+            return
         shared = {
             name: value
             for name, value in headers.items()
             if name not in framed.own and name != _LENGTH
         }
-        self._known[framed.same] = topic, shared
+        self._known.put(framed.same, (topic, shared))
 
     def find(self, framed: Framed) -> tuple[str, Headers] | None:
         """Return topic and headers (without the length) of a request with a known head."""
@@ -141,7 +140,7 @@ class PlainPosts:
     def __init__(self, max_bytes: int, heads: KnownHeads | None = None) -> None:
         self.max_bytes: Final = max_bytes
         self.heads: Final = heads or KnownHeads()
-        self._topics: dict[str, str] = {}
+        self._topics = BoundedCache[str, str](_PATHS_REMEMBERED)
 
     def read_head(self, head: bytes, line_max_bytes: int) -> tuple[str, Headers] | None:
         """Return topic and headers (names in lower case) of a plain post, else None.
@@ -204,7 +203,4 @@ class PlainPosts:
             topic = unquote(topic)
         if len(path) > _PATH_MAX:
             return topic
-        if len(self._topics) >= _PATHS_REMEMBERED:
-            self._topics.clear()
-        self._topics[path] = topic
-        return topic
+        return self._topics.put(path, topic)

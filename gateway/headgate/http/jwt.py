@@ -21,6 +21,7 @@ from joserfc.jwt import JWTClaimsRegistry
 from headgate.config.settings import AuthSettings
 from headgate.errors_in_words import PemFile, authorities_trouble
 from headgate.http.auth import Claims
+from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason
 from headgate.model.text import masked, without_secrets
 from headgate.model.times import Outage
@@ -168,7 +169,7 @@ class FetchedKeys:
         self.first = asyncio.Event()
         # Unknown key ids in tokens: new since the last fetch, and not found by earlier fetches.
         self._wanted: set[str] = set()
-        self._missing: set[str] = set()
+        self._missing = BoundedCache[str, bool](_NAMES_REMEMBERED)
         self._is_fetching = False
         self._begun = float("-inf")  # when the last fetch began, by the event loop's clock
         self.generation = 0
@@ -219,7 +220,7 @@ class FetchedKeys:
             return False
         if not is_under_way:
             self._wake.set()
-        if key_id in self._missing:
+        if self._missing.get(key_id):
             return False
         if len(self._wanted) < _NAMES_REMEMBERED:
             self._wanted.add(key_id)
@@ -236,9 +237,8 @@ class FetchedKeys:
             log.info("issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
         self._keys = keys
         self.trusted_until = self._clock() + self._max_age_s
-        if len(self._missing) > _NAMES_REMEMBERED:
-            self._missing.clear()
-        self._missing |= asked
+        for key_id in asked:
+            self._missing.put(key_id, True)
         self.first.set()
         self._report(FETCHED)
 

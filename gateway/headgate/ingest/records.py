@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from headgate.backends.base import Lanes
 from headgate.formats.streamed import Streamed
 from headgate.ingest.turn import InOrder
+from headgate.model.cache import BoundedCache
 from headgate.model.content import (
     CheckResult,
     Content,
@@ -79,7 +80,7 @@ class BuildRecords:
     def __init__(self, lanes: Lanes, clock_ms: Callable[[], int]) -> None:
         self._lanes = lanes
         self._clock_ms = clock_ms
-        self._producer_headers: dict[str, tuple[str, bytes]] = {}
+        self._producer_headers = BoundedCache[str, Header](_PRODUCERS_REMEMBERED)
 
     def build(
         self,
@@ -104,8 +105,10 @@ class BuildRecords:
     def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
         now_ms = self._clock_ms()
         route.requests += 1
+        name = ticket.producer
         headers: list[Header] = [
-            self._producer_header(ticket.producer),
+            self._producer_headers.get(name)
+            or self._producer_headers.put(name, (PRODUCER, name.encode())),
             (RECEIVED_AT, b"%d" % now_ms),
             *options.record_headers,
         ]
@@ -131,14 +134,6 @@ class BuildRecords:
         for name, content in headers:
             shared_bytes += HEADER_OVERHEAD + len(name) + (len(content) if content else 0)
         return _Request(ticket, common, shared_bytes)
-
-    def _producer_header(self, producer: str) -> tuple[str, bytes]:
-        header = self._producer_headers.get(producer)
-        if header is None:
-            if len(self._producer_headers) >= _PRODUCERS_REMEMBERED:
-                self._producer_headers.clear()
-            header = self._producer_headers[producer] = (PRODUCER, producer.encode())
-        return header
 
     def _from_events(
         self, request: _Request, route: Route, event_id: str | None, decoded: Decoded

@@ -15,6 +15,7 @@ from headgate.metrics import snapshot
 from headgate.metrics.catalogue import OTHER, SECONDS
 from headgate.metrics.series import Series, Strangers, StrangersSeries
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
+from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Name, Outcome
 
 # The last line of defence: a pattern such as `orders.*` may match too many topics for /metrics.
@@ -259,7 +260,7 @@ class Meter:
         self._labels = labels
         self._clock = clock
         self._series: dict[Pair, Series] = {}
-        self._known: dict[tuple[str, str], Series | StrangersSeries] = {}
+        self._known = BoundedCache[tuple[str, str], Series | StrangersSeries](MAX_KNOWN)
         self._strangers = Strangers()
         self._requests: dict[tuple[str, int], Times] = {}
         self._acks: dict[str, Times] = {}
@@ -276,7 +277,7 @@ class Meter:
     def relabel(self, labels: Labels) -> None:
         """Use a new configuration's names; earlier counts keep their labels."""
         self._labels = labels
-        self._known = {}
+        self._known = BoundedCache(MAX_KNOWN)
 
     def watch(
         self,
@@ -469,12 +470,9 @@ class Meter:
             if len(self._series) >= MAX_PAIRS:
                 pair = Pair(OTHER, OTHER)
             series = self._series.setdefault(pair, Series())
-        if len(self._known) >= MAX_KNOWN:  # clients choose their names
-            self._known.clear()
         is_stranger = self._labels.producer(producer) == OTHER
         shared = StrangersSeries(producer, series, self._strangers) if is_stranger else series
-        self._known[producer, topic] = shared
-        return shared
+        return self._known.put((producer, topic), shared)
 
     def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
         values = self._counters.get(name)

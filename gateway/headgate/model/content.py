@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import orjson
 
+from headgate.model.cache import BoundedCache
 from headgate.model.keys import parse_pointer
 from headgate.model.outcome import Failure
 from headgate.model.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES
@@ -181,7 +182,7 @@ class Digester:
     def __init__(self, fingerprint: bytes, kind: bytes = b"value") -> None:
         self._key = fingerprint
         self._kind = kind
-        self._states: dict[bytes | None, blake2b] = {}
+        self._states = BoundedCache[bytes | None, blake2b](_MAX_TYPES)
 
     @property
     def of_documents(self) -> tuple[bytes, bytes]:
@@ -206,10 +207,7 @@ class Digester:
 
     def _prepare(self, content_type: bytes | None) -> blake2b:
         state = blake2b(self._prefix(content_type), digest_size=_BYTES, key=self._key)
-        if len(self._states) >= _MAX_TYPES:
-            self._states.clear()
-        self._states[content_type] = state
-        return state
+        return self._states.put(content_type, state)
 
     def _prefix(self, content_type: bytes | None) -> bytes:
         # The length precedes the type, so that no two pairs of type and value have the same bytes.

@@ -13,14 +13,12 @@ __all__ = [
     "KEY_MAX_BYTES",
     "BadPointer",
     "KeyRule",
-    "Partitioner",
     "join_parts",
     "murmur2",
     "parse_pointer",
     "partition_for",
 ]
 
-_REMEMBERED_BYTES = 256  # maximum size of a cached key
 KEY_MAX_BYTES = 4096  # the default of http.key_max_bytes
 
 
@@ -30,30 +28,6 @@ def partition_for(key: bytes, partitions: int) -> int:
     Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
-
-
-class Partitioner:
-    """`partition_for` with a bounded cache: keys repeat, and murmur2 costs 7.5 us in Python.
-
-    Long keys are not cached, because they rarely repeat and would fill the cache.
-    """
-
-    __slots__ = ("_cache", "_limit", "partitions")
-
-    def __init__(self, partitions: int, limit: int = 100_000) -> None:
-        self.partitions = partitions
-        self._limit = limit
-        self._cache: dict[bytes, int] = {}
-
-    def __call__(self, key: bytes) -> int:
-        if len(key) > _REMEMBERED_BYTES:
-            return partition_for(key, self.partitions)
-        partition = self._cache.get(key)
-        if partition is None:
-            if len(self._cache) >= self._limit:
-                self._cache.clear()
-            partition = self._cache[key] = partition_for(key, self.partitions)
-        return partition
 
 
 class BadPointer(ValueError):

@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import (
     Annotated,
@@ -372,7 +372,7 @@ class PolicyTable:
         ValueError: Two patterns tie.
     """
 
-    __slots__ = ("_exact", "_globs", "_prefixes", "_remembered", "policies")
+    __slots__ = ("_exact", "_first_glob", "_globs", "_prefixes", "policies")
 
     def __init__(self, policies: Sequence[TopicPolicy]) -> None:
         tied = next(ties(policy.pattern for policy in policies), None)
@@ -386,7 +386,7 @@ class PolicyTable:
                 same = self._globs.setdefault(literal_prefix(each.pattern), [])
                 same.append((Globs((each.pattern,)), each))
         self._prefixes = sorted({len(prefix) for prefix in self._globs}, reverse=True)
-        self._remembered: dict[str, TopicPolicy | None] = {}
+        self._first_glob = lru_cache(_REMEMBERED_TOPICS)(self._match_globs)
 
     def refusing(self, topics: Iterable[str]) -> frozenset[str]:
         """Return the topics that refuse events while Redis is unavailable."""
@@ -402,13 +402,9 @@ class PolicyTable:
             return exact
         if len(topic) > LONGEST_NAME:  # clients choose names freely, and the names are cached
             return None
-        if topic not in self._remembered:
-            if len(self._remembered) >= _REMEMBERED_TOPICS:
-                self._remembered.clear()
-            self._remembered[topic] = self._first_glob(topic)
-        return self._remembered[topic]
+        return self._first_glob(topic)
 
-    def _first_glob(self, topic: str) -> TopicPolicy | None:
+    def _match_globs(self, topic: str) -> TopicPolicy | None:
         if topic.startswith(INTERNAL_PREFIXES):
             return None
         alike = (self._globs.get(topic[:size], ()) for size in self._prefixes)

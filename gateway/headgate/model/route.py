@@ -8,9 +8,10 @@ import sys
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from headgate.model.cache import BoundedCache
 from headgate.model.content import ContentCheck
 from headgate.model.event import SPREAD, RawEvent
-from headgate.model.keys import KEY_MAX_BYTES, Partitioner
+from headgate.model.keys import KEY_MAX_BYTES, partition_for
 from headgate.model.outcome import Failure, Reason, Refused, brief, long_key, malformed
 from headgate.model.oversize import Strategy, usable
 from headgate.model.policy import TopicPolicy
@@ -50,6 +51,8 @@ ReadKey = Callable[[bytes], bytes | None]  # `formats.json_text.KeyReader`
 # A plain document's own headers, and the bytes of its record without key and value.
 PLAIN_HEADERS: Final[list[Header]] = [(CONTENT_TYPE, b"application/json")]
 PLAIN_BYTES: Final = size_of(None, None, PLAIN_HEADERS)
+_CACHED_KEYS: Final = 100_000
+_CACHED_KEY_BYTES: Final = 256
 _NO_TIMESTAMPS: Final = (
     'this topic\'s records get the time of their arrival (compat_timestamps = "refuse"): '
     "leave out timestamp"
@@ -139,7 +142,7 @@ class Route:
         "_after_ms",
         "_before_ms",
         "_depth",
-        "_partition",
+        "_partitions",
         "_read_key",
         "_takes_timestamps",
         "check",
@@ -209,11 +212,20 @@ class Route:
             self.schema_headers = [(SCHEMA, policy.schema.version)]
         self.schema_bytes = sum([bytes_of(header) for header in self.schema_headers])
         self._read_key = read_key
-        self._partition = Partitioner(self.lane.partitions)
+        self._partitions = BoundedCache[bytes, int](_CACHED_KEYS)
 
     def partition(self, key: bytes) -> int:
-        """Return the partition of a key."""
-        return self._partition(key)
+        """Return the partition of a key.
+
+        Keys repeat, and the hash of a key costs 2 to 8 us in Python. Long keys are not cached,
+        because they rarely repeat and would fill the cache.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = partition_for(key, self.lane.partitions)
+            if len(key) <= _CACHED_KEY_BYTES:
+                self._partitions.put(key, partition)
+        return partition
 
     def record(self, event: bytes | RawEvent, common: Common) -> Record:
         """Return the record of an event, with only the event's own headers.
@@ -241,7 +253,7 @@ class Route:
         if key is None:
             partition = self._keyless(common.request_number)
         elif len(key) <= self.key_max_bytes:
-            partition = self._partition(key)
+            partition = self.partition(key)
         else:
             raise Refused(long_key(self.key_max_bytes))
         if common.tombstone:
@@ -274,7 +286,7 @@ class Route:
             partition = (
                 common.request_number % self.state.partitions
                 if key is None
-                else self._partition(key)
+                else self.partition(key)
             )
         value = None if common.tombstone else event.value
         return Record(self.topic, partition, key, value, _own_headers(event), timestamp)

@@ -18,6 +18,7 @@ from headgate.errors_in_words import connection_error
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.history import Points, Recorder
 from headgate.metrics.snapshot import Labels
+from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason
 from headgate.model.text import masked
 from headgate.model.times import Outage
@@ -97,7 +98,7 @@ class PrometheusPlots:
         self._max_bytes = max_bytes
         self._away_until = 0.0  # monotonic seconds
         self._trouble = ""
-        self._answers: dict[tuple[Query, float], tuple[float, Points]] = {}
+        self._answers = BoundedCache[tuple[Query, float], tuple[float, Points]](_KNOWN)
 
     @property
     def source(self) -> str:
@@ -122,10 +123,7 @@ class PrometheusPlots:
         points = None if now < self._away_until else await self._ask(key[0], span, step)
         if points is None:
             return await self._kept.read(metric, by, where, span_s)
-        if len(self._answers) >= _KNOWN:
-            self._answers.clear()
-        self._answers[key] = now, points
-        return points
+        return self._answers.put(key, (now, points))[1]
 
     async def _ask(self, wanted: Query, span: float, step: float) -> Points | None:
         end = math.floor(time.time() / step) * step

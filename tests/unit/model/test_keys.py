@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from headgate.model.keys import (
     BadPointer,
     KeyRule,
-    Partitioner,
     join_parts,
     murmur2,
     parse_pointer,
     partition_for,
 )
+from support.gateway.fakes import route, topic_state
 
 # From org.apache.kafka.common.utils.UtilsTest.testMurmur2.
 JAVA_VECTORS = {
@@ -34,15 +34,8 @@ def test_murmur2_equals_the_java_clients(key: bytes, expected: int) -> None:
 def test_a_partition_is_in_range_and_the_cache_agrees(key: bytes, partitions: int) -> None:
     partition = partition_for(key, partitions)
     assert 0 <= partition < partitions
-    cached = Partitioner(partitions, limit=2)
-    assert [cached(key), cached(b"x"), cached(b"y"), cached(key)][::3] == [partition, partition]
-
-
-def test_the_cache_is_bounded() -> None:
-    cached = Partitioner(7, limit=10)
-    for number in range(1000):
-        assert cached(b"%d" % number) == partition_for(b"%d" % number, 7)
-    assert len(cached._cache) <= 10
+    cached = route(topic_state(partitions=partitions))
+    assert [cached.partition(key), cached.partition(key)] == [partition, partition]
 
 
 @pytest.mark.parametrize(

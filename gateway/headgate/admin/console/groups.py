@@ -18,6 +18,7 @@ from headgate.admin.instance import Instance, Monitored
 from headgate.admin.pauses import read_intent
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
+from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 
 # ---- responses of the monitor
@@ -53,7 +54,7 @@ class MonitorAnswers:
 
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
-        self._answers: dict[tuple[str, str | None], tuple[float, Json]] = {}
+        self._answers = BoundedCache[tuple[str, str | None], tuple[float, Json]](_KNOWN)
 
     async def groups(self, request: web.Request) -> Json:
         """Return all groups."""
@@ -93,10 +94,7 @@ class MonitorAnswers:
         if response.status != 200:
             raise Refused(_refusal(response))
         answer = _read(response.body)
-        if len(self._answers) >= _KNOWN:
-            self._answers.clear()
-        self._answers[key] = now, answer
-        return answer
+        return self._answers.put(key, (now, answer))[1]
 
 
 def fix_of(failure: Failure) -> str:
