@@ -55,8 +55,8 @@ class LatestAudits:
             async with asyncio.timeout(_ANSWER_S):
                 return merged([await _read_from(cluster) for cluster in self._clusters])
         except READ_ERRORS as error:
-            log.warning("%s cannot be read: %r", SKEW_TOPIC, error)
             detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
+            log.warning("%s", detail)
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
 
 

@@ -29,6 +29,7 @@ from headgate.model.internal_topics import InternalTopic, replicas_on
 from headgate.replays.packed import (
     BLOCK_SEGMENTS,
     Block,
+    MapError,
     decode,
     encode,
     get,
@@ -37,7 +38,7 @@ from headgate.replays.packed import (
     unzigzag,
     zigzag,
 )
-from headgate.replays.segments import Gap, MapError, Segment, SegmentTable
+from headgate.replays.segments import Gap, Segment, SegmentTable
 
 MAP_TOPIC = "headgate.offsets"
 MAP_PARTITIONS = 16  # permanent: `map_partition` depends on it
@@ -97,7 +98,7 @@ class NewerMapError(MapError):
 class MapEntry(NamedTuple):
     """A record of the map topic, with the read bytes of its transaction (0 if unknown)."""
 
-    place: MapAddress
+    address: MapAddress
     fact: Segment | Block | Gap | Layout | Removed
     read_bytes: int = 0
 
@@ -291,7 +292,7 @@ class PartitionMap:
         Raises:
             MapError: It contradicts earlier records.
         """
-        address, fact = entry.place, entry.fact
+        address, fact = entry.address, entry.fact
         if isinstance(fact, Layout):
             self.layouts[address.layout] = fact
             self._tables.setdefault(_ids(fact), SegmentTable(is_outline=self._is_outline))

@@ -11,18 +11,21 @@ from typing import Any, NamedTuple
 
 from headgate.kafka.logs import TierView, view_of
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
-from headgate.replays.answers import coverage_page, snapshot_page, translated
-from headgate.replays.plan import INGEST, Logs
+from headgate.replays.offset_map import PartitionMap
+from headgate.replays.plan import BACKFILL, INGEST, Logs
 from headgate.replays.planner import (
     ReplayedTopic,
+    ingest_if_available,
     partitions_of,
     read_tiers,
-    read_tiers_ingest_optional,
+    tier_now,
 )
 from headgate.replays.registry import snapshot_record
+from headgate.replays.segments import SegmentTable, Translation
 from headgate.replays.spec import (
     LONGEST_NAME,
     FieldError,
+    moment,
     partition_number,
     read_number,
     read_object,
@@ -32,6 +35,7 @@ from headgate.replays.spec import (
 from headgate.replays.tiers import RegistryChange, SecondTiers, Tiers, asking, reading
 
 _MAX_OFFSETS = 10_000  # per request: a second or two of another thread
+_MAX_GAPS = 100  # of a partition in a response
 _MAX_SNAPSHOTS = 1_000  # per backfill cluster
 
 Vector = dict[str, dict[str, int]]  # topic -> partition -> offset
@@ -49,7 +53,8 @@ class Offsets:
         tiers = self._tiers.of(topic)
         async with asking(tiers.backfill), view_of(tiers.backfill_options) as backfill:
             maps = self._tiers.maps(tiers.backfill)
-            seen = await read_tiers_ingest_optional(topic, list(wanted), tiers, backfill, maps)
+            ingest = await ingest_if_available(tiers, topic, list(wanted))
+            seen = await read_tiers(topic, list(wanted), ingest, backfill, maps)
             unknown = [part for part in wanted if seen.maps[part].table.position is None]
             if unknown and max(unknown) >= seen.backfill.partitions:
                 await self._must_have(topic, unknown, tiers, backfill)
@@ -93,7 +98,8 @@ class Offsets:
         ):
             count = await partitions_of(topic, ingest, backfill)
             maps = self._tiers.maps(tiers.backfill)
-            seen = await read_tiers(topic, range(count), ingest, backfill, maps)
+            ingest_now = await tier_now(ingest, topic, range(count))
+            seen = await read_tiers(topic, range(count), ingest_now, backfill, maps)
         pages = {
             str(part): coverage_page(seen.table(part), seen.maps[part], seen.logs(part))
             for part in range(count)
@@ -105,6 +111,67 @@ class Offsets:
             "why": seen.empty_reason(),
             "partitions": pages,
         }
+
+
+def translated(
+    table: SegmentTable, logs: Logs, to: str, offsets: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Translate offsets, in their order. `source` of a row is the given offset, on either tier.
+
+    A row is `deleted` if retention took its record or hole. Offsets that the ingest tier no longer
+    has are translated nevertheless, for requests of replays and of coverage.
+
+    Args:
+        table: All segments, with those that the backfill tier's retention took.
+        logs: The bounds of both logs.
+        to: The tier of the results.
+        offsets: Offsets of the other tier.
+    """
+    kept, start = table.kept(logs.backfill_start), logs.backfill_start
+    if to == BACKFILL:
+        return [_row(kept.to_target(offset), table.to_target(offset), start) for offset in offsets]
+    pairs = [(kept.to_source(offset), table.to_source(offset)) for offset in offsets]
+    return [
+        _row(now, before)
+        | ({"deleted": True} if now.offset is not None and now.offset < logs.ingest_start else {})
+        for now, before in pairs
+    ]
+
+
+def _row(now: Translation, before: Translation, start: int = 0) -> dict[str, Any]:
+    """Return one translation. Consumers cannot read from offsets before `start`."""
+    offset = None if now.offset is None else max(now.offset, start)
+    row = {"source": now.source, "offset": offset, "result": str(now.result)}
+    is_gone = now.offset is None and before.offset is not None
+    return row | {"deleted": True} if is_gone else row
+
+
+def coverage_page(table: SegmentTable, whole_map: PartitionMap, logs: Logs) -> dict[str, Any]:
+    """Return the coverage of a partition.
+
+    Args:
+        table: The segments that the backfill tier still has.
+        whole_map: The partition's map.
+        logs: The bounds of both logs.
+    """
+    times, (source_id, target_id) = table.times(), whole_map.ids
+    begin = table.target_start if table else logs.backfill_start
+    return {
+        "layout": whole_map.newest,
+        "topic_ids": {INGEST: source_id, BACKFILL: target_id} if source_id else None,
+        "source": {"start": table.source_start, "end": table.source_end},
+        "target": {"start": begin, "end": max(begin, table.target_end)},
+        "times": None if times is None else {"from": moment(times[0]), "to": moment(times[1])},
+        "segments": len(table),
+        "not_mirrored": {
+            "before": max(0, table.source_start - logs.ingest_start),
+            "behind": max(0, logs.ingest_end - max(table.source_end, logs.ingest_start)),
+        },
+        "gaps": [
+            {"start": gap.source, "end": gap.end, "reason": gap.reason, "at": moment(gap.at_ms)}
+            for gap in table.gaps[-_MAX_GAPS:]
+        ],
+    }
 
 
 def _logs(seen: ReplayedTopic, partition: int) -> Logs:
@@ -241,3 +308,9 @@ def _read_snapshot(request_body: Any) -> _SnapshotRequest:
         if topic is None and group is None:
             raise FieldError("topic", "a topic, a group, or both are asked for")
         return _SnapshotRequest(name, topic, group)
+
+
+def snapshot_page(name: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the page of a snapshot."""
+    shown = {key: value for key, value in document.items() if key != "at_ms"}
+    return {"name": name, **shown, "at": moment(document.get("at_ms"))}

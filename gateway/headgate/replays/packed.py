@@ -93,12 +93,6 @@ def pack(rows: Sequence[Row]) -> Block:
     )  # fmt: skip
 
 
-def unpack(block: Block) -> Unpacked:
-    """Return the segments of a block. Raises MapError."""
-    source, target, segments, *_, latest_ms, columns = block
-    return unpack_columns(columns, source, target, segments, latest_ms)
-
-
 @lru_cache(maxsize=_UNPACKED)
 def unpack_columns(
     columns: bytes, source: int, target: int, segments: int, latest_ms: int

@@ -6,7 +6,7 @@ plan counts them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypedDict
+from typing import Any, NamedTuple
 
 from headgate.replays.segments import FOREIGN, SegmentTable
 
@@ -181,19 +181,7 @@ def shown(plans: Iterable[PartitionPlan]) -> dict[str, object]:
     }
 
 
-class _StoredPiece(TypedDict):
-    tier: str
-    start: int
-    end: int
-
-
-class StoredPlan(TypedDict):
-    """The part of `shown` that the runner reads, of one partition."""
-
-    pieces: Sequence[_StoredPiece]
-
-
-def pieces_of(plan: Mapping[str, StoredPlan]) -> dict[int, Sequence[Piece]]:
+def pieces_of(plan: Mapping[str, Any]) -> dict[int, Sequence[Piece]]:
     """Read the pieces that `shown` wrote. Raises KeyError, TypeError or ValueError."""
     return {
         int(partition): tuple(

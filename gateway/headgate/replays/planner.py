@@ -161,30 +161,28 @@ class ReplayedTopic:
 
 
 async def read_tiers(
-    topic: str, chosen: Sequence[int], ingest: TierView, backfill: TierView, maps: OffsetMaps
+    topic: str,
+    chosen: Sequence[int],
+    ingest: TierNow | None,
+    backfill: TierView,
+    maps: OffsetMaps,
 ) -> ReplayedTopic:
-    """Read both tiers and the maps."""
-    ingest_now = await tier_now(ingest, topic, chosen)
+    """Read the backfill tier and the maps; `ingest` is as for `ReplayedTopic`."""
     backfill_now = await tier_now(backfill, topic, chosen)
-    return ReplayedTopic(topic, ingest_now, backfill_now, await maps.of(topic, chosen))
+    return ReplayedTopic(topic, ingest, backfill_now, await maps.of(topic, chosen))
 
 
-async def read_tiers_ingest_optional(
-    topic: str, chosen: Sequence[int], tiers: Tiers, backfill: TierView, maps: OffsetMaps
-) -> ReplayedTopic:
-    """Read both tiers and the maps; the ingest tier may be unavailable."""
-    ingest_now: TierNow | None = None
+async def ingest_if_available(tiers: Tiers, topic: str, chosen: Sequence[int]) -> TierNow | None:
+    """Read a topic on the ingest tier; None if the tier does not answer soon."""
     try:
         async with (
             asyncio.timeout(_OPTIONAL_S),
             asking(tiers.ingest),
             view_of(tiers.ingest_options) as ingest,
         ):
-            ingest_now = await tier_now(ingest, topic, chosen)
+            return await tier_now(ingest, topic, chosen)
     except (Refused, TimeoutError):
-        pass  # the response lists it as unchecked
-    backfill_now = await tier_now(backfill, topic, chosen)
-    return ReplayedTopic(topic, ingest_now, backfill_now, await maps.of(topic, chosen))
+        return None  # the response lists it as unchecked
 
 
 async def tier_now(view: TierView, topic: str, chosen: Sequence[int]) -> TierNow:
@@ -251,8 +249,7 @@ async def plan(
     async with view_of(tiers.ingest_options) as ingest, view_of(tiers.backfill_options) as backfill:
         count = await partitions_of(spec.topic, ingest, backfill)
         chosen = _chosen(spec, count)
-        seen = await read_tiers(spec.topic, chosen, ingest, backfill, maps)
-        seen.check()
+        seen = await _read(spec.topic, chosen, ingest, backfill, maps)
         resolver = _Resolver(spec, maps, seen, ingest, backfill, registry)
         starts = await resolver.resolve("from", spec.start, chosen)
         ends = {part: seen.table(part).source_end for part in chosen}  # used by mode group
@@ -264,8 +261,7 @@ async def plan(
         while _is_behind(spec, plans, seen) and time.monotonic() < until:
             await asyncio.sleep(_LOOK_AGAIN_S)
             ids = seen.topic_ids()
-            seen = await read_tiers(spec.topic, chosen, ingest, backfill, maps)
-            seen.check()
+            seen = await _read(spec.topic, chosen, ingest, backfill, maps)
             if seen.topic_ids() != ids:  # the offsets that were looked up are of another topic
                 detail = f"topic {brief(spec.topic)} was deleted and recreated just now: ask again"
                 raise Refused(Failure(Reason.NOT_COVERED, detail))
@@ -273,6 +269,14 @@ async def plan(
         _check(spec, plans, seen)
         sizes = await _sizes(spec.topic, plans, ingest, backfill)
     return PlannedReplay(plans, count, *sizes, seen.topic_ids())
+
+
+async def _read(
+    topic: str, chosen: Sequence[int], ingest: TierView, backfill: TierView, maps: OffsetMaps
+) -> ReplayedTopic:
+    seen = await read_tiers(topic, chosen, await tier_now(ingest, topic, chosen), backfill, maps)
+    seen.check()
+    return seen
 
 
 async def _sizes(

@@ -98,6 +98,12 @@ class Replay:
         return self.spec or {}
 
     @property
+    def created_ms(self) -> int:
+        """Return the time of the request, in ms since 1970."""
+        ms = self.spec_fields.get("created_ms", 0)
+        return ms if isinstance(ms, int) else 0
+
+    @property
     def is_copy(self) -> bool:
         """Return whether the runner copies it to a topic of its own."""
         return self.spec_fields.get("mode") == "topic"
@@ -130,7 +136,7 @@ class Registry:
     def __iter__(self) -> Iterator[Replay]:
         """Iterate over the replays with a spec, oldest first."""
         replays = [replay for replay in self._replays.values() if replay.spec is not None]
-        return iter(sorted(replays, key=lambda replay: (created_ms(replay), replay.id)))
+        return iter(sorted(replays, key=lambda replay: (replay.created_ms, replay.id)))
 
     def get(self, replay_id: str) -> Replay | None:
         """Return a replay whose spec was read, or None."""
@@ -184,13 +190,7 @@ def follows(state: ReplayState, then: object) -> bool:
 
 def deleted(topic: str) -> str:
     """Return the reason for the failure of a replay whose topic was deleted."""
-    return f"topic {topic} was deleted by somebody else (or recreated): ask again"
-
-
-def created_ms(replay: Replay) -> int:
-    """Return the time of the request, in ms since 1970."""
-    ms = replay.spec_fields.get("created_ms", 0)
-    return ms if isinstance(ms, int) else 0
+    return f"topic {topic} was deleted or recreated by another program: request the replay again"
 
 
 def record(
@@ -306,11 +306,11 @@ class ReplayObserver:
     def _changes(self, replay: Replay) -> Iterator[NewEntry]:
         before, now = self._states.get(replay.id), replay.state
         self._states[replay.id] = now
-        is_new = before is None and created_ms(replay) >= self._since_ms
+        is_new = before is None and replay.created_ms >= self._since_ms
         if is_new:
             text = f"{_named(replay)}: asked for"
-            asked_ms = created_ms(replay)
-            yield NewEntry(Kind.REPLAY_CREATED, replay.id, text, _details(replay), asked_ms)
+            details = _details(replay)
+            yield NewEntry(Kind.REPLAY_CREATED, replay.id, text, details, replay.created_ms)
         if now in _ENDS and before != now and (is_new or before is not None):
             kind, said = _ENDS[now]
             reason = _text(replay.status, "reason")
@@ -342,11 +342,11 @@ def registry_topic(cluster: str, replication_factor: int) -> InternalTopic:
     return InternalTopic(REGISTRY_TOPIC, cluster, 1, replication_factor, configs)
 
 
-def registry_faults(found: TopicState) -> list[str]:
+def registry_faults(topic: TopicState) -> list[str]:
     """Return the faults of an existing registry, each with its fix."""
     wrong = []
-    if found.partitions != 1:
-        wrong.append(f"it has {found.partitions} partitions: delete it and run this again")
-    if found.cleanup_policy != "compact":
-        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to compact")
+    if topic.partitions != 1:
+        wrong.append(f"it has {topic.partitions} partitions: delete it and run this again")
+    if topic.cleanup_policy != "compact":
+        wrong.append(f"cleanup.policy is {topic.cleanup_policy}: set it to compact")
     return wrong

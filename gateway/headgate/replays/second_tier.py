@@ -45,8 +45,7 @@ def second_tier(
         none = NoSecondTier()
         return SecondTier(none, none, none, none.follow)
     from headgate.replays.offsets import Offsets, Snapshots
-    from headgate.replays.service import ReplayService
-    from headgate.replays.sweeper import Sweeper
+    from headgate.replays.service import ReplayService, Sweeper
     from headgate.replays.tiers import SecondTiers
 
     tiers = SecondTiers(settings)

@@ -22,23 +22,6 @@ from headgate.replays.packed import (
     unpack_columns,
 )
 
-__all__ = [
-    "FOREIGN",
-    "MAX_RECORDS",
-    "NO_RECORDS",
-    "NO_TIMESTAMP",
-    "RECREATED",
-    "RETENTION",
-    "Gap",
-    "MapError",
-    "Result",
-    "Segment",
-    "SegmentTable",
-    "Translation",
-    "earliest",
-    "merge",
-]
-
 MAX_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the table
 
 
@@ -135,6 +118,14 @@ def _continues(last: Segment, segment: Segment) -> bool:
     )
 
 
+# Attributes of `SegmentTable` with one entry for each block, and for each newer segment.
+_OF_BLOCKS = (
+    "_columns", "_firsts", "_target_firsts", "_target_ends", "_records", "_earliest", "_latest",
+    "_sizes", "_is_record",
+)  # fmt: skip
+_OF_NEWEST = ("_sources", "_targets", "_counts", "_last_earliest", "_last_latest")
+
+
 class SegmentTable:
     """The segments of one partition in one layout, in order: packed, but for the last ones.
 
@@ -150,26 +141,7 @@ class SegmentTable:
             driver, which has all maps; offsets cannot be translated.
     """
 
-    __slots__ = (
-        "_columns",
-        "_counts",
-        "_earliest",
-        "_firsts",
-        "_heads",
-        "_is_outline",
-        "_is_record",
-        "_last_earliest",
-        "_last_latest",
-        "_latest",
-        "_records",
-        "_sizes",
-        "_sources",
-        "_target_ends",
-        "_target_firsts",
-        "_targets",
-        "gaps",
-        "position",
-    )
+    __slots__ = (*_OF_BLOCKS, *_OF_NEWEST, "_heads", "_is_outline", "gaps", "position")
 
     def __init__(self, *, is_outline: bool = False) -> None:
         self._is_outline = is_outline
@@ -198,13 +170,7 @@ class SegmentTable:
         time, up to a second later.
         """
         for number in range(len(self._firsts)):
-            run = self._run(number)
-            ends = (*run.sources[1:], self._end(number))
-            for source, target, count, end, latest in zip(
-                run.sources, run.targets, run.counts, ends, run.latest, strict=True
-            ):
-                last = min(latest, self._latest[number])
-                yield Segment(source, target, count, end, self._earliest[number], last)
+            yield from self._segments(number)
         yield from self.newest()
 
     def newest(self) -> Iterator[Segment]:
@@ -295,11 +261,7 @@ class SegmentTable:
         if segment.source < self.source_end and self._has(segment):
             return 0
         self._check(segment)
-        self._sources.append(segment.source)
-        self._targets.append(segment.target)
-        self._counts.append(segment.records)
-        self._last_earliest.append(segment.earliest_ms)
-        self._last_latest.append(segment.latest_ms)
+        self._push(segment)
         self.position = segment.end
         if len(self._sources) == BLOCK_SEGMENTS:
             self._pack_newest()
@@ -622,13 +584,6 @@ class MapRecord(NamedTuple):
     source: int
     target_end: int
     is_block: bool
-
-
-_OF_BLOCKS = (
-    "_columns", "_firsts", "_target_firsts", "_target_ends", "_records", "_earliest", "_latest",
-    "_sizes", "_is_record",
-)  # fmt: skip
-_OF_NEWEST = ("_sources", "_targets", "_counts", "_last_earliest", "_last_latest")
 
 
 def _target_of(segment: Segment) -> int:

@@ -12,11 +12,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from headgate.model.keys import BadPointer, parse_pointer
 from headgate.model.outcome import brief
 from headgate.model.record import PRODUCER
+from headgate.model.times import shown_time
 from headgate.native.plain_answers import shortened
 
 MAX_PARTITIONS = 10_000
@@ -222,29 +224,15 @@ class Bound(NamedTuple):
     Args:
         kind: offsets, timestamp, snapshot, group, or now (the source's end at the time of the
             request). A relative time is a timestamp.
-        value: Source offsets by partition, ms since 1970, or a name.
+        offsets: Source offsets by partition, of kind offsets.
+        time_ms: Milliseconds since 1970, of kind timestamp.
+        name: Name of the snapshot or group.
     """
 
     kind: str
-    value: Mapping[int, int] | int | str | None
-
-    @property
-    def offsets(self) -> Mapping[int, int]:
-        """Return the value of kind offsets."""
-        assert isinstance(self.value, Mapping)
-        return self.value
-
-    @property
-    def time_ms(self) -> int:
-        """Return the value of kind timestamp."""
-        assert isinstance(self.value, int)
-        return self.value
-
-    @property
-    def name(self) -> str:
-        """Return the value of kinds snapshot and group."""
-        assert isinstance(self.value, str)
-        return self.value
+    offsets: Mapping[int, int] = MappingProxyType({})
+    time_ms: int = 0
+    name: str = ""
 
 
 class Rate(NamedTuple):
@@ -365,17 +353,17 @@ def _bound(field: str, raw: object, now_ms: int) -> Bound:
         raise FieldError(field, _BOUND)
     ((kind, value),) = raw.items()
     if kind == "offsets":
-        return Bound(kind, read_offsets(f"{field}.offsets", value))
+        return Bound(kind, offsets=read_offsets(f"{field}.offsets", value))
     if kind == "timestamp":
-        return Bound(kind, read_time(f"{field}.timestamp", value))
+        return Bound(kind, time_ms=read_time(f"{field}.timestamp", value))
     if kind == "relative" and value == "now":
-        return Bound("now", None)
+        return Bound("now")
     if kind == "relative":
-        return Bound("timestamp", max(0, now_ms - _relative(f"{field}.relative", value)))
-    if kind == "snapshot":
-        return Bound(kind, read_text(f"{field}.snapshot", value, limit=LONGEST_NAME))
-    if kind == "group":
-        return Bound(kind, read_text(f"{field}.group", value, limit=_GROUP_BYTES))
+        before_ms = _relative(f"{field}.relative", value)
+        return Bound("timestamp", time_ms=max(0, now_ms - before_ms))
+    if kind in ("snapshot", "group"):
+        limit = LONGEST_NAME if kind == "snapshot" else _GROUP_BYTES
+        return Bound(kind, name=read_text(f"{field}.{kind}", value, limit))
     raise FieldError(field, _BOUND)
 
 
@@ -410,6 +398,11 @@ def read_time(field: str, raw: object) -> int:
     if ms < 0:
         raise FieldError(field, "ISO 8601 with a zone (2026-01-31T12:00:00Z), or ms since 1970")
     return ms
+
+
+def moment(ms: Any) -> str | None:
+    """Format ms since 1970 as ISO 8601 in UTC. A time beyond the calendar becomes its end."""
+    return shown_time(ms) if isinstance(ms, int) else None
 
 
 def _relative(field: str, raw: object) -> int:

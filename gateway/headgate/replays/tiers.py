@@ -44,8 +44,8 @@ from headgate.replays.offset_map import (
     owner_of,
     read_entry,
 )
+from headgate.replays.packed import MapError
 from headgate.replays.registry import REGISTRY_TOPIC, Registry, TooLargeError, wanted_record
-from headgate.replays.segments import MapError
 from headgate.replays.spec import FieldError
 
 log = logging.getLogger("headgate.replays")
@@ -74,9 +74,9 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         async with asyncio.timeout(_ANSWER_S):
             yield
     except (*READ_ERRORS, TransactionError) as error:
-        log.warning("cluster %s does not answer: %r", cluster, error)
         cause = error.__cause__ or error if isinstance(error, TransactionError) else error
         detail = f"cluster {cluster} does not answer: {kafka_in_words(cause)}"
+        log.warning("%s", detail)
         raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5)) from error
     except NewerMapError as error:
         log.warning("%s", error)

@@ -27,7 +27,8 @@ from headgate.kafka.aiokafka_internals import (
     sender_error,
     share_connections,
 )
-from headgate.replays.segments import NO_TIMESTAMP, Segment, earliest, merge
+from headgate.replays.packed import NO_TIMESTAMP, earliest
+from headgate.replays.segments import Segment, merge
 from headgate_spark.copying.cluster import CLIENT_ID
 from headgate_spark.job.options import Connection
 

@@ -11,7 +11,8 @@ from aiokafka.structs import TopicPartition
 
 from headgate.kafka.aiokafka_internals import drop_consumer
 from headgate.replays.offset_map import PartitionMap
-from headgate.replays.segments import FOREIGN, NO_TIMESTAMP
+from headgate.replays.packed import NO_TIMESTAMP
+from headgate.replays.segments import FOREIGN
 from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer
 from headgate_spark.copying.reader import Copied
 from headgate_spark.job.command_line import in_words

@@ -21,7 +21,7 @@ from headgate.commands.terminal import Amount, ProgressLine, Step
 from headgate.kafka.wire import Metadata
 from headgate.model.text import counted
 from headgate.replays.offset_map import PartitionMap
-from headgate.replays.segments import NO_TIMESTAMP, MapError
+from headgate.replays.packed import NO_TIMESTAMP, MapError
 from headgate_spark.copying.cluster import CLIENT_ERRORS, ClusterAdmin, cluster_admin, pairs
 from headgate_spark.copying.reader import Copied, CopyOptions, Unit
 from headgate_spark.job.command_line import FAILED, OK, USAGE, JobError, in_words, now_ms

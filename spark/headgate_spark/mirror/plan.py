@@ -23,7 +23,7 @@ from headgate.replays.offset_map import (
     map_topic_faults,
     segment_key,
 )
-from headgate.replays.segments import MapError
+from headgate.replays.packed import MapError
 from headgate_spark.copying.cluster import ClusterAdmin, TopicConfig, faults, wanted_configs
 from headgate_spark.copying.reader import Known, Unit
 from headgate_spark.job.command_line import JobError
@@ -165,7 +165,7 @@ class MapView:
         return keys
 
     def _see(self, entry: MapEntry) -> None:
-        topic, partition, _ = entry.place
+        topic, partition, _ = entry.address
         records = 0
         try:
             found = self._maps.setdefault((topic, partition), PartitionMap(is_outline=True))

@@ -69,7 +69,7 @@ async def compare(tp: TopicPartition, options: CopyOptions) -> Verified:
     found = PartitionMap()
 
     def see(entry: MapEntry) -> None:
-        if entry.place[:2] == tuple(tp):
+        if entry.address[:2] == tuple(tp):
             found.apply(entry)
 
     on_target = replace(options, source=options.target)

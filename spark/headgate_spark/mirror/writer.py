@@ -247,7 +247,7 @@ async def read_known(unit: Unit, options: CopyOptions) -> Known:
 
     def see(entry: MapEntry) -> None:
         nonlocal known
-        if entry.place[:2] == place[:2]:
+        if entry.address[:2] == place[:2]:
             known = _after(known, entry)
 
     try:
@@ -262,7 +262,7 @@ async def read_known(unit: Unit, options: CopyOptions) -> Known:
 
 def _after(known: Known, entry: MapEntry) -> Known:
     """Return the known part after one more record of the map."""
-    fact, layout = entry.fact, entry.place.layout
+    fact, layout = entry.fact, entry.address.layout
     if isinstance(fact, Layout):
         return _opened(known, fact, layout) if layout > known.layout else known
     if not isinstance(fact, Segment | Block | Gap) or layout != known.layout:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from headgate.commands.terminal import Amount, Step
+from headgate.replays.packed import NO_TIMESTAMP
 from headgate.replays.plan import Piece, pieces_of
-from headgate.replays.registry import FINISHED, Control, Replay, ReplayState, created_ms
-from headgate.replays.segments import NO_TIMESTAMP
+from headgate.replays.registry import FINISHED, Control, Replay, ReplayState
 from headgate.replays.spec import RecordFilter, read_filter
 from headgate_spark.copying.batches import Chunk
 from headgate_spark.job.exposition import Metric, Textfile, exposed, written
@@ -223,7 +223,7 @@ def readings(cluster: str, replays: Iterable[Replay], now_ms: int) -> Series:
     copies = [replay for replay in replays if replay.is_copy]
     states = Counter(map(_state, copies))
     active = [replay for replay in copies if _state(replay) not in _NOT_UNDER_WAY]
-    oldest_ms = min(map(created_ms, active), default=now_ms)
+    oldest_ms = min((replay.created_ms for replay in active), default=now_ms)
     labels = (("cluster", cluster),)
     series: Series = {
         ("replay_runner", labels): 1,

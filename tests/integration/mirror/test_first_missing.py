@@ -6,7 +6,7 @@ import pytest
 from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
-from headgate.replays.segments import NO_TIMESTAMP
+from headgate.replays.packed import NO_TIMESTAMP
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.lag import Missing, first_timestamps
 from support.kafka import kafka_log

@@ -11,7 +11,8 @@ from aiokafka.structs import TopicPartition
 from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress, map_partition
-from headgate.replays.segments import NO_TIMESTAMP, RECREATED, RETENTION, Result
+from headgate.replays.packed import NO_TIMESTAMP
+from headgate.replays.segments import RECREATED, RETENTION, Result
 from headgate_spark.copying.reader import Known, SourceReader
 from headgate_spark.mirror.copier import copy_all
 from headgate_spark.mirror.verify import compare

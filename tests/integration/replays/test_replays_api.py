@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.replays.answers import moment
+from headgate.replays.spec import moment
 from support.kafka import kafka_log
 from support.process.stack import Gateway, RunningBroker
 from support.scenarios.replay_world import BASE_MS, Api, Two, mirror, post, until

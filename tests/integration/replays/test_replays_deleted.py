@@ -47,10 +47,14 @@ def test_what_can_be_read_and_is_deleted_has_failed(
     until_ready(api, copy)
     mine = f"replay.{copy['id']}"
     kafka_log.delete_topic(two.backfill.bootstrap, mine)
-    assert until_failed(api, copy).startswith(f"topic {mine} was deleted by somebody else")
+    assert until_failed(api, copy).startswith(
+        f"topic {mine} was deleted or recreated by another program"
+    )
     assert api.get(f"/v1/replays/{seek['id']}")["state"] == "ready"
     kafka_log.delete_topic(two.backfill.bootstrap, topic)
-    assert until_failed(api, seek).startswith(f"topic {topic} was deleted by somebody else")
+    assert until_failed(api, seek).startswith(
+        f"topic {topic} was deleted or recreated by another program"
+    )
 
 
 def test_a_copy_that_is_deleted_under_way_is_not_begun_again_in_the_middle(
@@ -62,5 +66,7 @@ def test_a_copy_that_is_deleted_under_way_is_not_begun_again_in_the_middle(
     start_runner()
     until(lambda: api.get(path)["done"]["records"], lambda done: done > 5)
     kafka_log.delete_topic(two.backfill.bootstrap, mine)
-    assert until_failed(api, made).startswith(f"topic {mine} was deleted by somebody else")
+    assert until_failed(api, made).startswith(
+        f"topic {mine} was deleted or recreated by another program"
+    )
     assert mine not in kafka_log.topic_names(two.backfill.bootstrap)

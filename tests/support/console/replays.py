@@ -7,9 +7,9 @@ from typing import Any
 
 from headgate.admin.control_plane import Services
 from headgate.model.outcome import Failure, Reason, Refused, brief
-from headgate.replays.answers import planned_page, replay_page
 from headgate.replays.registry import Control, Registry, new_id, record
 from headgate.replays.second_tier import NoSecondTier, Rows
+from headgate.replays.service import planned_page, replay_page
 from headgate.replays.spec import FieldError, read_spec
 
 SERVERS = "backfill:9092"

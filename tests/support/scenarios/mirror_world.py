@@ -17,7 +17,8 @@ from headgate.replays.offset_map import (
     owner_of,
     read_entry,
 )
-from headgate.replays.segments import NO_TIMESTAMP, Result, Segment
+from headgate.replays.packed import NO_TIMESTAMP
+from headgate.replays.segments import Result, Segment
 from headgate_spark.copying.reader import CopyOptions, Unit
 from headgate_spark.job.options import Connection
 from support.kafka import kafka_log

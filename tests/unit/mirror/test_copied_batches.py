@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headgate.kafka.aiokafka_internals import keep_header_names, legible
-from headgate.replays.segments import NO_TIMESTAMP
+from headgate.replays.packed import NO_TIMESTAMP
 from headgate_spark.copying.batches import Batch
 from support.kafka.record_batches import Decoded, decode, encoded
 

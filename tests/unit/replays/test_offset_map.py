@@ -27,14 +27,13 @@ from headgate.replays.offset_map import (
     segment_record,
     segment_records,
 )
-from headgate.replays.packed import BLOCK_SEGMENTS, Block, pack, unpack
+from headgate.replays.packed import BLOCK_SEGMENTS, Block, MapError, pack, unpack_columns
 from headgate.replays.segments import (
     FOREIGN,
     NO_RECORDS,
     RECREATED,
     RETENTION,
     Gap,
-    MapError,
     Result,
     Segment,
 )
@@ -348,4 +347,5 @@ def test_a_block_that_is_broken_is_refused_or_read(value: bytes) -> None:
         entry = read_entry(segment_key(ORDERS, 5), b"\x02" + value)
         assert entry is not None
         assert isinstance(entry.fact, Block)
-        unpack(entry.fact)
+        source, target, segments, *_, latest_ms, columns = entry.fact
+        unpack_columns(columns, source, target, segments, latest_ms)

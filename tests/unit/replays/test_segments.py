@@ -14,13 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.replays.packed import BLOCK_SEGMENTS, pack
+from headgate.replays.packed import BLOCK_SEGMENTS, NO_TIMESTAMP, MapError, pack
 from headgate.replays.segments import (
     NO_RECORDS,
-    NO_TIMESTAMP,
     RETENTION,
     Gap,
-    MapError,
     Result,
     Segment,
     SegmentTable,

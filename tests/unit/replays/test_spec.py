@@ -31,18 +31,18 @@ def read(**changes: Any) -> Spec:
 
 def test_the_least_that_can_be_asked() -> None:
     spec = read()
-    assert spec.start == Bound("timestamp", NOW_MS - 7_200_000)
-    assert (spec.end, spec.partitions, spec.rate) == (Bound("now", None), None, Rate())
+    assert spec.start == Bound("timestamp", time_ms=NOW_MS - 7_200_000)
+    assert (spec.end, spec.partitions, spec.rate) == (Bound("now"), None, Rate())
     assert spec.only.is_empty
     assert spec.deliver.mode is ReplayMode.TOPIC
 
 
 @pytest.mark.parametrize("given", [None, {"relative": "now"}])
 def test_to_left_out_means_now_where_there_is_an_end(given: Any) -> None:
-    assert read(to=given).end == Bound("now", None)
-    assert read(to=given, deliver={"mode": "seek"}).end == Bound("now", None)
+    assert read(to=given).end == Bound("now")
+    assert read(to=given, deliver={"mode": "seek"}).end == Bound("now")
     assert read(deliver={"mode": "group", "group": "g"}).end is None
-    assert read(**{"from": {"relative": "now"}}).start == Bound("now", None)
+    assert read(**{"from": {"relative": "now"}}).start == Bound("now")
 
 
 def test_all_that_can_be_asked() -> None:
@@ -56,7 +56,7 @@ def test_all_that_can_be_asked() -> None:
         dry_run=True,
     )
     assert spec.partitions == (1, 3)
-    assert spec.end == Bound("offsets", {1: 7, 3: 9})
+    assert spec.end == Bound("offsets", offsets={1: 7, 3: 9})
     assert spec.rate == Rate(5, 1_000_000)
     assert spec.allow_cold
     assert spec.dry_run

@@ -9,7 +9,7 @@ from typing import Any, cast
 from headgate.metrics.fleet import Fleet
 from headgate.model.installation import Kind, NewEntry
 from headgate.replays.registry import Registry
-from headgate.replays.sweeper import Sweeper
+from headgate.replays.service import Sweeper
 from headgate.replays.tiers import SecondTiers
 
 SPEC = {"name": "again", "topic": "orders", "mode": "topic", "by": "ann", "keep_s": 3600}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.replays.answers import coverage_page, moment, replay_page
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
+from headgate.replays.offsets import coverage_page
 from headgate.replays.plan import Logs
 from headgate.replays.planner import ReplayedTopic, TierNow
 from headgate.replays.registry import Replay
 from headgate.replays.segments import Segment, SegmentTable
+from headgate.replays.service import replay_page
+from headgate.replays.spec import moment
 
 MICROSECONDS = 1_767_225_600_000_000  # what a producer that mistakes the unit writes
 
