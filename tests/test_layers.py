@@ -136,6 +136,7 @@ ALLOWED = {
         "admin",
         "audits.results",
         "charts",
+        "check.rules",  # the type of its findings
         "config",
         "model",
         "http",

@@ -5,6 +5,7 @@ from aiohttp import web
 from headgate.admin.console.app import console
 from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
+from headgate.http.openapi.docs_pages import docs_file, docs_page
 from headgate.http.pages import Handler, problems
 from headgate.http.problems import index_page, problem_page
 from headgate.http.request_log import RequestLog
@@ -23,53 +24,77 @@ def management_app(
     """
     request_log = RequestLog(logs_every_request=logs_every_request)
 
-    def data_port() -> int:
-        return admin.instance.settings.http.port
-
-    app = web.Application(middlewares=[problems(request_log, data_port)])
+    http = admin.instance.settings.http
+    app = web.Application(
+        middlewares=[problems(request_log, lambda: admin.instance.settings.http.port)]
+    )
 
     async def close(_app: web.Application) -> None:
         request_log.close()
 
     app.on_cleanup.append(close)
+
+    async def openapi(_request: web.Request) -> web.Response:
+        """Respond with the OpenAPI document of both ports."""
+        from headgate.http.openapi.document import document  # loaded at the first request
+
+        return web.Response(body=document(http), content_type="application/json")
+
+    def own_document() -> bytes:
+        from headgate.http.openapi.document import MANAGEMENT_PORT, document_of
+
+        return document_of(http, MANAGEMENT_PORT)
+
+    async def docs(_request: web.Request) -> web.StreamResponse:
+        """Respond with the interactive reference of this port."""
+        return docs_page()
+
+    async def docs_part(request: web.Request) -> web.StreamResponse:
+        """Respond with a file of the interactive reference."""
+        return docs_file(request.match_info["file"], own_document)
+
+    viewed: dict[str, Handler] = {
+        "/v1/producers": admin.producers,
+        "/v1/producers/{name}": admin.producer,
+        "/v1/topics": admin.topics,
+        "/v1/topics/{topic}": admin.topic,
+        "/v1/spool": admin.spool,
+        "/v1/pauses/{group}": admin.pauses.show,
+        "/v1/groups": admin.groups,
+        "/v1/groups/{group}": admin.groups,
+        "/v1/changes": admin.changes,
+        "/v1/log": admin.installation.entries,
+        "/v1/config": admin.installation.options,
+        "/v1/config/findings": admin.installation.findings,
+        "/v1/audits": admin.audits.list,
+        "/v1/audits/comparison": admin.audits.comparison,
+        "/v1/audits/latest": admin.audits.latest,
+        "/v1/replays": admin.replays.list,
+        "/v1/replays/{id}": admin.replays.show,
+        "/v1/replays/{id}/events": admin.replays.events,
+        "/v1/coverage/{topic}": admin.offsets.coverage,
+        "/v1/snapshots": admin.offsets.snapshots,
+    }
     routes: list[tuple[str, str, Handler]] = [
         ("GET", "/live", admin.live),
         ("GET", "/ready", admin.ready),
         ("GET", "/metrics", admin.metrics),
-        ("GET", "/v1/producers", admin.producers),
-        ("GET", "/v1/producers/{name}", admin.producer),
-        ("GET", "/v1/topics", admin.topics),
-        ("GET", "/v1/topics/{topic}", admin.topic),
-        ("GET", "/v1/spool", admin.spool),
+        ("GET", "/problems", _problem_index),
+        ("GET", "/problems/{reason}", _problem),
+        ("GET", "/openapi.json", openapi),
+        ("GET", "/docs", docs),
+        ("GET", "/docs/{file}", docs_part),
+        *(("GET", path, admin.access.for_viewers(page)) for path, page in viewed.items()),
+        ("POST", "/v1/offsets/translate", admin.access.for_viewers(admin.offsets.translate)),
+        # these check the role themselves
         ("DELETE", "/v1/suppression/{topic}", admin.forget),
-        ("GET", "/v1/pauses/{group}", admin.paused),
-        ("PUT", "/v1/pauses/{group}", admin.pause),
-        ("DELETE", "/v1/pauses/{group}", admin.resume),
-        ("GET", "/v1/groups", admin.groups),
-        ("GET", "/v1/groups/{group}", admin.groups),
-        ("GET", "/v1/changes", admin.changes),
-        ("GET", "/v1/log", admin.installation.entries),
-        ("GET", "/v1/config", admin.installation.options),
-        ("GET", "/v1/config/findings", admin.installation.findings),
-        ("GET", "/v1/audits", admin.audits.list),
-        ("GET", "/v1/audits/comparison", admin.audits.comparison),
-        ("GET", "/v1/audits/latest", admin.audits.latest),
+        ("PUT", "/v1/pauses/{group}", admin.pauses.pause),
+        ("DELETE", "/v1/pauses/{group}", admin.pauses.resume),
         ("POST", "/v1/replays", admin.replays.create),
-        ("GET", "/v1/replays", admin.replays.list),
-        ("GET", "/v1/replays/{id}", admin.replays.show),
         ("DELETE", "/v1/replays/{id}", admin.replays.cancel),
         ("POST", "/v1/replays/{id}/pause", admin.replays.pause),
         ("POST", "/v1/replays/{id}/resume", admin.replays.resume),
-        ("GET", "/v1/replays/{id}/events", admin.replays.events),
-        ("POST", "/v1/offsets/translate", admin.offsets.translate),
-        ("GET", "/v1/coverage/{topic}", admin.offsets.coverage),
-        ("GET", "/v1/snapshots", admin.offsets.snapshots),
         ("POST", "/v1/snapshots", admin.offsets.take_snapshot),
-        ("GET", "/problems", _problem_index),
-        ("GET", "/problems/{reason}", _problem),
-        ("GET", "/openapi.json", admin.documents.openapi),
-        ("GET", "/docs", admin.documents.page),
-        ("GET", "/docs/{file}", admin.documents.file),
         *console(admin, plots).routes(),
     ]
     for method, path, page in routes:

@@ -8,7 +8,6 @@ import orjson
 from aiohttp import web
 
 from headgate.admin.instance import Instance
-from headgate.admin.replays import IdentifyCaller
 from headgate.audits.results import AuditSummary, Row, change, chosen, compare, kept, summaries
 from headgate.http.pages import json_page
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
@@ -16,8 +15,10 @@ from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malfo
 RUN = "headgate-spark audit --config headgate.toml --from 2h"
 
 
-class PublishedAudits:
-    """Reader of the audits that `headgate-spark audit` published. All methods may raise Refused.
+class AuditPages:
+    """The audits that `headgate-spark audit` published, and their pages as JSON.
+
+    All methods may raise Refused.
 
     Without keys and producers an audit is small. So the audits of all topics are cached in this
     form, and a list parses no document twice.
@@ -81,18 +82,11 @@ class PublishedAudits:
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         return pair
 
-
-class AuditEndpoints:
-    """Endpoints for audits as JSON."""
-
-    def __init__(self, audits: PublishedAudits, identify: IdentifyCaller) -> None:
-        self._audits = audits
-        self._identify = identify
+    # ---- the pages
 
     async def latest(self, request: web.Request) -> web.Response:
         """Respond with the newest skew audit of all topics, or of one."""
-        self._identify(request, "view")
-        documents = await self._audits.documents()
+        documents = await self.documents()
         wanted = request.query.get("topic")
         names = [topic for topic in sorted(documents) if wanted in (None, topic)]
         if not names:
@@ -102,15 +96,13 @@ class AuditEndpoints:
 
     async def list(self, request: web.Request) -> web.Response:
         """Respond with a topic's audits, newest first, in the form for comparisons."""
-        self._identify(request, "view")
-        every = await self._audits.of_topic(_topic(request))
+        every = await self.of_topic(_topic(request))
         return json_page(request, {"audits": [kept(audit) for audit in every]})
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Respond with the differences between two audits of a topic."""
-        self._identify(request, "view")
         topic, query = _topic(request), request.query
-        before, after = await self._audits.pair(topic, query.get("before"), query.get("after"))
+        before, after = await self.pair(topic, query.get("before"), query.get("after"))
         return json_page(request, _compared(before, after))
 
 

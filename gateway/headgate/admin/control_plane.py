@@ -5,19 +5,17 @@ docs/reference/http.md describes its pages.
 
 import base64
 import binascii
-import logging
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from aiohttp import web
 
 from headgate.admin import views
-from headgate.admin.audits import AuditEndpoints, PublishedAudits
+from headgate.admin.audits import AuditPages
 from headgate.admin.installation import Installation, InstallationPages
 from headgate.admin.instance import Instance
-from headgate.admin.pauses import PauseEndpoints, fields_of, read_intent
+from headgate.admin.pauses import PausePages
 from headgate.admin.replays import (
     OffsetPages,
     OffsetService,
@@ -25,13 +23,9 @@ from headgate.admin.replays import (
     ReplayRequests,
     SnapshotService,
 )
-from headgate.admin.requests import Bodies, asking
-from headgate.admin.views import iso
-from headgate.config.settings import HttpSettings
-from headgate.http.auth import Authenticator, Identity
-from headgate.http.openapi.docs_pages import docs_file, docs_page
+from headgate.admin.requests import Access
+from headgate.http.auth import Authenticator
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
-from headgate.http.request_log import REPORTED
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Pair
 from headgate.model.internal_topics import held_topic
@@ -40,37 +34,7 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.reply import shown_text
 from headgate.model.text import did_you_mean
 from headgate.model.topics import SimilarTopics, TopicState
-from headgate.redis.pauses import Intent
-
-log = logging.getLogger("headgate.changes")
-
-_CHANGES_KEPT = 200
-
-
-class DocumentPages:
-    """The OpenAPI pages, for every caller. The document is loaded at the first request."""
-
-    def __init__(self, http: HttpSettings) -> None:
-        self._http = http
-
-    async def openapi(self, _request: web.Request) -> web.Response:
-        """Respond with the OpenAPI document of both ports."""
-        from headgate.http.openapi.document import document
-
-        return web.Response(body=document(self._http), content_type="application/json")
-
-    async def page(self, _request: web.Request) -> web.StreamResponse:
-        """Respond with the interactive reference of this port."""
-        return docs_page()
-
-    async def file(self, request: web.Request) -> web.StreamResponse:
-        """Respond with a file of the interactive reference."""
-        return docs_file(request.match_info["file"], self._own)
-
-    def _own(self) -> bytes:
-        from headgate.http.openapi.document import MANAGEMENT_PORT, document_of
-
-        return document_of(self._http, MANAGEMENT_PORT)
+from headgate.redis.pauses import RedisPauses
 
 
 class Services(NamedTuple):
@@ -86,8 +50,8 @@ class Admin:
 
     Args:
         instance: The instance with all its workers.
-        callers: Authenticator; replaced at a reload.
-        pauses: Endpoints for pauses of consumer groups.
+        callers: Authenticator.
+        pauses: Store of pauses of consumer groups; None without Redis.
         services: Services of the second tier.
         installation: Log and configuration.
     """
@@ -96,26 +60,20 @@ class Admin:
         self,
         instance: Instance,
         callers: Authenticator,
-        pauses: PauseEndpoints,
+        pauses: RedisPauses | None,
         services: Services,
         installation: Installation,
     ) -> None:
-        self.pauses = pauses
         self.services = services
-        self.bodies = bodies = Bodies(instance.settings.http.body_timeout_ms / 1000)
-        self.replays = ReplayPages(services.replays, self.identify, bodies, self.changed)
-        self.offsets = OffsetPages(
-            services.offsets, services.snapshots, self.identify, bodies, self.changed
-        )
-        self.installation = InstallationPages(installation, self.identify)
-        self.published_audits = PublishedAudits(instance)
-        self.audits = AuditEndpoints(self.published_audits, self.identify)
-        self.documents = DocumentPages(instance.settings.http)
+        self.access = access = Access(instance, callers)
+        self.pauses = PausePages(pauses, access)
+        self.replays = ReplayPages(services.replays, access)
+        self.offsets = OffsetPages(services.offsets, services.snapshots, access)
+        self.installation = InstallationPages(installation)
+        self.audits = AuditPages(instance)
         self.instance = instance
-        self.callers = callers
         self._table: PolicyTable | None = None
         self._similar = SimilarTopics(self._served_topics, time.monotonic)
-        self._changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
 
     # ---- health and metrics: for probes and scrapers, without credentials
 
@@ -142,7 +100,6 @@ class Admin:
 
     async def producers(self, request: web.Request) -> web.Response:
         """Respond with all producers, page by page."""
-        self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
         seen = self.seen()
@@ -152,7 +109,6 @@ class Admin:
 
     async def producer(self, request: web.Request) -> web.Response:
         """Respond with one producer."""
-        self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["name"]
         seen = self.seen()
@@ -166,7 +122,6 @@ class Admin:
 
     async def topics(self, request: web.Request) -> web.Response:
         """Respond with all topics that exist and that a policy matches, page by page."""
-        self.identify(request, "view")
         wanted = paging(request)
         await self.instance.refresh()
         seen = self.seen()
@@ -176,7 +131,6 @@ class Admin:
 
     async def topic(self, request: web.Request) -> web.Response:
         """Respond with one topic."""
-        self.identify(request, "view")
         await self.instance.refresh()
         name = request.match_info["topic"]
         state, policy = await self.served(name)
@@ -185,7 +139,6 @@ class Admin:
 
     async def spool(self, request: web.Request) -> web.Response:
         """Respond with the current figures of events that wait on disk for Kafka."""
-        self.identify(request, "view")
         await self.instance.refresh(at_once=True)
         state = self.instance.health().dependencies.get("spool")
         return json_page(request, views.spool(self.instance.figures.total(), state))
@@ -208,7 +161,7 @@ class Admin:
         Returns:
             Topic and key, for the response.
         """
-        caller = self.identify(request, "operate")
+        caller = self.access.identify(request, "operate")
         name = request.match_info["topic"]
         _, policy = await self.served(name)
         if policy.suppress == "off":
@@ -219,46 +172,11 @@ class Admin:
             raise Refused(failed)
         shown = None if key is None else shown_text(key.decode("utf-8", "backslashreplace"))
         forgotten = {"topic": name, "key": shown}
-        self.changed(request, caller, "forget", forgotten)
+        self.access.changed(request, caller, "forget", forgotten)
         return forgotten
-
-    async def paused(self, request: web.Request) -> web.Response:
-        """Respond with all reasons for which a group, or a part of it, is paused."""
-        self.identify(request, "view")
-        return json_page(request, await self.pauses.shown(request.match_info["group"]))
-
-    async def pause(self, request: web.Request) -> web.Response:
-        """Pause a group, or a topic or partition of it, for a reason."""
-        return await self._change_pause(request, is_pause=True)
-
-    async def resume(self, request: web.Request) -> web.Response:
-        """Remove one reason; the group reads again once all are removed."""
-        return await self._change_pause(request, is_pause=False)
-
-    async def _change_pause(self, request: web.Request, *, is_pause: bool) -> web.Response:
-        self.identify(request, "operate")
-        intent = read_intent(await self.bodies.json(request))
-        await self.change_pause(request, intent, is_pause=is_pause)
-        return json_page(request, await self.pauses.shown(request.match_info["group"]))
-
-    async def change_pause(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
-        """Add or remove a reason, and record that in the change log.
-
-        Args:
-            request: Request with the group.
-            intent: Scope and reason.
-            is_pause: Whether to add the reason; otherwise it is removed.
-        """
-        caller, group = self.identify(request, "operate"), request.match_info["group"]
-        if is_pause:
-            await self.pauses.pause(group, intent, caller.name)
-        else:
-            await self.pauses.resume(group, intent)
-        self.changed(request, caller, "pause" if is_pause else "resume", fields_of(group, intent))
 
     async def groups(self, request: web.Request) -> web.Response:
         """Respond with the monitor's page of all groups, or of one."""
-        self.identify(request, "view")
         authorization = request.headers.get("Authorization")
         response = await self.instance.monitored(str(request.rel_url), authorization)
         if isinstance(response, Failure):
@@ -269,24 +187,7 @@ class Admin:
 
     async def changes(self, request: web.Request) -> web.Response:
         """Respond with the latest changes since the start, newest first."""
-        self.identify(request, "view")
-        return json_page(request, {"changes": list(reversed(self._changes))})
-
-    def changed(
-        self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
-    ) -> None:
-        """Record a change in the change log.
-
-        Args:
-            request: Request that made the change.
-            caller: Caller of the request.
-            what: Kind of the change.
-            fields: Details of the change.
-        """
-        remote = asking(request).address or "unix socket"
-        change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
-        self._changes.append(change | fields)
-        log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
+        return json_page(request, {"changes": list(reversed(self.access.changes))})
 
     def seen(self, wanted: Callable[[Pair], bool] | None = None) -> views.ViewInput:
         """Return the input of the views.
@@ -348,24 +249,6 @@ class Admin:
         if state is None or policy is None:
             raise Refused(self.unknown_topic(name))
         return state, policy
-
-    def identify(self, request: web.Request, *roles: str) -> Identity:
-        """Return the caller, if it has one of the roles.
-
-        Raises:
-            Refused: The authentication failed, or the caller has none of the roles.
-        """
-        headers = {name.lower(): value for name, value in request.raw_headers}
-        caller = self.callers.identify(headers, asking(request))
-        if isinstance(caller, Failure):
-            raise Refused(caller)
-        request.setdefault(REPORTED, {})["producer"] = caller.name
-        if caller.roles.isdisjoint(roles):
-            detail = f"this needs the role {' or '.join(map(repr, roles))}"
-            if self.instance.settings.auth.is_open:
-                detail += '; with auth.mode = "none" changes are allowed from loopback only'
-            raise Refused(Failure(Reason.FORBIDDEN, detail))
-        return caller
 
 
 def _key(request: web.Request) -> bytes | None:

@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
-from headgate.admin.replays import IdentifyCaller
 from headgate.admin.views import iso
 from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
@@ -17,13 +16,8 @@ from headgate.http.pages import Paging, is_set, json_page, listed, page_of, pagi
 from headgate.model.installation import Kind, LogEntry
 from headgate.model.outcome import Refused, malformed
 
-
-class EntryLog(Protocol):
-    """The installation log."""
-
-    def recent(self, limit: int = ...) -> Sequence[LogEntry]:
-        """Return the latest entries, newest first."""
-        ...
+if TYPE_CHECKING:
+    from headgate.check.rules import Finding
 
 
 class Configuration(NamedTuple):
@@ -34,66 +28,44 @@ class Configuration(NamedTuple):
     read_at: float
 
 
-class Found(NamedTuple):
-    """A finding of `headgate check`. `level` is ok, warn or error; `fix` is empty for ok."""
-
-    level: str
-    subject: str
-    text: str
-    fix: str
-
-
-class ConfigurationInForce(Protocol):
-    """The configuration that the gateway runs with."""
-
-    shown: Configuration
-
-    def findings(self) -> list[Found]:
-        """Return the findings of `headgate check` without Kafka and Redis. This is slow."""
-        ...
-
-
 class Installation(NamedTuple):
-    """The log and the configuration that the pages show."""
+    """Sources of the installation's pages.
 
-    log: EntryLog
-    configuration: ConfigurationInForce
+    Attributes:
+        entries: Returns the latest entries of the log, newest first.
+        configuration: Returns the active configuration.
+        findings: Returns the findings of `headgate check` without Kafka and Redis; slow.
+    """
+
+    entries: Callable[[], Sequence[LogEntry]]
+    configuration: Callable[[], Configuration]
+    findings: Callable[[], Sequence["Finding"]]
 
 
 class InstallationPages:
-    """Pages of the installation. All of them need the role `view`.
+    """Pages of the installation."""
 
-    Attributes:
-        log: The installation log.
-        configuration: The active configuration.
-    """
-
-    def __init__(self, installation: Installation, identify: IdentifyCaller) -> None:
-        self.log = installation.log
-        self.configuration = installation.configuration
-        self._identify = identify
+    def __init__(self, sources: Installation) -> None:
+        self.sources = sources
 
     async def entries(self, request: web.Request) -> web.Response:
         """Respond with entries of the log, newest first, by kinds and time."""
-        self._identify(request, "view")
         kinds, since_ms = _kinds(request), _since_ms(request)
-        entries, wanted = self.log.recent(), paging(request)
+        entries, wanted = self.sources.entries(), paging(request)
         shown = await asyncio.to_thread(_entries, entries, wanted, kinds, since_ms)
         return json_page(request, shown)
 
     async def options(self, request: web.Request) -> web.Response:
         """Respond with the options, their values and the origins of the values."""
-        self._identify(request, "view")
         wanted, chosen = paging(request), _chosen(request)
-        file, loaded, read_at = self.configuration.shown
+        file, loaded, read_at = self.sources.configuration()
         shown = await asyncio.to_thread(_options, loaded, wanted, chosen)
         return json_page(request, {"file": file, "read_at": iso(read_at)} | shown)
 
     async def findings(self, request: web.Request) -> web.Response:
         """Respond with the findings of `headgate check` about the active configuration."""
-        self._identify(request, "view")
         wanted = paging(request)
-        rows = list(enumerate(await asyncio.to_thread(self.configuration.findings)))
+        rows = list(enumerate(await asyncio.to_thread(self.sources.findings)))
         page, following = page_of(rows, wanted, _first, _count, str)
         return json_page(
             request, listed("findings", [finding._asdict() for _, finding in page], following)

@@ -11,17 +11,13 @@ from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
 
 
-class HealthView(Protocol):
-    """The instance's readiness."""
+class InstanceHealth(NamedTuple):
+    """Readiness of the whole instance, as /ready shows it."""
 
-    @property
-    def is_ready(self) -> bool: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def dependencies(self) -> Mapping[str, Mapping[str, object]]: ...
-    @property
-    def workers(self) -> Mapping[str, int]: ...
+    is_ready: bool
+    status: str
+    dependencies: dict[str, dict[str, object]]
+    workers: dict[str, int]
 
 
 class Monitored(NamedTuple):
@@ -61,7 +57,7 @@ class Instance(Protocol):
         """Return the worst state that any worker reports of each suppressing topic, by name."""
         ...
 
-    def health(self) -> HealthView:
+    def health(self) -> InstanceHealth:
         """Return the readiness and the state of each dependency."""
         ...
 

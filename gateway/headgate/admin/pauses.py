@@ -6,10 +6,15 @@ do not read pause intent.
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
+from aiohttp import web
+
+from headgate.admin.requests import Access
 from headgate.admin.views import iso
+from headgate.http.pages import json_page
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.redis.pauses import (
     ALL,
@@ -25,19 +30,57 @@ log = logging.getLogger("headgate.admin")
 _MAX_INTENTS = 100  # of one group
 _MAX_GROUP = 255
 
-_T = TypeVar("_T")
 
+class PausePages:
+    """Pages of pause intent.
 
-class PauseEndpoints:
-    """Endpoints for pause intent. `store` is None if no Redis is configured."""
+    Args:
+        store: The store; None if no Redis is configured.
+        access: Callers, request bodies and the change log.
+    """
 
-    def __init__(self, store: RedisPauses | None) -> None:
+    def __init__(self, store: RedisPauses | None, access: Access) -> None:
         self._store = store
+        self._access = access
+
+    async def show(self, request: web.Request) -> web.Response:
+        """Respond with all reasons for which a group, or a part of it, is paused."""
+        return json_page(request, await self.shown(request.match_info["group"]))
+
+    async def pause(self, request: web.Request) -> web.Response:
+        """Pause a group, or a topic or partition of it, for a reason."""
+        return await self._changed(request, is_pause=True)
+
+    async def resume(self, request: web.Request) -> web.Response:
+        """Remove one reason; the group reads again once all are removed."""
+        return await self._changed(request, is_pause=False)
+
+    async def _changed(self, request: web.Request, *, is_pause: bool) -> web.Response:
+        self._access.identify(request, "operate")
+        intent = read_intent(await self._access.json(request))
+        await self.change(request, intent, is_pause=is_pause)
+        return await self.show(request)
+
+    async def change(self, request: web.Request, intent: Intent, *, is_pause: bool) -> None:
+        """Add or remove a reason, and record that in the change log.
+
+        Args:
+            request: Request with the group.
+            intent: Scope and reason.
+            is_pause: Whether to add the reason; otherwise it is removed.
+        """
+        caller, group = self._access.identify(request, "operate"), request.match_info["group"]
+        if is_pause:
+            await self._add(group, intent, caller.name)
+        else:
+            await self._remove(group, intent)
+        fields = {"group": group, "scope": str(intent.scope), "reason": intent.reason}
+        self._access.changed(request, caller, "pause" if is_pause else "resume", fields)
 
     async def shown(self, group: str) -> dict[str, Any]:
         """Return the page of one group."""
-        store = self._usable(group)
-        kept = await _from_store(lambda: store.kept(group))
+        with self._usable(group) as store:
+            kept = await store.kept(group)
         rows = [
             {
                 "scope": _shown_scope(pause.intent.scope),
@@ -45,45 +88,43 @@ class PauseEndpoints:
                 "by": pause.by,
                 "at": iso(pause.at_ms / 1000),
             }
-            for pause in sorted(kept, key=lambda one: (one.at_ms, str(one.intent)))
+            for pause in sorted(kept, key=lambda pause: (pause.at_ms, str(pause.intent)))
         ]
         return {"group": group, "intents": rows}
 
-    async def pause(self, group: str, intent: Intent, by: str) -> None:
+    async def _add(self, group: str, intent: Intent, by: str) -> None:
         """Add a reason; an existing one is not changed."""
-        store = self._usable(group)
-        kept = list(await _from_store(lambda: store.kept(group)))
-        if any(existing.intent == intent for existing in kept):
-            return
-        if len(kept) >= _MAX_INTENTS:
-            detail = f"group {brief(group)} has {len(kept)} reasons already: resume some first"
-            raise Refused(malformed(detail))
-        await _from_store(lambda: store.pause(group, intent, by, int(time.time() * 1000)))
+        with self._usable(group) as store:
+            kept = list(await store.kept(group))
+            if any(existing.intent == intent for existing in kept):
+                return
+            if len(kept) >= _MAX_INTENTS:
+                detail = f"group {brief(group)} has {len(kept)} reasons already: resume some first"
+                raise Refused(malformed(detail))
+            await store.pause(group, intent, by, int(time.time() * 1000))
 
-    async def resume(self, group: str, intent: Intent) -> None:
-        """Remove one reason."""
-        store = self._usable(group)
-        if not await _from_store(lambda: store.resume(group, intent)):
+    async def _remove(self, group: str, intent: Intent) -> None:
+        with self._usable(group) as store:
+            is_removed = await store.resume(group, intent)
+        if not is_removed:
             detail = f"group {brief(group)} is not paused for {intent.scope} with this reason"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
 
-    def _usable(self, group: str) -> RedisPauses:
+    @contextmanager
+    def _usable(self, group: str) -> Iterator[RedisPauses]:
+        """Give the store for one group, and refuse the request if Redis does not answer."""
         if not 0 < len(group) <= _MAX_GROUP or not group.isprintable():
             raise Refused(malformed("a group's name has 1 to 255 printable characters"))
         if self._store is None:
             raise Refused(
                 Failure(Reason.REDIS_UNAVAILABLE, "pauses are kept in Redis: set redis.url")
             )
-        return self._store
-
-
-async def _from_store(call: Callable[[], Awaitable[_T]]) -> _T:
-    try:
-        return await call()
-    except OSError as error:
-        log.warning("pauses: %s", error)
-        detail = "pauses are kept in Redis, which does not answer"
-        raise Refused(Failure(Reason.REDIS_UNAVAILABLE, detail)) from error
+        try:
+            yield self._store
+        except OSError as error:
+            log.warning("pauses: %s", error)
+            detail = "pauses are kept in Redis, which does not answer"
+            raise Refused(Failure(Reason.REDIS_UNAVAILABLE, detail)) from error
 
 
 def read_intent(document: object) -> Intent:
@@ -101,11 +142,6 @@ def read_intent(document: object) -> Intent:
         return Intent(checked(_read_scope(document["scope"])), checked_reason(document["reason"]))
     except ValueError as error:
         raise Refused(malformed(str(error))) from error
-
-
-def fields_of(group: str, intent: Intent) -> dict[str, Any]:
-    """Return the fields of the change log."""
-    return {"group": group, "scope": str(intent.scope), "reason": intent.reason}
 
 
 def _read_scope(document: object) -> PauseScope:

@@ -1,13 +1,13 @@
 """The pages of the second tier: replays, translated offsets, coverage and snapshots."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from aiohttp import web
 
-from headgate.admin.requests import Bodies
-from headgate.http.auth import Identity
+from headgate.admin.requests import Access, EventStreams
 from headgate.http.pages import json_page
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
@@ -18,11 +18,6 @@ _POLL_S = 1.0
 _SILENT_POLLS = 15  # a comment line is sent then, so that proxies keep the connection
 _MAX_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
-
-Changed = Callable[[web.Request, Identity, str, dict[str, Any]], None]
-
-# Identifies the caller of a request with one of the roles, or raises Refused.
-IdentifyCaller = Callable[..., Identity]
 
 # Rows, and the backfill clusters that did not respond.
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
@@ -47,28 +42,20 @@ class ReplayPages:
 
     Args:
         service: Service for replays.
-        identify: Identifies callers.
-        bodies: Reader of request bodies.
-        changed: Records a change in the change log.
+        access: Callers, request bodies and the change log.
     """
 
-    def __init__(
-        self,
-        service: ReplayRequests,
-        identify: IdentifyCaller,
-        bodies: Bodies,
-        changed: Changed,
-    ) -> None:
+    def __init__(self, service: ReplayRequests, access: Access) -> None:
         self._service = service
-        self._identify = identify
-        self._bodies = bodies
-        self._changed = changed
-        self._streams = 0
+        self._access = access
+        detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
+        busy = Failure(Reason.OVERLOADED, detail, retry_after_s=5)
+        self._streams = EventStreams(_MAX_STREAMS, busy)
 
     async def create(self, request: web.Request) -> web.Response:
         """Create a replay, or plan it (dry_run). A dry run only reads, so it needs only `view`."""
-        self._identify(request, "view", "operate")  # the body decides which role is needed
-        request_body = await self._bodies.json(request)
+        self._access.identify(request, "view", "operate")  # the body decides which role is needed
+        request_body = await self._access.json(request)
         page, is_new = await self.ask(request, request_body, _key(request))
         if not is_new:
             return json_page(request, page)
@@ -90,23 +77,21 @@ class ReplayPages:
             The page, and whether the replay is new.
         """
         is_dry = isinstance(request_body, dict) and request_body.get("dry_run") is True
-        caller = self._identify(request, "view" if is_dry else "operate")
+        caller = self._access.identify(request, "view" if is_dry else "operate")
         page, is_new = await self._service.create(request_body, caller.name, key)
         if is_new:
             fields = {"replay": page["id"], "called": page["name"], "topic": page["topic"]}
-            self._changed(request, caller, "replay", fields)
+            self._access.changed(request, caller, "replay", fields)
         return page, is_new
 
     async def list(self, request: web.Request) -> web.Response:
         """Respond with all replays, or those of a topic or in a state."""
-        self._identify(request, "view")
         query = request.query
         rows, unavailable = await self._service.list(query.get("topic"), query.get("state"))
         return json_page(request, {"replays": rows, "unavailable": unavailable})
 
     async def show(self, request: web.Request) -> web.Response:
         """Respond with one replay."""
-        self._identify(request, "view")
         return json_page(request, await self._service.show(request.match_info["id"]))
 
     async def cancel(self, request: web.Request) -> web.Response:
@@ -126,23 +111,9 @@ class ReplayPages:
 
         The stream ends with the replay, or if the reader loses the right to see it.
         """
-        self._identify(request, "view")
         page = await self._service.show(request.match_info["id"])
-        if self._streams >= _MAX_STREAMS:
-            detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
-            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=5))
-        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
-        answer = web.StreamResponse(headers=headers)
-        self._streams += 1
-        try:
-            await answer.prepare(request)
-            if request.method != "HEAD":
-                await self._report(answer, page, request)
-        except ConnectionResetError:
-            pass  # the reader left
-        finally:
-            self._streams -= 1
-        return answer
+        report = partial(self._report, page=page, request=request)
+        return await self._streams.respond(request, {"Cache-Control": "no-store"}, report)
 
     async def _report(
         self, answer: web.StreamResponse, page: dict[str, Any], request: web.Request
@@ -160,7 +131,7 @@ class ReplayPages:
             if silent % _SILENT_POLLS == 0:
                 await answer.write(b": still there\n\n")
             try:
-                self._identify(request, "view")
+                self._access.identify(request, "view")
             except Refused:
                 return
             try:
@@ -171,10 +142,10 @@ class ReplayPages:
 
     async def change(self, request: web.Request, wanted: Control) -> dict[str, Any]:
         """Change the state of a replay, and record that in the change log. Return the page."""
-        caller, replay_id = self._identify(request, "operate"), request.match_info["id"]
+        caller, replay_id = self._access.identify(request, "operate"), request.match_info["id"]
         page = await self._service.control(replay_id, wanted)
         what = {Control.CANCEL: "cancel", Control.PAUSE: "pause", Control.RUN: "resume"}[wanted]
-        self._changed(request, caller, f"{what} replay", {"replay": replay_id})
+        self._access.changed(request, caller, f"{what} replay", {"replay": replay_id})
         return page
 
 
@@ -211,45 +182,31 @@ class OffsetPages:
     Args:
         service: Service for the offset map.
         snapshots: Service for named offsets.
-        identify: Identifies callers.
-        bodies: Reader of request bodies.
-        changed: Records a change in the change log.
+        access: Callers, request bodies and the change log.
     """
 
-    def __init__(
-        self,
-        service: OffsetService,
-        snapshots: SnapshotService,
-        identify: IdentifyCaller,
-        bodies: Bodies,
-        changed: Changed,
-    ) -> None:
+    def __init__(self, service: OffsetService, snapshots: SnapshotService, access: Access) -> None:
         self._service = service
         self._snapshots = snapshots
-        self._identify = identify
-        self._bodies = bodies
-        self._changed = changed
+        self._access = access
 
     async def translate(self, request: web.Request) -> web.Response:
         """Translate offsets between the tiers. This changes nothing, so it needs only `view`."""
-        self._identify(request, "view")
-        return json_page(request, await self._service.translate(await self._bodies.json(request)))
+        return json_page(request, await self._service.translate(await self._access.json(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
         """Respond with the mirrored part of a topic."""
-        self._identify(request, "view")
         return json_page(request, await self._service.coverage(request.match_info["topic"]))
 
     async def snapshots(self, request: web.Request) -> web.Response:
         """Respond with all named offsets."""
-        self._identify(request, "view")
         rows, unavailable = await self._snapshots.all()
         return json_page(request, {"snapshots": rows, "unavailable": unavailable})
 
     async def take_snapshot(self, request: web.Request) -> web.Response:
         """Create a snapshot: a name for the current offsets."""
-        caller = self._identify(request, "operate")
-        page, is_new = await self._snapshots.take(await self._bodies.json(request), caller.name)
+        caller = self._access.identify(request, "operate")
+        page, is_new = await self._snapshots.take(await self._access.json(request), caller.name)
         if is_new:
-            self._changed(request, caller, "snapshot", {"snapshot": page["name"]})
+            self._access.changed(request, caller, "snapshot", {"snapshot": page["name"]})
         return json_page(request, page, 201 if is_new else 200)

@@ -1,4 +1,4 @@
-"""Requests to the management pages: their client, and their bodies.
+"""Requests to the management pages: their client and its roles, their bodies, and their changes.
 
 With one port for data and management, a worker forwards requests over a Unix socket and names the
 client in headers. It drops headers with their prefix that the client sent. The parent trusts these
@@ -7,7 +7,10 @@ headers only with the secret that it made at its start, and only if each of them
 
 import hmac
 import json
+import logging
 import socket
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -16,12 +19,17 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.http.auth import Certificate, Peer, peer_of
+from headgate.admin.instance import Instance
+from headgate.admin.views import iso
+from headgate.http.auth import Authenticator, Certificate, Identity, Peer, peer_of
 from headgate.http.body import read_body
+from headgate.http.request_log import REPORTED
 from headgate.ingest.admission import Admission
 from headgate.model.content import is_form, is_json
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
 from headgate.model.route import management_body
+
+log = logging.getLogger("headgate.changes")
 
 _PREFIX: Final = "x-headgate-"  # of headers between Headgate's processes, not of clients
 _SECRET: Final = "X-Headgate-Secret"
@@ -107,26 +115,78 @@ def _read(shown: str) -> Certificate:
         raise Refused(malformed(f"{_CERTIFICATE} cannot be read")) from None
 
 
-# ---- bodies: JSON and the console's forms, with a size limit and the data port's timeout
+# ---- roles, bodies (JSON and the console's forms, with a size limit and the data port's timeout),
+# and the change log
 
 
 _MAX_BYTES = 1_048_576
 _MAX_TOGETHER = 64 * _MAX_BYTES  # of all bodies in memory; separate from the data port's budget
 _MAX_FIELDS = 100  # of a form; the largest one has 16
 
+_CHANGES_KEPT = 200
+
 Form = Mapping[str, str]
 
 
-class Bodies:
-    """Reader of request bodies. Pages authenticate the caller before they read a body.
+class Access:
+    """Access to the management pages: callers, request bodies and the log of changes.
 
-    Args:
-        timeout_s: Timeout for a body, in seconds.
+    Pages identify the caller before they read a body.
+
+    Attributes:
+        callers: Authenticator; replaced at a reload.
+        changes: The latest changes since the start, oldest first.
     """
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
+    def __init__(self, instance: Instance, callers: Authenticator) -> None:
+        self.callers = callers
+        self.changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
+        self._instance = instance
+        self._timeout_s = instance.settings.http.body_timeout_ms / 1000
         self._budget = Admission(_MAX_TOGETHER, 0).of("")
+
+    def identify(self, request: web.Request, *roles: str) -> Identity:
+        """Return the caller, if it has one of the roles.
+
+        Raises:
+            Refused: The authentication failed, or the caller has none of the roles.
+        """
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        caller = self.callers.identify(headers, asking(request))
+        if isinstance(caller, Failure):
+            raise Refused(caller)
+        request.setdefault(REPORTED, {})["producer"] = caller.name
+        if caller.roles.isdisjoint(roles):
+            detail = f"this needs the role {' or '.join(map(repr, roles))}"
+            if self._instance.settings.auth.is_open:
+                detail += '; with auth.mode = "none" changes are allowed from loopback only'
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+        return caller
+
+    def for_viewers(self, page: _Page) -> _Page:
+        """Return the page for callers with the role `view` only."""
+
+        async def checked(request: web.Request) -> web.StreamResponse:
+            self.identify(request, "view")
+            return await page(request)
+
+        return checked
+
+    def changed(
+        self, request: web.Request, caller: Identity, what: str, fields: dict[str, Any]
+    ) -> None:
+        """Record a change in the change log.
+
+        Args:
+            request: Request that made the change.
+            caller: Caller of the request.
+            what: Kind of the change.
+            fields: Details of the change.
+        """
+        remote = asking(request).address or "unix socket"
+        change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
+        self.changes.append(change | fields)
+        log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
 
     async def json(self, request: web.Request) -> Any:
         """Return the JSON document of a body.
@@ -163,6 +223,41 @@ class Bodies:
             raise Refused(management_body(_MAX_BYTES)) from much
         self._budget.give(len(raw), 0)  # the caller parses it in this turn of the event loop
         return raw
+
+
+class EventStreams:
+    """Streams of server-sent events.
+
+    Args:
+        limit: Most streams that are open at a time.
+        busy: Failure of a request beyond the limit.
+    """
+
+    def __init__(self, limit: int, busy: Failure) -> None:
+        self._limit = limit
+        self._busy = busy
+        self._open = 0
+
+    async def respond(
+        self,
+        request: web.Request,
+        headers: Mapping[str, str],
+        write: Callable[[web.StreamResponse], Awaitable[None]],
+    ) -> web.StreamResponse:
+        """Respond with the events that `write` writes; it returns at the end of the stream."""
+        if self._open >= self._limit:
+            raise Refused(self._busy)
+        answer = web.StreamResponse(headers={**headers, "Content-Type": "text/event-stream"})
+        self._open += 1
+        try:
+            await answer.prepare(request)
+            if request.method != "HEAD":
+                await write(answer)
+        except ConnectionResetError:
+            pass  # the reader left
+        finally:
+            self._open -= 1
+        return answer
 
 
 def _fields(raw: bytes) -> Form:

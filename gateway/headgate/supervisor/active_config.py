@@ -21,9 +21,9 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from headgate.admin.installation import Configuration, Found
+from headgate.admin.installation import Configuration
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
 from headgate.config.pem_files import refuse_bad_pem_files
 from headgate.config.problems import ConfigError, Origins, Problem, shown
@@ -32,6 +32,9 @@ from headgate.errors_in_words import FileTrouble, PemFile, authorities_trouble, 
 from headgate.http.auth import Authenticator
 from headgate.http.listener import server_context
 from headgate.wiring.reloading import Reload, prepared
+
+if TYPE_CHECKING:
+    from headgate.check.rules import Finding
 
 
 class Sources(NamedTuple):
@@ -83,12 +86,12 @@ class ActiveConfig:
         self._accept(text, loaded)
         return reload
 
-    def findings(self) -> list[Found]:
+    def findings(self) -> "list[Finding]":
         """Return the findings of `headgate check` about it; for a thread."""
         from headgate.check.local import judge_settings  # imported only on demand
 
         settings, origins = self.shown.loaded
-        return [Found(*finding) for finding in judge_settings(settings, origins)]
+        return list(judge_settings(settings, origins))
 
     def _load(self, text: str) -> Loaded:
         file, environ, flags = self._sources

@@ -6,9 +6,8 @@ import logging
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from headgate.admin.instance import Monitored
+from headgate.admin.instance import InstanceHealth, Monitored
 from headgate.audits.latest import LatestAudits
 from headgate.config import Settings
 from headgate.metrics.build import BUILD_GAUGES
@@ -30,15 +29,6 @@ _log = logging.getLogger("headgate.supervisor")
 _POLL_S = 1.0
 _HUNG_S = 60.0
 _DETAILS_EVERY = 5  # polls: sketches take some 20 KiB per producer and topic
-
-
-class InstanceHealth(NamedTuple):
-    """Readiness of the whole instance, as /ready shows it."""
-
-    is_ready: bool
-    status: str
-    dependencies: dict[str, dict[str, object]]
-    workers: dict[str, int]
 
 
 class Overview:

@@ -25,7 +25,6 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Admin, Services
 from headgate.admin.installation import Installation
-from headgate.admin.pauses import PauseEndpoints
 from headgate.admin.requests import workers_only
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
@@ -131,8 +130,9 @@ class Parent:
         )
         self._follow = second.follow
         services = Services(second.replays, second.offsets, second.snapshots)
-        pauses, installation = PauseEndpoints(self._store), Installation(self._log, self._config)
-        self._admin = Admin(self._overview, callers, pauses, services, installation)
+        config = self._config
+        installation = Installation(self._log.recent, lambda: config.shown, config.findings)
+        self._admin = Admin(self._overview, callers, self._store, services, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False
@@ -280,7 +280,7 @@ class Parent:
             return False
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
-        self._admin.callers = reload.callers
+        self._admin.access.callers = reload.callers
         return True
 
     def _spooled(self) -> str:

@@ -62,8 +62,8 @@ async def test_a_list_reads_each_document_once() -> None:
     instance = world.empty()
     instance.audited = {"orders": audits.audited("orders", skew_world.uniform)}
     admin = admin_of(instance)
-    heads = await admin.published_audits.heads()
+    heads = await admin.audits.heads()
     assert heads["orders"][0].keys == ()
-    assert (await admin.published_audits.heads())["orders"] is heads["orders"]
+    assert (await admin.audits.heads())["orders"] is heads["orders"]
     instance.audited = {"deals": orjson.dumps({"topic": "deals"})}
-    assert await admin.published_audits.heads() == {"deals": []}
+    assert await admin.audits.heads() == {"deals": []}

@@ -92,7 +92,7 @@ async def guarded(kind: str, folder: Path) -> AsyncIterator[Guarded]:
     settings = Settings(auth=AUTH, producers=TOKENS, topics=TOPICS)
     instance = FakeInstance(settings)
     admin = admin_of(instance, KeptInMemory())
-    admin.callers = callers
+    admin.access.callers = callers
     app = management_app(admin)
     async with management_pages(app, kind, folder, settings.http) as port:
         yield Guarded(kind, port, time)

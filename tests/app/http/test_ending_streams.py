@@ -58,7 +58,7 @@ class OneReplay(NoSecondTier):
 
 
 def reload(admin: Admin, producers: Mapping[str, ProducerSettings]) -> None:
-    admin.callers = Authenticator(AUTH, producers, Origins.of_control_plane(SETTINGS.http))
+    admin.access.callers = Authenticator(AUTH, producers, Origins.of_control_plane(SETTINGS.http))
 
 
 @pytest.mark.parametrize("producers", [without("viewer"), with_roles("viewer", "produce")])

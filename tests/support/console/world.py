@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import orjson
 
-from headgate.admin.instance import Monitored
+from headgate.admin.instance import InstanceHealth, Monitored
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.metrics.meter import HeldFigures
 from headgate.model.outcome import Failure, Name, Outcome, Reason
@@ -19,7 +19,6 @@ from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import QUARANTINE, TopicSuppression
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import ClusterMonitor
-from headgate.supervisor.overview import InstanceHealth
 from support.gateway.admin_world import FakeInstance
 from support.scenarios.group_world import GROUP, World
 

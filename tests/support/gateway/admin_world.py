@@ -7,9 +7,9 @@ import time
 from dataclasses import dataclass, field
 
 from headgate.admin.control_plane import Admin, Services
-from headgate.admin.installation import Configuration, Found, Installation
-from headgate.admin.instance import Monitored
-from headgate.admin.pauses import PauseEndpoints
+from headgate.admin.installation import Configuration, Installation
+from headgate.admin.instance import InstanceHealth, Monitored
+from headgate.check.rules import Finding, Level
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
@@ -25,7 +25,6 @@ from headgate.model.topics import TopicState
 from headgate.redis.pauses import Intent, Kept
 from headgate.replays.second_tier import NoSecondTier
 from headgate.supervisor.installation_log import InstallationLog
-from headgate.supervisor.overview import InstanceHealth
 
 TOPICS = (
     TopicPolicy("orders", "main", key=("/id",)),
@@ -117,14 +116,16 @@ class KeptInMemory:
 
 
 class FakeConfiguration:
-    """Implements `admin.installation.ConfigurationInForce`."""
+    """The active configuration."""
 
     def __init__(self, settings: Settings) -> None:
         origins = OptionOrigins({"http.port": "headgate.toml:3"})
         self.shown = Configuration("headgate.toml", Loaded(settings, origins), 1_790_000_000.0)
-        self.found = [Found("warn", "auth.mode", "anybody may post", 'Set auth.mode = "token".')]
+        self.found = [
+            Finding(Level.WARN, "auth.mode", "anybody may post", 'Set auth.mode = "token".')
+        ]
 
-    def findings(self) -> list[Found]:
+    def findings(self) -> list[Finding]:
         return self.found
 
 
@@ -134,6 +135,7 @@ def admin_of(
     services: Services | None = None,
     signed: SignedTokens | None = None,
     log: InstallationLog | None = None,
+    configuration: FakeConfiguration | None = None,
 ) -> Admin:
     settings = instance.settings
     origins = Origins.of_control_plane(settings.http)
@@ -142,5 +144,6 @@ def admin_of(
     none = NoSecondTier()
     services = services or Services(none, none, none)
     log = log or InstallationLog(None)
-    installation = Installation(log, FakeConfiguration(settings))
-    return Admin(instance, callers, PauseEndpoints(store), services, installation)
+    active = configuration or FakeConfiguration(settings)
+    installation = Installation(log.recent, lambda: active.shown, active.findings)
+    return Admin(instance, callers, store, services, installation)

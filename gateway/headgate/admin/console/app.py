@@ -21,6 +21,7 @@ from headgate.admin.console.producers import ProducerPages
 from headgate.admin.console.replays import ReplayConsole, Wizard
 from headgate.admin.console.topics import TopicPages
 from headgate.admin.control_plane import Admin
+from headgate.admin.requests import EventStreams
 from headgate.http.auth import Identity
 from headgate.metrics.build import VERSION
 from headgate.model.outcome import TRAITS, Failure, Reason, Refused
@@ -110,7 +111,10 @@ class Console:
         self.tokens = FormTokens()
         self._rendered: Rendering | None = None
         self._static: dict[str, tuple[str, bytes]] = {}
-        self._streams = 0
+        detail = f"{MAX_STREAMS} live pages are open already"
+        self._streams = EventStreams(
+            MAX_STREAMS, Failure(Reason.OVERLOADED, detail, retry_after_s=30)
+        )
 
     def routes(self) -> list[tuple[str, str, Answer]]:
         """Return methods, paths and handlers."""
@@ -138,10 +142,11 @@ class Console:
 
     async def _answer(self, build: Build, request: web.Request) -> web.StreamResponse:
         try:
-            caller = self._admin.identify(request, "view")
+            caller = self._admin.access.identify(request, "view")
             page = await build(request, caller)
             if page.is_live and "live" in request.query:
-                return await self._stream(build, request)
+                report = partial(self._report, build=build, request=request)
+                return await self._streams.respond(request, _HEADERS, report)
         except Refused as refused:
             return self._refused(request, refused.failure)
         return self._html(request, caller, page)
@@ -149,8 +154,8 @@ class Console:
     async def _act(self, act: Act, request: web.Request) -> web.Response:
         """Handle a form. The action itself checks the roles beyond access to the console."""
         try:
-            caller = self._admin.identify(request, "view", "operate")
-            form = await self._admin.bodies.form(request)
+            caller = self._admin.access.identify(request, "view", "operate")
+            form = await self._admin.access.form(request)
             self.tokens.check(caller, form.get("csrf"))
             page = await act(request, form)
         except Refused as refused:
@@ -159,29 +164,12 @@ class Console:
             return web.Response(status=303, headers={"Location": page.shown_at, **_HEADERS})
         return self._html(request, caller, page)
 
-    async def _stream(self, build: Build, request: web.Request) -> web.StreamResponse:
-        """Stream the live part of a page as server-sent events, after each change."""
-        if self._streams >= MAX_STREAMS:
-            detail = f"{MAX_STREAMS} live pages are open already"
-            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=30))
-        headers = {**_HEADERS, "Content-Type": "text/event-stream"}
-        answer = web.StreamResponse(headers=headers)
-        self._streams += 1
-        try:
-            await answer.prepare(request)
-            if request.method != "HEAD":
-                await self._report(answer, build, request)
-        except ConnectionResetError:
-            pass  # the reader left
-        finally:
-            self._streams -= 1
-        return answer
-
     async def _report(self, answer: web.StreamResponse, build: Build, request: web.Request) -> None:
+        """Write the live part of a page as server-sent events, after each change."""
         sent, silent = b"", 0
         while True:
             try:
-                caller = self._admin.identify(request, "view")
+                caller = self._admin.access.identify(request, "view")
             except Refused as refused:  # more attempts would count as wrong credentials
                 await answer.write(_event("refused", refused.failure.detail))
                 return
@@ -274,7 +262,7 @@ def console(admin: Admin, plots: Plots | None = None) -> Console:
     replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
     audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
     pages: dict[str, Build] = {
-        "": OverviewPage(admin.instance, plots, admin.installation.log).build,
+        "": OverviewPage(admin.instance, plots, admin.installation.sources).build,
         "/producers": producers.list,
         "/producers/{name}": producers.show,
         "/topics": topics.list,

@@ -199,7 +199,7 @@ class AuditPages:
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
-        self._audits = admin.published_audits
+        self._audits = admin.audits
 
     async def list(self, request: web.Request, _caller: Identity) -> Page:
         """Build the list of all topics, the worst first by default."""
@@ -266,7 +266,7 @@ class AuditPages:
         return Page("audit_comparison.html", f"Skew audits of {topic} compared", values)
 
     def _run(self) -> str:
-        file = self._admin.installation.configuration.shown.file
+        file = self._admin.installation.sources.configuration().file
         return shlex.join(["headgate-spark", "audit", "--config", file, "--from", "2h"])
 
 

@@ -296,7 +296,7 @@ class GroupPages:
 
     def _without(self, failure: Failure) -> Page:
         """Build the page without a monitor, with the command that starts one."""
-        file = self._admin.installation.configuration.shown.file
+        file = self._admin.installation.sources.configuration().file
         values = {"failure": failure, "fix": fix_of(failure), "file": file}
         return Page("groups.html", "Groups", values, is_live=True)
 
@@ -335,7 +335,7 @@ class GroupPages:
         elif partition:
             raise Refused(malformed("a partition is one of a topic: say which"))
         intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
-        await self._admin.change_pause(request, intent, is_pause=is_pause)
+        await self._admin.pauses.change(request, intent, is_pause=is_pause)
         return Done(f"/console/groups/{quote(request.match_info['group'], safe='')}")
 
     async def _pauses(self, group: str) -> tuple[Sequence[Json], Failure | None]:

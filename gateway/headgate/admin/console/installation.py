@@ -41,7 +41,7 @@ class InstallationConsole:
         levels = list(Level)
         given = request.query.get("level", "")
         least = levels.index(Level(given)) if given in levels else 0
-        entries = self._installation.log.recent()
+        entries = self._installation.sources.entries()
         values = {
             "listing": await asyncio.to_thread(_entries, request, entries, levels[least:]),
             "levels": levels,
@@ -51,12 +51,14 @@ class InstallationConsole:
 
     async def configuration(self, request: web.Request, _caller: Identity) -> Page:
         """Build the page of options with their origins: those set, or all with `?all=1`."""
-        file, loaded, read_at = self._installation.configuration.shown
+        file, loaded, read_at = self._installation.sources.configuration()
         shows_all = request.query.get("all") == "1"
         listing = await asyncio.to_thread(_options, request, loaded, shows_all)
-        findings = await asyncio.to_thread(self._installation.configuration.findings)
+        findings = await asyncio.to_thread(self._installation.sources.findings)
         reloads = (
-            entry for entry in self._installation.log.recent() if entry.kind in _OF_CONFIGURATION
+            entry
+            for entry in self._installation.sources.entries()
+            if entry.kind in _OF_CONFIGURATION
         )
         values = {
             "file": file,

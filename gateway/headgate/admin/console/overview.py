@@ -10,7 +10,7 @@ from aiohttp import web
 from headgate.admin.console import wording
 from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, named
 from headgate.admin.console.page import Page
-from headgate.admin.installation import EntryLog
+from headgate.admin.installation import Installation
 from headgate.admin.instance import Instance
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
@@ -64,10 +64,10 @@ class Reading(NamedTuple):
 class OverviewPage:
     """The overview page. Its incidents are the latest entries of the installation log."""
 
-    def __init__(self, instance: Instance, plots: Plots, log: EntryLog) -> None:
+    def __init__(self, instance: Instance, plots: Plots, installation: Installation) -> None:
         self._instance = instance
         self._plots = plots
-        self._log = log
+        self._installation = installation
 
     async def build(self, _request: web.Request, _caller: Identity) -> Page:
         """Build the page."""
@@ -93,7 +93,9 @@ class OverviewPage:
         return Page("overview.html", "Overview", values, is_live=True)
 
     def _recent_incidents(self) -> list[LogEntry]:
-        incidents = (entry for entry in self._log.recent() if entry.level is not Level.INFO)
+        incidents = (
+            entry for entry in self._installation.entries() if entry.level is not Level.INFO
+        )
         return list(islice(incidents, _INCIDENTS))
 
     def _quarantines(self) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import shlex
 import threading
 from collections import UserDict
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -39,10 +39,10 @@ async def client(configuration: str) -> AsyncIterator[Client]:
     log.note(NewEntry(Kind.RELOAD_REFUSED, "configuration", f"http.port: {HOSTILE}"))
     for number in range(60):
         log.note(NewEntry(Kind.WORKER_DIED, f"worker {number}", "signal 9"))
-    admin = admin_of(world.empty(), log=log)
-    found = cast("FakeConfiguration", admin.installation.configuration)
-    found.shown = found.shown._replace(file=configuration)
-    app = management_app(admin)
+    instance = world.empty()
+    active = FakeConfiguration(instance.settings)
+    active.shown = active.shown._replace(file=configuration)
+    app = management_app(admin_of(instance, log=log, configuration=active))
     async with TestClient(TestServer(app)) as found:
         yield found
 
@@ -109,9 +109,10 @@ class ReadFrom(Origins):
 
 async def test_options_are_not_read_on_the_event_loop() -> None:
     """A thousand topics have 40 of them each."""
-    admin, origins = admin_of(world.empty()), ReadFrom()
-    found = cast("FakeConfiguration", admin.installation.configuration)
-    found.shown = found.shown._replace(loaded=Loaded(found.shown.loaded.settings, origins))
+    instance, origins = world.empty(), ReadFrom()
+    active = FakeConfiguration(instance.settings)
+    active.shown = active.shown._replace(loaded=Loaded(instance.settings, origins))
+    admin = admin_of(instance, configuration=active)
     async with TestClient(TestServer(management_app(admin))) as client:
         for path in ("/console/configuration?all=1", "/v1/config"):
             assert (await client.get(path)).status == 200
@@ -153,7 +154,8 @@ async def test_the_log_is_not_searched_on_the_event_loop() -> None:
     """It has up to 2,000 texts of up to a thousand characters."""
     text, details, admin = Text("with 2 workers"), Details(workers=2), admin_of(world.empty())
     text.threads = details.threads = set()
-    admin.installation.log = Searched(text, details)
+    searched = Searched(text, details)
+    admin.installation.sources = admin.installation.sources._replace(entries=searched.recent)
     async with TestClient(TestServer(management_app(admin))) as client:
         assert "1 entries that match" in await text_of(client, "/log?q=2+workers")
         assert text.threads
