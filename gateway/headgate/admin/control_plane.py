@@ -73,7 +73,7 @@ class Admin:
         self.audits = AuditPages(instance)
         self.instance = instance
         self._table: PolicyTable | None = None
-        self._similar = SimilarTopics(self._served_topics, time.monotonic)
+        self._similar = SimilarTopics(lambda: list(self.served_topics()), time.monotonic)
 
     # ---- health and metrics: for probes and scrapers, without credentials
 
@@ -195,10 +195,7 @@ class Admin:
         Args:
             wanted: Selects the pairs that include sketches; None: all.
         """
-        instance = self.instance
-        table = self.policies()
-        topics = instance.topics()
-        policies = {name: policy for name in topics if (policy := table.match(name)) is not None}
+        instance, policies = self.instance, self.served_topics()
         figures, suppression = instance.figures.total(wanted), instance.suppression()
         return views.ViewInput(figures, instance.rates, policies, suppression, time.time())
 
@@ -232,9 +229,11 @@ class Admin:
             Reason.UNKNOWN_TOPIC, f"{detail}. {did_you_mean(meant)}" if meant else detail
         )
 
-    def _served_topics(self) -> list[str]:
+    def served_topics(self) -> dict[str, TopicPolicy]:
+        """Return the policies of the topics that exist and that a policy matches, by topic."""
         table = self.policies()
-        return [name for name in self.instance.topics() if table.match(name) is not None]
+        policies = ((name, table.match(name)) for name in self.instance.topics())
+        return {name: policy for name, policy in policies if policy is not None}
 
     async def served(self, name: str) -> tuple[TopicState, TopicPolicy]:
         """Return a topic that Kafka has and a policy matches.

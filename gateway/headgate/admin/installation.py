@@ -15,6 +15,7 @@ from headgate.config.settings import NAMED, SECTIONS
 from headgate.http.pages import Paging, is_set, json_page, listed, page_of, paging
 from headgate.model.installation import Kind, LogEntry
 from headgate.model.outcome import Refused, malformed
+from headgate.model.text import natural_number
 
 if TYPE_CHECKING:
     from headgate.check.rules import Finding
@@ -115,7 +116,7 @@ def _first(row: tuple[int, object]) -> int:
 
 
 def _count(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 16 else None
+    return natural_number(text, 15)
 
 
 def _number(text: str) -> int | None:

@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from headgate.metrics import sketches
-from headgate.metrics.fleet import Rates, Volume
+from headgate.metrics.fleet import Rates
 from headgate.metrics.sketches import EMPTY, HeavyKey, Sketched
 from headgate.metrics.snapshot import (
     WINDOW_S,
-    Detail,
     Pair,
     ProducerHour,
     Reject,
@@ -149,25 +148,6 @@ def window_totals(window: ProducerHour, now: float) -> Json:
     return {"since": iso(since), "events": sum(window.ends.values()), "bytes": window.bytes}
 
 
-def merged_windows(details: Iterable[Detail], now: float) -> ProducerHour:
-    merged = ProducerHour({}, 0, EMPTY)
-    for detail in details:
-        merged = merge_windows(merged, recent(detail, now))
-    return merged
-
-
-def latest_event(details: Iterable[Detail]) -> float:
-    return max((detail.last_seen for detail in details), default=0.0)
-
-
-def summed_rates(volumes: Iterable[Volume]) -> Volume:
-    events, size = 0.0, 0.0
-    for volume in volumes:
-        events += volume.events
-        size += volume.bytes
-    return Volume(events, size)
-
-
 def rejected_event(reject: Reject) -> Json:
     return {
         "at": iso(reject.at),
@@ -236,19 +216,11 @@ def producer(name: str, seen: ViewInput) -> Json:
 
 
 def _producer(name: str, seen: ViewInput, keys: int) -> Json:
-    figures = seen.figures
-    pairs = sorted(pair for pair in figures.details if pair.producer == name)
-    last = latest_event(figures.details[pair] for pair in pairs)
-    rate = summed_rates(seen.rates.rate(pair) for pair in pairs)
-    window = merged_windows((figures.details[pair] for pair in pairs), seen.now)
+    pairs = sorted(pair for pair in seen.figures.details if pair.producer == name)
+    window = _window(pairs, seen)
     return {
         "producer": name,
-        "events_per_s": round(rate.events, 3),
-        "bytes_per_s": round(rate.bytes, 1),
-        "last_seen": iso(last),
-        "received_total": _received(figures, pairs),
-        "events_total": _totals(figures, pairs),
-        "bytes_saved_total": _saved(figures, pairs),
+        **_counts(pairs, seen),
         "ratios": outcome_ratios(window),
         "oversize": oversize_actions(window),
         "topics": [{"topic": pair.topic} | _pair(pair, seen, keys) for pair in pairs],
@@ -256,22 +228,44 @@ def _producer(name: str, seen: ViewInput, keys: int) -> Json:
 
 
 def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
-    detail = seen.figures.details[pair]
-    rate = seen.rates.rate(pair)
-    window = recent(detail, seen.now)
+    window = _window((pair,), seen)
     return {
-        "events_per_s": round(rate.events, 3),
-        "bytes_per_s": round(rate.bytes, 1),
-        "last_seen": iso(detail.last_seen),
-        "received_total": _received(seen.figures, (pair,)),
-        "events_total": _totals(seen.figures, (pair,)),
-        "bytes_saved_total": _saved(seen.figures, (pair,)),
+        **_counts((pair,), seen),
         "suppression": seen.suppressed(pair.topic),
         "window": window_totals(window, seen.now),
         "size_bytes": size_quantiles(window.sketched),
         "ratios": outcome_ratios(window),
         "oversize": oversize_actions(window),
         "keys": key_figures(window.sketched, keys),
+    }
+
+
+def _window(pairs: Iterable[Pair], seen: ViewInput) -> ProducerHour:
+    """Return the recent figures of these pairs together."""
+    merged = ProducerHour({}, 0, EMPTY)
+    for pair in pairs:
+        merged = merge_windows(merged, recent(seen.figures.details[pair], seen.now))
+    return merged
+
+
+def _rates(pairs: Iterable[Pair], seen: ViewInput) -> Json:
+    rates = [seen.rates.rate(pair) for pair in pairs]
+    return {
+        "events_per_s": round(sum(rate.events for rate in rates), 3),
+        "bytes_per_s": round(sum(rate.bytes for rate in rates), 1),
+    }
+
+
+def _counts(pairs: Collection[Pair], seen: ViewInput) -> Json:
+    """Return the rates of these pairs together, and their totals since the start."""
+    figures = seen.figures
+    last = max((figures.details[pair].last_seen for pair in pairs), default=0.0)
+    return {
+        **_rates(pairs, seen),
+        "last_seen": iso(last),
+        "received_total": _received(figures, pairs),
+        "events_total": _totals(figures, pairs),
+        "bytes_saved_total": _saved(figures, pairs),
     }
 
 
@@ -295,8 +289,7 @@ def topic(
     """Return one topic: policy, facts from Kafka, rates, sizes, keys and skew."""
     figures = seen.figures
     pairs = sorted(pair for pair in figures.details if pair.topic == state.name)
-    window = merged_windows((figures.details[pair] for pair in pairs), seen.now)
-    rate = summed_rates(seen.rates.rate(pair) for pair in pairs)
+    window = _window(pairs, seen)
     return {
         "topic": state.name,
         "policy": policy_options(policy),
@@ -309,8 +302,7 @@ def topic(
             "replication_factor": state.replication_factor,
             "min_insync_replicas": state.min_insync_replicas,
         },
-        "events_per_s": round(rate.events, 3),
-        "bytes_per_s": round(rate.bytes, 1),
+        **_rates(pairs, seen),
         "producers": [pair.producer for pair in pairs],
         "held": held_figures(figures, state.name) if is_held(policy, held) else None,
         "suppression": suppression_state(policy, seen.suppression.get(state.name)),

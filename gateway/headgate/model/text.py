@@ -45,6 +45,12 @@ def counted(number: int, name: str, many: str = "") -> str:
     return f"{number:,} {name if number == 1 else many or name + 's'}"
 
 
+def natural_number(text: str, max_digits: int) -> int | None:
+    """Return a number that is written in ASCII digits only; None for any other text."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= max_digits
+    return int(text) if is_number else None
+
+
 # Masks for secrets, also for secrets inside URLs.
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.charts.charts import (
+from headgate.charts import (
     LEFT,
     RIGHT,
     WIDTH,

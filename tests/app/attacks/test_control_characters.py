@@ -378,7 +378,7 @@ WRITERS = {
             supervisor/monitor_process metrics/logs
         """,
         _PAGE: """
-            admin/console/page admin/console/installation admin/console/rendering
+            admin/console/page admin/console/overview admin/console/rendering
             admin/console/replays
         """,
         _KEPT: """

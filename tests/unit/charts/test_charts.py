@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headgate.charts import charts
-from headgate.charts.charts import (
+from headgate import charts
+from headgate.charts import (
     Axis,
     Line,
     Mark,
@@ -87,7 +87,7 @@ def test_the_style_sheet_is_read_from_an_archive_too(tmp_path: Path) -> None:
         for file in (GATEWAY / "__init__.py", *(GATEWAY / "charts").iterdir()):
             if file.is_file():
                 packed.write(file, file.relative_to(GATEWAY.parent))
-    code = "from headgate.charts import charts; print(charts.__file__, len(charts.style()))"
+    code = "from headgate import charts; print(charts.__file__, len(charts.style()))"
     command = [sys.executable, "-S", "-c", code]
     done = subprocess.run(
         command, env={"PYTHONPATH": str(archive)}, capture_output=True, text=True, check=True

@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
@@ -14,8 +14,7 @@ from aiohttp import web
 from headgate.admin.console.audits import AuditPages
 from headgate.admin.console.figures import Plots, Recorded
 from headgate.admin.console.groups import GroupPages, MonitorAnswers
-from headgate.admin.console.installation import InstallationConsole
-from headgate.admin.console.overview import OverviewPage
+from headgate.admin.console.overview import InstallationConsole, OverviewPage
 from headgate.admin.console.page import Act, Build, Commands, Done, Page
 from headgate.admin.console.producers import ProducerPages
 from headgate.admin.console.replays import ReplayConsole, Wizard
@@ -29,41 +28,6 @@ from headgate.replays.registry import Control
 
 if TYPE_CHECKING:
     from headgate.admin.console.rendering import Rendering
-
-
-FIELD = "csrf"
-
-
-class FormTokens:
-    """Tokens in forms, so that other sites' pages cannot submit them in a reader's browser.
-
-    The check of browsers' headers (`http.origins`) already refuses such pages; the tokens still
-    work if a proxy drops those headers. A token belongs to the caller and to this process: after a
-    restart, the page must be loaded again.
-
-    Args:
-        secret: Random bytes; None makes new ones.
-    """
-
-    def __init__(self, secret: bytes | None = None) -> None:
-        self._secret = secret or os.urandom(32)
-
-    def of(self, caller: Identity) -> str:
-        """Return the token for the caller's forms."""
-        identity = "\0".join((caller.name, *sorted(caller.roles)))
-        digest = hmac.digest(self._secret, identity.encode(), hashlib.sha256)
-        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
-
-    def check(self, caller: Identity, given: object) -> None:
-        """Check the token of a form.
-
-        Raises:
-            Refused: The token is not the caller's.
-        """
-        text = given if isinstance(given, str) else ""
-        if not hmac.compare_digest(text.encode(), self.of(caller).encode()):
-            detail = "this form is not of a page that was made for you: load the page again"
-            raise Refused(Failure(Reason.FORBIDDEN, detail))
 
 
 HOME = "/console"
@@ -108,9 +72,7 @@ class Console:
         self._pages = pages
         self._actions = actions
         self._interval_s = interval_s
-        self.tokens = FormTokens()
-        self._rendered: Rendering | None = None
-        self._static: dict[str, tuple[str, bytes]] = {}
+        self._secret = os.urandom(32)
         detail = f"{MAX_STREAMS} live pages are open already"
         self._streams = EventStreams(
             MAX_STREAMS, Failure(Reason.OVERLOADED, detail, retry_after_s=30)
@@ -133,7 +95,7 @@ class Console:
 
     async def _file(self, request: web.Request) -> web.Response:
         """Respond with a script or style, to all callers: these files are public."""
-        static_file = self._files().get(request.match_info["name"])
+        static_file = self._files.get(request.match_info["name"])
         if static_file is None:
             raise web.HTTPNotFound
         content_type, body = static_file
@@ -156,7 +118,7 @@ class Console:
         try:
             caller = self._admin.access.identify(request, "view", "operate")
             form = await self._admin.access.form(request)
-            self.tokens.check(caller, form.get("csrf"))
+            self._check_token(caller, form.get("csrf", ""))
             page = await act(request, form)
         except Refused as refused:
             return self._refused(request, refused.failure)
@@ -186,12 +148,12 @@ class Console:
             page = await build(request, caller)
         except Refused as refused:  # the page's subject may be gone, and may come back
             return _event("refused", refused.failure.detail)
-        return _event("live", self._rendering().live(page, self._shell(request, caller)))
+        return _event("live", self._rendering.live(page, self._shell(request, caller)))
 
     # ---- HTML
 
     def _html(self, request: web.Request, caller: Identity | None, page: Page) -> web.Response:
-        text = self._rendering().page(page, self._shell(request, caller, is_live=page.is_live))
+        text = self._rendering.page(page, self._shell(request, caller, is_live=page.is_live))
         return web.Response(
             text=text, status=page.status, content_type="text/html", headers=_HEADERS
         )
@@ -214,7 +176,7 @@ class Console:
         live = request.rel_url.with_query([*query, ("live", "1")]) if is_live else None
         return {
             "caller": caller,
-            "csrf": self.tokens.of(caller) if caller else "",
+            "csrf": self._token(caller) if caller else "",
             "may_operate": caller is not None and "operate" in caller.roles,
             "path": request.path,
             "live_url": None if live is None else str(live),
@@ -222,21 +184,38 @@ class Console:
             "version": VERSION,
         }
 
+    # The check of browsers' headers (`http.origins`) already refuses forms of other pages. The
+    # tokens still work if a proxy drops those headers. A token belongs to the caller and to this
+    # process: after a restart, the page must be loaded again.
+
+    def _token(self, caller: Identity) -> str:
+        """Return the token for the caller's forms."""
+        identity = "\0".join((caller.name, *sorted(caller.roles)))
+        digest = hmac.digest(self._secret, identity.encode(), hashlib.sha256)
+        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+
+    def _check_token(self, caller: Identity, given: str) -> None:
+        """Refuse a form without the caller's token."""
+        if not hmac.compare_digest(given.encode(), self._token(caller).encode()):
+            detail = "this form is not of a page that was made for you: load the page again"
+            raise Refused(Failure(Reason.FORBIDDEN, detail))
+
+    @cached_property
     def _rendering(self) -> "Rendering":
-        if self._rendered is None:  # it takes 4 MiB, and most parents never need it
-            from headgate.admin.console.rendering import Rendering
+        """Return the renderer: it takes 4 MiB, and most parents never need it."""
+        from headgate.admin.console.rendering import Rendering
 
-            self._rendered = Rendering()
-        return self._rendered
+        return Rendering()
 
+    @cached_property
     def _files(self) -> dict[str, tuple[str, bytes]]:
-        if not self._static:
-            from headgate.admin.console.rendering import address, static_files
+        """Return the type and the content of each static file, by name."""
+        from headgate.admin.console.rendering import address, static_files
 
-            for path in static_files():
-                name = address(path).rpartition("/")[2]
-                self._static[name] = _STATIC_TYPES[path.suffix], path.read_bytes()
-        return self._static
+        return {
+            address(path).rpartition("/")[2]: (_STATIC_TYPES[path.suffix], path.read_bytes())
+            for path in static_files()
+        }
 
 
 def _event(name: str, text: str) -> bytes:

@@ -23,7 +23,7 @@ from headgate.audits.results import (
     summary_of,
     times,
 )
-from headgate.charts.charts import Axis, Line, Mark, columns, line_chart
+from headgate.charts import Axis, Line, Mark, columns, line_chart
 from headgate.http.auth import Identity
 from headgate.model.outcome import Failure, Reason, Refused, brief
 

@@ -183,7 +183,7 @@ class Plot(NamedTuple):
     @property
     def data(self) -> dict[str, Any]:
         """Return the data for the page's script."""
-        rows = [[name, [_short(value) for value in values]] for name, values in self.rows.items()]
+        rows = [[name, [short(value) for value in values]] for name, values in self.rows.items()]
         return {"start": self.points.start, "step": self.points.step_s, "rows": rows}
 
     @property
@@ -196,7 +196,7 @@ class Plot(NamedTuple):
         return f"Now {now}{of}; highest {highest}{of}."
 
 
-def _short(value: float) -> float:
+def short(value: float) -> float:
     """Round a value to the three digits of a plot."""
     return float(f"{value:.3g}")
 
@@ -205,8 +205,3 @@ def named(points: Points) -> dict[str, Sequence[float]]:
     """Return rows by their only label, largest first."""
     order = sorted(points.rows.items(), key=lambda row: -sum(row[1]))
     return {labels[0] or "none": values for labels, values in order}
-
-
-def tail(values: Sequence[float], steps: int) -> Sequence[float]:
-    """Return the last steps of a row, for a sparkline."""
-    return values[-steps:]

@@ -20,6 +20,7 @@ from headgate.admin.requests import Form
 from headgate.http.auth import Identity
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, Refused, malformed
+from headgate.model.text import natural_number
 
 # ---- responses of the monitor
 
@@ -249,7 +250,7 @@ _PICTURES = 12
 _PARTITIONS = 100  # the worst; a group may have ten thousand, and live pages are sent often
 _FALLS = 50  # the newest
 _DRAWN_EVERY_S = 10  # step of a chart's end: live pages are sent only if they have changed
-_DIGITS = 10  # partition numbers have fewer
+_DIGITS = 9  # of a partition's number, at most
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
@@ -329,9 +330,14 @@ class GroupPages:
 
     async def _change(self, request: web.Request, form: Form, *, is_pause: bool) -> Done:
         topic, partition = form.get("topic", ""), form.get("partition", "")
-        scope: object = "all"
+        scope: Any = "all"
         if topic:
-            scope = {"topic": topic} | ({"partition": _number(partition)} if partition else {})
+            scope = {"topic": topic}
+            if partition:
+                number = natural_number(partition, _DIGITS)
+                if number is None:
+                    raise Refused(malformed(f"partition is a number, not {partition[:40]!r}"))
+                scope |= {"partition": number}
         elif partition:
             raise Refused(malformed("a partition is one of a topic: say which"))
         intent = read_intent({"scope": scope, "reason": form.get("reason", "")})
@@ -343,12 +349,6 @@ class GroupPages:
             return (await self._admin.pauses.shown(group))["intents"], None
         except Refused as refused:
             return [], refused.failure
-
-
-def _number(partition: str) -> int:
-    if not (partition.isascii() and partition.isdecimal() and len(partition) < _DIGITS):
-        raise Refused(malformed(f"partition is a number, not {partition[:40]!r}"))
-    return int(partition)
 
 
 def _words(row: Json) -> str:

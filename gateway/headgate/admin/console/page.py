@@ -10,6 +10,7 @@ from yarl import URL
 
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
+from headgate.model.text import natural_number
 
 
 class Page(NamedTuple):
@@ -160,7 +161,7 @@ def listed(
         value = columns[sort]
         matches.sort(key=lambda one: value(one[1]), reverse=is_descending)
     pages = max(1, -(-len(matches) // PAGE))
-    page = min(pages, _number(given.get("page", "1")))
+    page = min(pages, max(1, natural_number(given.get("page", "1"), 6) or 1))
     url = request.rel_url.with_query([pair for pair in given.items() if pair[0] != "live"])
     return Listing(
         matches[(page - 1) * PAGE : page * PAGE],
@@ -173,8 +174,3 @@ def listed(
         url,
         [(name, given[name]) for name in ("order", *kept) if name in given],
     )
-
-
-def _number(text: str) -> int:
-    is_number = text.isascii() and text.isdecimal() and len(text) < 7
-    return max(1, int(text)) if is_number else 1

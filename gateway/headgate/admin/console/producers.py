@@ -8,7 +8,7 @@ from aiohttp import web
 
 from headgate.admin import views
 from headgate.admin.console import wording
-from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, tail
+from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.http.auth import Identity
@@ -120,7 +120,7 @@ class ProducerPages:
         points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
         values = {
             "listing": listing,
-            "sparks": {row[0]: tail(line, _SPARK_STEPS) for row, line in points.rows.items()},
+            "sparks": {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()},
             "Name": Name,
             "other": OTHER,
         }

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from headgate.admin.console import wording
 from headgate.admin.console.audits import figure_words
 from headgate.admin.console.page import Page
-from headgate.charts.charts import STYLE
+from headgate.charts import STYLE
 from headgate.model.text import escaped
 
 FOLDER = Path(__file__).parent

@@ -18,7 +18,8 @@ from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
 from headgate.metrics import history as recorder
-from headgate.model.outcome import Failure, Reason, Refused, brief
+from headgate.model.outcome import Failure, Refused, brief, malformed
+from headgate.model.text import natural_number
 from headgate.replays.registry import FINISHED, Control, ReplayState
 
 _LOOKS = 10  # readings over which a rate is computed
@@ -153,7 +154,7 @@ def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 _NAMED = re.compile(r"(snapshot|group):(.+)", re.DOTALL)
 _RELATIVE = re.compile(r"-\d{1,9}(?:ms|s|m|h|d)")
-_DIGITS = 19  # numbers of 64 bits have fewer
+_DIGITS = 18  # numbers of 64 bits have more
 EMPTY = {
     "topic": "", "from": "-1h", "to": "now", "partitions": "", "keys": "", "producers": "",
     "equals": "", "mode": "topic", "group": "", "name": "", "bytes_per_s": "", "allow_cold": "",
@@ -208,29 +209,25 @@ def _bound(field: str, text: str) -> Json:
     if text.startswith("{"):
         given = _object(field, text)
         return given if set(given) & {"offsets", "timestamp"} else {"offsets": given}
-    is_number = text.isascii() and text.isdecimal() and len(text) < _DIGITS
-    return {"timestamp": int(text) if is_number else text}
+    number = natural_number(text, _DIGITS)
+    return {"timestamp": text if number is None else number}
 
 
 def _object(field: str, text: str) -> Json:
     try:
         document = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise _wrong(f"{field} is no JSON: {error.msg}") from error
+        raise Refused(malformed(f"{field} is no JSON: {error.msg}")) from error
     if not isinstance(document, dict):
-        raise _wrong(f"{field} is a JSON object")
+        raise Refused(malformed(f"{field} is a JSON object"))
     return document
 
 
 def _number(field: str, text: str) -> int:
-    stripped = text.strip()
-    if not (stripped.isascii() and stripped.isdecimal() and len(stripped) < _DIGITS):
-        raise _wrong(f"{field}: {brief(stripped)} is no number")
-    return int(stripped)
-
-
-def _wrong(detail: str) -> Refused:
-    return Refused(Failure(Reason.MALFORMED, detail))
+    number = natural_number(text.strip(), _DIGITS)
+    if number is None:
+        raise Refused(malformed(f"{field}: {brief(text.strip())} is no number"))
+    return number
 
 
 def words_of(body: Json) -> list[str]:
@@ -315,7 +312,7 @@ class Wizard:
         mirrored_to = figures.get("mirrored_to")
         values = {
             "form": form,
-            "topics": sorted(self._served()),
+            "topics": sorted(self._admin.served_topics()),
             "plot": plot,
             "source": self._plots.source,
             "mirrored": await self._mirrored(topic) if topic else None,
@@ -325,11 +322,6 @@ class Wizard:
             "same": list(_same(body, commands)) if body and commands else [],
         }
         return Page("wizard.html", "New replay", values)
-
-    def _served(self) -> list[str]:
-        policies = self._admin.policies()
-        topics = self._admin.instance.topics()
-        return [name for name in topics if policies.match(name) is not None]
 
     async def _mirrored(self, topic: str) -> Json | None:
         """Return the time range in which the topic can be replayed; None if unknown."""

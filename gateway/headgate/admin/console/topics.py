@@ -8,7 +8,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.admin import views
-from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, grouped, named, tail
+from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, grouped, named, short
 from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
@@ -19,6 +19,7 @@ from headgate.metrics.history import Points
 from headgate.model.internal_topics import held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Name, Reason, Refused, brief
+from headgate.model.text import natural_number
 from headgate.model.topics import TopicState
 
 _SPARK_STEPS, _SPARK_S = 60, 3600.0
@@ -76,8 +77,7 @@ class TopicPages:
         """Build the list of topics that exist and that a policy matches."""
         instance = self._admin.instance
         pairs = by_pair(instance.figures, instance.rates, time.time())
-        policies, states = self._admin.policies(), instance.topics()
-        served = {name: policy for name in states if (policy := policies.match(name)) is not None}
+        states, served = instance.topics(), self._admin.served_topics()
         summaries = grouped(pairs, lambda pair: pair.topic, served)
         suppression, lags = instance.suppression(), instance.figures.gauge("headgate_held_lag")
         rows = {
@@ -93,7 +93,7 @@ class TopicPages:
         listing = listed(request, rows, _COLUMNS, "rate")
         names = {name for name, _ in listing.rows}
         points = await self._plots.read(recorder.EVENTS, (1,), {1: names}, _SPARK_S)
-        sparks = {row[0]: tail(line, _SPARK_STEPS) for row, line in points.rows.items()}
+        sparks = {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()}
         values = {"listing": listing, "sparks": sparks, "Name": Name}
         return Page("topics.html", "Topics", values, is_live=True)
 
@@ -104,10 +104,7 @@ class TopicPages:
         held = self._admin.instance.topics().get(held_topic(name))
         view = views.topic(state, policy, held, self._seen(name))
         unit = "bytes" if request.query.get("heat") == "bytes" else "records"
-        written = {
-            each: await self._plots.read(metric, (1,), {0: {name}})
-            for each, metric in _UNITS.items()
-        }
+        written = await self._written(name)
         events = await self._plots.read(recorder.EVENTS, (0,), {1: {name}})
         values = {
             "name": name,
@@ -128,17 +125,14 @@ class TopicPages:
         """Build the page of one partition."""
         name, given = request.match_info["topic"], request.match_info["partition"]
         state, policy = await self._admin.served(name)
-        number = int(given) if given.isascii() and given.isdecimal() and len(given) < 6 else -1
-        if not 0 <= number < state.partitions:
+        number = natural_number(given, 5)
+        if number is None or number >= state.partitions:
             detail = f"topic {brief(name)} has the partitions 0 to {state.partitions - 1}"
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         view = views.topic(state, policy, None, self._seen(name))
-        written = {
-            each: await self._plots.read(metric, (1,), {0: {name}})
-            for each, metric in _UNITS.items()
-        }
+        written = await self._written(name)
         row = next(each for each in self._partitions(state, written) if each.number == number)
-        plots = [_written(unit, points, number) for unit, points in written.items()]
+        plots = [_plot_of(unit, points, number) for unit, points in written.items()]
         keys = [
             hot
             for hot in view["keys"]["top_by_bytes"]
@@ -166,6 +160,13 @@ class TopicPages:
     def _seen(self, topic: str) -> views.ViewInput:
         return self._admin.seen(lambda pair: pair.topic == topic)
 
+    async def _written(self, topic: str) -> dict[str, Points]:
+        """Return the records and bytes written to each partition, by unit."""
+        return {
+            unit: await self._plots.read(metric, (1,), {0: {topic}})
+            for unit, metric in _UNITS.items()
+        }
+
     def _partitions(self, state: TopicState, written: dict[str, Points]) -> Sequence[PartitionRow]:
         """Return the partitions, the busiest first."""
         depths = self._admin.instance.figures.gauge("headgate_lane_depth")
@@ -181,7 +182,7 @@ class TopicPages:
         return sorted(rows, key=lambda one: (-one.share, one.number))
 
 
-def _written(unit: str, points: Points, partition: int) -> Plot:
+def _plot_of(unit: str, points: Points, partition: int) -> Plot:
     """Return the plot of one partition's writes."""
     own_row = points.rows.get((str(partition),))
     rows = {} if own_row is None else {f"partition {partition}": own_row}
@@ -205,7 +206,7 @@ def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:
     rows = [
         [
             number,
-            [float(f"{value:.3g}") for value in points.rows.get((str(number),), [0.0] * steps)],
+            [short(value) for value in points.rows.get((str(number),), [0.0] * steps)],
         ]
         for number in numbers
     ]
