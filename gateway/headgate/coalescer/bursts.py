@@ -11,7 +11,8 @@ from typing import Protocol
 
 from headgate.backends.base import Lanes, Topics
 from headgate.coalescer.windows import burst_end_headers
-from headgate.ingest.gate import Gate, Quotas
+from headgate.ingest.admission import SpendQuota
+from headgate.ingest.gate import Gate
 from headgate.model.internal_topics import held_topics_of
 from headgate.model.outcome import Failure, Outcome, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable
@@ -88,7 +89,7 @@ class Bursts:
         topics: Topics of the clusters.
         policies: Returns the active policies.
         lanes: Lanes that the markers go through.
-        quotas: Quotas of producers.
+        spend_quota: Spends a producer's quota, or returns the refusal.
         clock_ms: Wall clock, in milliseconds since 1970.
         timeout_s: Longest wait for Kafka, in seconds.
     """
@@ -99,7 +100,7 @@ class Bursts:
         topics: KnownTopics,
         policies: Callable[[], PolicyTable],
         lanes: Lanes,
-        quotas: Quotas,
+        spend_quota: SpendQuota,
         clock_ms: Callable[[], int],
         timeout_s: float,
     ) -> None:
@@ -107,7 +108,7 @@ class Bursts:
         self._topics = topics
         self._policies = policies
         self._lanes = lanes
-        self._quotas = quotas
+        self._spend_quota = spend_quota
         self._clock_ms = clock_ms
         self._timeout_s = timeout_s
 
@@ -130,7 +131,7 @@ class Bursts:
             Refused: The burst may have ended in some topics, and can be committed again.
         """
         states = self._named(named, may_post) if named else self._all(may_post)
-        failure = self._quotas.check(producer, 1, 0) or self._refusal(states.values())
+        failure = self._spend_quota(producer, 1, 0) or self._refusal(states.values())
         if failure is not None:
             raise Refused(failure)
         markers = Markers()

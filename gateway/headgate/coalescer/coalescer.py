@@ -19,7 +19,7 @@ from headgate.coalescer.partition import (
 from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
 from headgate.consumer.membership import MemberOptions
 from headgate.consumer.ownership import Owned
-from headgate.ingest.routes import Routes
+from headgate.ingest.gate import Routes
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter

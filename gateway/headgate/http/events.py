@@ -18,8 +18,7 @@ from headgate.http.starting import Starting
 from headgate.http.streams import Streams, streamed
 from headgate.idempotency.requests import EVENTS
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
-from headgate.ingest.admission import DRAINING, Admission
-from headgate.ingest.gate import ProducerQuotas
+from headgate.ingest.admission import DRAINING, Admission, ProducerQuotas
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import TRAITS, Failure, Reason, Refused, TooMuch, brief, rejected

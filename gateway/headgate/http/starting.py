@@ -10,7 +10,7 @@ from typing import Final
 from headgate.idempotency.requests import Once
 from headgate.idempotency.rules import IDEMPOTENCY_KEY
 from headgate.ingest.admission import TURN_S, FairTurns
-from headgate.ingest.clock import Deadlines
+from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Ticket

@@ -1,4 +1,4 @@
-"""The in-flight budget, and its shares among producers.
+"""Admission: the in-flight budget and its shares among producers, fair turns, and quotas.
 
 Any request may use the first four fifths of the budget, large requests and floods included. In the
 last fifth, a request gets at most half of the free part. Small requests are therefore still
@@ -9,11 +9,23 @@ with shared memory: A. K. Choudhury and E. L. Hahne, "Dynamic Queue Length Thres
 Shared-Memory Packet Switches", 1998.)
 """
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
+from headgate.config.settings import ProducerSettings
+from headgate.model.outcome import (
+    OVERLOADED_RETRY_S,
+    Failure,
+    Reason,
+    Refused,
+    brief,
+    malformed,
+)
+from headgate.model.publish import Ticket
+from headgate.model.request import RequestOptions
+from headgate.model.topics import TokenBucket, quota_policy
 
 DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
 TIMES_FREE: Final = 4
@@ -303,3 +315,215 @@ class FairTurns(Generic[Waiting]):
         self._spent[producer] = spent
         if not line:
             del self._lines[producer]
+
+
+# Admission of a request's events: their number, the budget and the quotas.
+
+
+SpendQuota = Callable[[str, int, int], Failure | None]  # `ProducerQuotas.check`
+
+
+def in_flight_limits(
+    producers: Mapping[str, ProducerSettings], workers: int
+) -> dict[str, InFlightLimit]:
+    """Return the in-flight limits of one worker, by producer.
+
+    The limits of an instance are split evenly over its workers. Producers without a limit are left
+    out.
+    """
+    limits = {}
+    for name, settings in producers.items():
+        both = (settings.max_in_flight_bytes, settings.max_in_flight_events)
+        if both != (None, None):
+            parts = [None if limit is None else max(1, limit // workers) for limit in both]
+            limits[name] = InFlightLimit(*parts)
+    return limits
+
+
+class Admit:
+    """Stage that admits a request's events.
+
+    Args:
+        admission: Budget of all requests.
+        spend_quota: Spends a producer's quota, or returns the refusal.
+        max_events: Maximum number of events in one request.
+    """
+
+    def __init__(self, admission: Admission, spend_quota: SpendQuota, max_events: int) -> None:
+        self._admission = admission
+        self._spend_quota = spend_quota
+        self._max_events = max_events
+
+    def take(self, ticket: Ticket, options: RequestOptions, count: int, size: int) -> None:
+        """Admit the events of a request.
+
+        Args:
+            ticket: Ticket of the request.
+            options: Options of the request.
+            count: Number of events.
+            size: Size of all events, in bytes.
+
+        Raises:
+            Refused: There is no room for the events; no budget stays reserved for them.
+        """
+        if ticket.is_batch and options.single_event_header is not None:
+            name = options.single_event_header
+            raise Refused(malformed(f"{name} means one event, but the body is a batch"))
+        if count > self._max_events:
+            limit = self._max_events
+            detail = f"{count} events in one request are more than http.batch_max_events = {limit}"
+            raise Refused(Failure(Reason.TOO_MANY_EVENTS, detail, {"limit": limit}))
+        failure = self._admission.take_events(ticket.producer, count)
+        if failure is not None:
+            raise Refused(failure)
+        ticket.expect(count)
+        failure = self._spend_quota(ticket.producer, count, size)
+        if failure is not None:
+            self._admission.give(ticket.producer, 0, count)
+            raise Refused(failure)
+
+
+# Quotas of producers on this worker.
+
+
+class _Buckets(NamedTuple):
+    """Token buckets of one producer. `of` holds the settings for which they are valid."""
+
+    of: ProducerSettings
+    events: TokenBucket | None
+    bytes: TokenBucket | None
+
+    def named(self) -> list[tuple[str, TokenBucket]]:
+        """Return the existing buckets with their names."""
+        both = (("events", self.events), ("bytes", self.bytes))
+        return [(name, bucket) for name, bucket in both if bucket is not None]
+
+
+class ProducerQuotas:
+    """Token buckets by producer; an instance's quota is split evenly over its workers.
+
+    Attributes:
+        policies: By producer with a quota, its RateLimit-Policy header.
+    """
+
+    def __init__(
+        self, workers: int, clock: Callable[[], float], count_rejected: Callable[[str, int], None]
+    ) -> None:
+        self._workers = workers
+        self._clock = clock
+        self._count_rejected = count_rejected
+        self._settings: Mapping[str, ProducerSettings] = {}
+        self.policies: dict[str, str] = {}
+        self._buckets: dict[str, _Buckets] = {}
+
+    def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
+        """Activate a configuration; buckets with an unchanged quota keep their level."""
+        self._settings = producers
+        named = ((name, _policy(settings)) for name, settings in producers.items())
+        self.policies = {name: policy for name, policy in named if policy}
+        kept = {name: buckets for name, buckets in self._buckets.items() if name in producers}
+        self._buckets = kept
+
+    def _of(self, producer: str) -> _Buckets | None:
+        """Return the producer's buckets.
+
+        They are created with its first request, since thousands of producers may be configured.
+        """
+        settings = self._settings.get(producer)
+        if settings is None:
+            return None
+        buckets = self._buckets.get(producer)
+        if buckets is None or buckets.of is not settings:
+            buckets = self._buckets[producer] = self._made(settings, buckets)
+        return buckets
+
+    def _made(self, settings: ProducerSettings, before: _Buckets | None) -> _Buckets:
+        if before is not None and _same(before.of, settings):
+            return before._replace(of=settings)
+        events = self._bucket(settings.quota_events_per_s)
+        size = self._bucket(settings.quota_bytes_per_s)
+        return _Buckets(settings, events, size)
+
+    def _bucket(self, per_second: int | None) -> TokenBucket | None:
+        if per_second is None:
+            return None
+        return TokenBucket(per_second / self._workers, self._clock())
+
+    def check(self, producer: str, events: int, size: int) -> Failure | None:
+        """Spend quota for a batch, or return a failure with the time to wait.
+
+        Args:
+            producer: Producer of the batch.
+            events: Number of events.
+            size: Size of the body, in bytes.
+        """
+        failure = self._check(producer, events, size, spends=True)
+        if failure is not None:
+            self._count_rejected(producer, events)
+        return failure
+
+    def refusal(self, producer: str, size: int) -> Failure | None:
+        """Return a failure if the quota does not allow even one event; spends nothing.
+
+        Args:
+            producer: Producer of the request.
+            size: Size of the body, in bytes.
+        """
+        failure = self._check(producer, 1, size, spends=False)
+        if failure is not None:
+            self._count_rejected(producer, 1)
+        return failure
+
+    def _check(self, producer: str, events: int, size: int, *, spends: bool) -> Failure | None:
+        buckets = self._of(producer)
+        if buckets is None:
+            return None
+        now = self._clock()
+        spent = [
+            (name, bucket, amount)
+            for name, bucket, amount in (
+                ("events", buckets.events, events),
+                ("bytes", buckets.bytes, size),
+            )
+            if bucket is not None
+        ]
+        for name, bucket, amount in spent:
+            wait = bucket.wait(amount, now)
+            if wait > 0:
+                return self._exceeded(producer, name, bucket, wait)
+        for _, bucket, amount in spent if spends else ():
+            bucket.take(amount)
+        return None
+
+    def fields(self, producer: str) -> tuple[tuple[str, str], ...]:
+        """Return the headers RateLimit and RateLimit-Policy; empty without a quota."""
+        buckets = self._of(producer)
+        if buckets is None:
+            return ()
+        now = self._clock()
+        limits = []
+        for name, bucket in buckets.named():
+            bucket.wait(0, now)
+            limits.append(f'"{name}";r={bucket.remaining()};t={bucket.seconds_to_full()}')
+        return (("RateLimit", ", ".join(limits)), ("RateLimit-Policy", self.policies[producer]))
+
+    def _exceeded(self, producer: str, name: str, bucket: TokenBucket, wait: float) -> Failure:
+        detail = f"producer {brief(producer)} has used up its quota of {name}; nothing was written"
+        figures = {
+            "quota": name,
+            "limit_per_s": round(bucket.per_second * self._workers),
+            "remaining": bucket.remaining(),
+        }
+        return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
+
+
+def _policy(settings: ProducerSettings) -> str:
+    both = (("events", settings.quota_events_per_s), ("bytes", settings.quota_bytes_per_s))
+    return ", ".join(quota_policy(name, quota) for name, quota in both if quota is not None)
+
+
+def _same(old: ProducerSettings, new: ProducerSettings) -> bool:
+    return (old.quota_events_per_s, old.quota_bytes_per_s) == (
+        new.quota_events_per_s,
+        new.quota_bytes_per_s,
+    )

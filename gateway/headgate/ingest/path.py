@@ -17,12 +17,12 @@ Rules:
     stage     question                                               file      only if
     gate      does the topic take events now, and by which rules?    gate
     decode    which events has the body?                             formats
-    admit     is there room in the budget and the quotas?            gate
+    admit     is there room in the budget and the quotas?            admission
     records   which key, partition, timestamp and size?              records
     identify  was the event id seen before?                          path      dedupe_ttl_s
     validate  does it fit the schema; which digest has it?           records   schema, suppress
     turn      which events of its topic go on together?              turn
-    reserve   is it unchanged? Redis knows                           path      suppress
+    reserve   is it unchanged? Redis knows                           turn      suppress
     produce   does it fit (`oversize`); which headers; which lane?   turn
     complete  which outcome, response, metrics and facts?            complete
 
@@ -35,21 +35,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from headgate.backends.base import Identities, Suppression
+from headgate.backends.base import Identities
 from headgate.formats.decode import Headers, decode, scan, with_hint
 from headgate.formats.streamed import Streamed
-from headgate.ingest.admission import Admission
+from headgate.ingest.admission import Admission, Admit
 from headgate.ingest.complete import Complete
-from headgate.ingest.gate import Admit, Expire, Gate
+from headgate.ingest.deadlines import Expire
+from headgate.ingest.gate import Gate
 from headgate.ingest.records import BuildRecords, Validate
-from headgate.ingest.turn import Produce, Turn
+from headgate.ingest.turn import Turn
 from headgate.model.event import Decoded, Event
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import Attempt, Publish, Ticket
-from headgate.model.record import content_type_of
 from headgate.model.request import RequestOptions, read_options
-from headgate.model.route import Common, Route, stored_in_vain
-from headgate.model.suppression import Reservation, Scope
+from headgate.model.route import Route, stored_in_vain
 from headgate.model.trace import Trace
 
 # Input from a front: a request, and the function that decodes its body.
@@ -287,7 +286,7 @@ class Pipeline:
             failure = refused.failure
             if inbound.may_post is not None:
                 failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
-            ticket.facts = ticket.facts or self.gate.facts_of(inbound.topic)
+            ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
             self._complete.refuse(ticket, failure)
@@ -337,12 +336,12 @@ class Pipeline:
 
     def refuse(self, ticket: Ticket, failure: Failure) -> None:
         """Refuse a request before any of its events is started."""
-        ticket.facts = self.gate.facts_of(ticket.topic)
+        ticket.facts = self.gate.routes.facts_of(ticket.topic)
         self._complete.refuse(ticket, failure)
 
     def report_refused(self, producer: str, topic: str, failure: Failure) -> None:
         """Report a request that its front refused and counted."""
-        self._complete.report(producer, topic, self.gate.facts_of(topic), failure)
+        self._complete.report(producer, topic, self.gate.routes.facts_of(topic), failure)
 
     async def drain(self) -> None:
         """Admit no more events, and wait until all events in flight have ended."""
@@ -366,138 +365,3 @@ def _give_hint(ticket: Ticket, inbound: Inbound) -> None:
     if first is not None and first.failure is not None:
         failure = with_hint(first.failure, inbound.headers, inbound.body)
         ticket.outcomes[0] = first.with_failure(failure)
-
-
-# Suppression.
-#
-# If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
-# other gateways still rely on the topic's state in Redis (`Suppression.passes`).
-
-
-class Reserve:
-    """Stage that reserves events in Redis.
-
-    Args:
-        suppression: Suppression state.
-        scope_of: Returns a topic's active suppression scope.
-        produce: The next stage.
-        is_behind: Returns whether the spool contains events of a topic; its events then cannot be
-            compared.
-    """
-
-    def __init__(
-        self,
-        suppression: Suppression,
-        scope_of: Callable[[str], Scope | None],
-        produce: Produce,
-        is_behind: Callable[[str], bool] | None = None,
-    ) -> None:
-        self._suppression = suppression
-        self._scope_of = scope_of
-        self._produce = produce
-        self._is_behind = is_behind
-
-    def take(self, started: list[Publish]) -> None:
-        """Take events of one topic, in order.
-
-        The events may have waited, and the topic may have been recreated meanwhile.
-        """
-        route = _common(started[0]).route
-        scope = self._scope_of(route.state.name) or route.scope
-        uncompared = self._is_behind is not None and self._is_behind(route.state.name)
-        if self._passes(route, scope, len(started), uncompared):
-            if scope is not None:
-                passed = Reservation(scope, route.state.partitions)
-                for publish in started:
-                    publish.reservation, publish.digest = passed, None
-            self._produce.take(started)
-            return
-        refuse = route.refuses and route.digest is not None
-        for publish in started:
-            if uncompared:
-                publish.digest = b""
-            force = uncompared or _common(publish).force
-            self._ask(publish, route, scope, force=force, refuse=refuse)
-
-    def one(self, publish: Publish) -> None:
-        """Take one event whose turn has come."""
-        self.take([publish])
-
-    def element(self, part: Publish, *, refuse: bool) -> bool:
-        """Reserve a record that was split from a document and has a key of its own.
-
-        The key's state must include the record. Otherwise later events of the key would be
-        compared with an outdated record.
-
-        Args:
-            part: The record.
-            refuse: Whether to refuse the record if Redis is not available.
-
-        Returns:
-            False if no reservation is needed: the record may be handed over at once.
-        """
-        route = _common(part).route
-        scope = route.scope
-        if self._passes(route, scope, 1, False):
-            if scope is not None:
-                part.reservation = Reservation(scope, route.state.partitions)
-            return False
-        refuse = refuse or (route.refuses and route.digest is not None)
-        self._ask(part, route, scope, force=True, refuse=refuse)
-        return True
-
-    def _passes(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
-        if route.digest is not None and (not uncompared or route.refuses):
-            return False
-        return scope is None or self._suppression.passes(scope, count)
-
-    def _ask(
-        self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
-    ) -> None:
-        record = publish.record
-        if record.key is None:  # events without a key cannot be compared
-            publish.digest = None
-            self._produce.one(publish)
-            return
-        if publish.placed or route.digest is None:
-            publish.digest, force = b"", True
-        elif publish.digest is None:
-            publish.digest = route.digest(record.value, content_type_of(record))
-        assert scope is not None  # events are reserved only within a scope
-        partitions = route.state.partitions
-        publish.reservation = Reservation(scope, partitions, force, refuse)
-        trace = _common(publish).trace
-        if trace is not None:
-            trace.reserve(record.topic)
-        self._suppression.reserve(publish)
-
-
-def _common(publish: Publish) -> Common:
-    assert publish.common is not None  # it came with a request
-    return publish.common
-
-
-class ReserveVerdicts:
-    """Handler for verdicts on reserved events. Implements `base.Verdicts`."""
-
-    def __init__(self, complete: Complete, produce: Produce) -> None:
-        self._complete = complete
-        self._produce = produce
-
-    def publish(self, publish: Publish) -> None:
-        trace = _common(publish).trace
-        if trace is not None:
-            trace.decided(unreserved=publish.reserved.unreserved)
-        self._produce.one(publish)
-
-    def unchanged(self, publish: Publish, offset: int) -> None:
-        trace = _common(publish).trace
-        if trace is not None:
-            trace.decided(unchanged=1)
-        self._complete.unchanged(publish, offset)
-
-    def refused(self, publish: Publish, failure: Failure) -> None:
-        trace = _common(publish).trace
-        if trace is not None:
-            trace.decided()
-        self._complete.refused(publish, failure)

@@ -6,7 +6,7 @@ stage that handles a request as a whole: later stages handle single events.
 
 import asyncio
 from collections.abc import Callable, Sequence, Sized
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.backends.base import Lanes
 from headgate.formats.streamed import Streamed
@@ -259,21 +259,11 @@ def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
 # their order.
 
 
-class Fitting(Protocol):
-    """The stage after validation (`ingest.path.Reserve`)."""
-
-    def take(self, started: list[Publish]) -> None: ...
-
-    def one(self, publish: Publish) -> None:
-        """Take one event. Each event comes once; events of a key come in order."""
-        ...
-
-
 class Validate:
     """Stage that validates events and computes digests of canonical forms.
 
     Args:
-        fitting: The next stage.
+        go_on: Takes an event at the next stage; the events of a key in order.
         refuse: Callback for each event that does not go on.
         helper: Process that examines large events.
         count: Callback with topic and reason, for each event whose bytes are compared instead of
@@ -285,16 +275,15 @@ class Validate:
 
     def __init__(
         self,
-        fitting: Fitting,
+        go_on: Callable[[Publish], None],
         refuse: Callable[[Publish, Failure], None],
         helper: HelperProcess,
         count: Callable[[str, Fallback], None],
     ) -> None:
-        self._fitting = fitting
         self._refuse = refuse
         self._helper = helper
         self._count = count
-        self._order = InOrder(fitting.one)
+        self._order = InOrder(go_on)
         self.waiting: Sized = self._order.lines
 
     def take(self, started: list[Publish], events: Sequence[Event]) -> None:

@@ -1,7 +1,8 @@
-"""Batching by turn of the event loop, hand-over to the lanes, and order by key.
+"""From the turn of the event loop to the lanes: `Turn`, `Reserve` and `Produce`.
 
-`Turn` gathers the events of one turn of the event loop by topic, from all connections. Later stages
-are called once for each topic and turn. The events of a topic keep their order.
+`Turn` gathers the events of one turn of the event loop by topic, from all connections. The stages
+after it are called once for each topic and turn. The events of a topic keep their order. Stages in
+which single events wait keep the order of each key with `InOrder`.
 """
 
 import asyncio
@@ -10,12 +11,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from headgate.backends.base import Lanes
+from headgate.backends.base import Lanes, Suppression
+from headgate.ingest.complete import Complete
 from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage, place_again
-from headgate.model.record import EVENT_ID
-from headgate.model.route import Route
+from headgate.model.record import EVENT_ID, content_type_of
+from headgate.model.route import Common, Route
+from headgate.model.suppression import Reservation, Scope
 from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.ingest")
@@ -204,6 +207,141 @@ class Produce:
         if self._oversize is None:
             self._oversize = self._oversize_of()
         return self._oversize
+
+
+# Suppression.
+#
+# If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
+# other gateways still rely on the topic's state in Redis (`Suppression.passes`).
+
+
+class Reserve:
+    """Stage that reserves events in Redis.
+
+    Args:
+        suppression: Suppression state.
+        scope_of: Returns a topic's active suppression scope.
+        produce: The next stage.
+        is_behind: Returns whether the spool contains events of a topic; its events then cannot be
+            compared.
+    """
+
+    def __init__(
+        self,
+        suppression: Suppression,
+        scope_of: Callable[[str], Scope | None],
+        produce: Produce,
+        is_behind: Callable[[str], bool] | None = None,
+    ) -> None:
+        self._suppression = suppression
+        self._scope_of = scope_of
+        self._produce = produce
+        self._is_behind = is_behind
+
+    def take(self, started: list[Publish]) -> None:
+        """Take events of one topic, in order.
+
+        The events may have waited, and the topic may have been recreated meanwhile.
+        """
+        route = _common(started[0]).route
+        scope = self._scope_of(route.state.name) or route.scope
+        uncompared = self._is_behind is not None and self._is_behind(route.state.name)
+        if self._passes(route, scope, len(started), uncompared):
+            if scope is not None:
+                passed = Reservation(scope, route.state.partitions)
+                for publish in started:
+                    publish.reservation, publish.digest = passed, None
+            self._produce.take(started)
+            return
+        refuse = route.refuses and route.digest is not None
+        for publish in started:
+            if uncompared:
+                publish.digest = b""
+            force = uncompared or _common(publish).force
+            self._ask(publish, route, scope, force=force, refuse=refuse)
+
+    def one(self, publish: Publish) -> None:
+        """Take one event whose turn has come."""
+        self.take([publish])
+
+    def element(self, part: Publish, *, refuse: bool) -> bool:
+        """Reserve a record that was split from a document and has a key of its own.
+
+        The key's state must include the record. Otherwise later events of the key would be
+        compared with an outdated record.
+
+        Args:
+            part: The record.
+            refuse: Whether to refuse the record if Redis is not available.
+
+        Returns:
+            False if no reservation is needed: the record may be handed over at once.
+        """
+        route = _common(part).route
+        scope = route.scope
+        if self._passes(route, scope, 1, False):
+            if scope is not None:
+                part.reservation = Reservation(scope, route.state.partitions)
+            return False
+        refuse = refuse or (route.refuses and route.digest is not None)
+        self._ask(part, route, scope, force=True, refuse=refuse)
+        return True
+
+    def _passes(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
+        if route.digest is not None and (not uncompared or route.refuses):
+            return False
+        return scope is None or self._suppression.passes(scope, count)
+
+    def _ask(
+        self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
+    ) -> None:
+        record = publish.record
+        if record.key is None:  # events without a key cannot be compared
+            publish.digest = None
+            self._produce.one(publish)
+            return
+        if publish.placed or route.digest is None:
+            publish.digest, force = b"", True
+        elif publish.digest is None:
+            publish.digest = route.digest(record.value, content_type_of(record))
+        assert scope is not None  # events are reserved only within a scope
+        partitions = route.state.partitions
+        publish.reservation = Reservation(scope, partitions, force, refuse)
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.reserve(record.topic)
+        self._suppression.reserve(publish)
+
+
+def _common(publish: Publish) -> Common:
+    assert publish.common is not None  # it came with a request
+    return publish.common
+
+
+class ReserveVerdicts:
+    """Handler for verdicts on reserved events. Implements `base.Verdicts`."""
+
+    def __init__(self, complete: Complete, produce: Produce) -> None:
+        self._complete = complete
+        self._produce = produce
+
+    def publish(self, publish: Publish) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided(unreserved=publish.reserved.unreserved)
+        self._produce.one(publish)
+
+    def unchanged(self, publish: Publish, offset: int) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided(unchanged=1)
+        self._complete.unchanged(publish, offset)
+
+    def refused(self, publish: Publish, failure: Failure) -> None:
+        trace = _common(publish).trace
+        if trace is not None:
+            trace.decided()
+        self._complete.refused(publish, failure)
 
 
 # Order by key.

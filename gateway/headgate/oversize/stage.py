@@ -13,8 +13,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.backends.base import Deliveries, Lanes, Suppression
 from headgate.ingest.complete import Complete
-from headgate.ingest.path import Reserve
-from headgate.ingest.turn import InOrder, Produce
+from headgate.ingest.turn import InOrder, Produce, Reserve
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import Publish, Stage
 from headgate.model.route import BEHIND, exceeded

@@ -15,7 +15,7 @@ from headgate.config import Settings
 from headgate.http.pages import metrics_page, problems
 from headgate.http.request_log import RequestLog
 from headgate.http.server import PagesRunner
-from headgate.ingest.clock import now_ms
+from headgate.ingest.complete import now_ms
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop

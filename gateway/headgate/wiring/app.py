@@ -31,10 +31,10 @@ from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
-from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch, Deadlines, now_ms
-from headgate.ingest.gate import Gate, ProducerQuotas, in_flight_limits
-from headgate.ingest.routes import Routes
+from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits
+from headgate.ingest.complete import ClockWatch, now_ms
+from headgate.ingest.deadlines import Deadlines
+from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.turn import at_end_of_turn
 from headgate.kafka.lane import SingleRecordBatch
 from headgate.kafka.lanes import KafkaLanes
@@ -137,7 +137,7 @@ class Worker:
                 schedule=at_end_of_turn,
                 gate=self.gate,
                 admission=self.admission,
-                quotas=quotas,
+                spend_quota=quotas.check,
                 ids=ids,
                 limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
                 clock_ms=clock_ms,
@@ -182,7 +182,13 @@ class Worker:
             traces=parts.tracing.traces,
         )
         bursts = Bursts(
-            self.gate, self.topics, lambda: self.policies, self.lanes, quotas, clock_ms, timeout_s
+            self.gate,
+            self.topics,
+            lambda: self.policies,
+            self.lanes,
+            quotas.check,
+            clock_ms,
+            timeout_s,
         )
         self._plane = data_plane(
             self._front, bursts, self.topics, self.readiness, self._request_ids, http, others

@@ -11,8 +11,8 @@ from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions
 from headgate.coalescer.partition import HeldWatch
 from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import Figures
-from headgate.ingest.clock import now_ms
-from headgate.ingest.routes import Routes
+from headgate.ingest.complete import now_ms
+from headgate.ingest.gate import Routes
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import HeldFigures
 from headgate.model.internal_topics import Oddity, leftover, topic_of

@@ -19,7 +19,7 @@ from headgate.config.backend_settings import ClusterSettings
 from headgate.config.settings import TracingSettings
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.store import IdentityOptions, RedisIdentityStore
-from headgate.ingest.routes import Compiler, ScopeListener
+from headgate.ingest.gate import Compiler, ScopeListener
 from headgate.kafka.options import ClusterOptions, cluster_options
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Labels, Meter

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Identities, Lanes, Suppression, Verdicts
-from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch
-from headgate.ingest.complete import Complete, Reports
-from headgate.ingest.gate import Admit, Expire, Gate, Quotas
-from headgate.ingest.path import Identify, Pipeline, Reserve, ReserveVerdicts
+from headgate.ingest.admission import Admission, Admit, SpendQuota
+from headgate.ingest.complete import ClockWatch, Complete, Reports
+from headgate.ingest.deadlines import Expire
+from headgate.ingest.gate import Gate
+from headgate.ingest.path import Identify, Pipeline
 from headgate.ingest.records import BuildRecords, Validate
-from headgate.ingest.turn import Produce, Turn
+from headgate.ingest.turn import Produce, Reserve, ReserveVerdicts, Turn
 from headgate.metrics.meter import Meter
 from headgate.model.event import EventIds
 from headgate.offload.helper_process import HelperProcess
@@ -58,7 +58,7 @@ class PipelineParts(NamedTuple):
     schedule: Callable[[Callable[[], None]], object]
     gate: Gate
     admission: Admission
-    quotas: Quotas
+    spend_quota: SpendQuota
     ids: EventIds
     limits: RequestLimits
     clock_ms: Callable[[], int]
@@ -97,9 +97,9 @@ def build_pipeline(parts: PipelineParts) -> Built:
     spool = None if parts.spool is None else parts.spool(reports, parts.lanes)
     lanes = parts.lanes(reports) if spool is None else spool.spool
     is_behind = None if spool is None else spool.backlogs.is_behind
-    produce = Produce(ids, lanes, gate.state_of, lambda: oversize)
+    produce = Produce(ids, lanes, gate.routes.state_of, lambda: oversize)
     suppression = parts.suppression(ReserveVerdicts(complete, produce))
-    reserve = Reserve(suppression, gate.scope_of, produce, is_behind)
+    reserve = Reserve(suppression, gate.routes.scope_of, produce, is_behind)
     oversize = OversizeStage(
         lanes,
         reserve,
@@ -111,12 +111,12 @@ def build_pipeline(parts: PipelineParts) -> Built:
         meter.oversized,
         is_behind,
     )
-    validate = Validate(reserve, complete.refused, parts.helper, meter.canonical_fallback)
+    validate = Validate(reserve.one, complete.refused, parts.helper, meter.canonical_fallback)
     turn = Turn(parts.schedule, reserve.take, complete.refused)
     pipeline = Pipeline(
         parts.admission,
         gate,
-        Admit(parts.admission, parts.quotas, limits.batch_max_events),
+        Admit(parts.admission, parts.spend_quota, limits.batch_max_events),
         BuildRecords(lanes, parts.clock_ms),
         Identify(parts.identities, validate, turn, complete),
         validate,

@@ -12,10 +12,8 @@ from headgate.backends.base import Deliveries
 from headgate.config import Settings
 from headgate.config.settings import TracingSettings
 from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch, now_ms
-from headgate.ingest.complete import Complete, Reports
-from headgate.ingest.gate import Gate
-from headgate.ingest.routes import Routes
+from headgate.ingest.complete import ClockWatch, Complete, Reports, now_ms
+from headgate.ingest.gate import Gate, Routes
 from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import lane_limits
 from headgate.kafka.topics import KafkaTopics

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.ingest.gate import ProducerQuotas
+from headgate.ingest.admission import ProducerQuotas
 from headgate.model.outcome import Failure, Reason
 from support.gateway.data_plane_world import DataPort, data_port
 

@@ -9,8 +9,7 @@ import pytest
 from headgate.config.settings import ProducerSettings
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.starting import InTurn
-from headgate.ingest.admission import MAX_SHARE, REQUEST_BYTES
-from headgate.ingest.gate import ProducerQuotas
+from headgate.ingest.admission import MAX_SHARE, REQUEST_BYTES, ProducerQuotas
 from support.clients.http_client import JSON, Answer, events_path, request_bytes
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 

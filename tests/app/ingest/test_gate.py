@@ -11,8 +11,7 @@ import pytest
 import headgate
 from headgate.config import HttpSettings
 from headgate.ingest import gate as gate_module
-from headgate.ingest.gate import Gate
-from headgate.ingest.routes import Routes
+from headgate.ingest.gate import Gate, Routes
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.route import Route
 from support.gateway.data_plane_world import PromptRoom, data_port
@@ -65,7 +64,7 @@ def pausing_gate(routes: Routes) -> Gate:
 async def test_a_reason_that_the_gate_has_is_every_fronts_answer(front: str) -> None:
     path, headers, body = FRONTS[front]
     room = PromptRoom()
-    routes: Routes = room.pipeline.gate._routes
+    routes: Routes = room.pipeline.gate.routes
     room.build(gate=pausing_gate(routes))
     async with data_port(room, HttpSettings(body_max_bytes=2000)) as port:
         answer = await port.ask("POST", path, headers, body)

@@ -12,8 +12,7 @@ import pytest
 
 from headgate.backends.base import Deliveries
 from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch
-from headgate.ingest.complete import Complete, Reports
+from headgate.ingest.complete import ClockWatch, Complete, Reports
 from headgate.model.record import Record
 from headgate.model.topics import TopicState
 from headgate.spool import disk

@@ -23,8 +23,8 @@ from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.requests import Once, RequestIdentity
-from headgate.ingest.clock import Deadlines
-from headgate.ingest.gate import ProducerQuotas
+from headgate.ingest.admission import ProducerQuotas
+from headgate.ingest.deadlines import Deadlines
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
 from headgate.model.event import RequestIds

@@ -67,7 +67,7 @@ class NoQuotas:
 
     failure: Failure | None = None
 
-    def check(self, producer: str, events: int, size: int) -> Failure | None:
+    def __call__(self, producer: str, events: int, size: int) -> Failure | None:
         return self.failure
 
 

@@ -11,10 +11,9 @@ from headgate.audits.facts import Facts
 from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch
-from headgate.ingest.gate import Gate
+from headgate.ingest.complete import ClockWatch
+from headgate.ingest.gate import Compiler, Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.ingest.routes import Compiler, Routes
 from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
@@ -90,7 +89,7 @@ class Room:
                 similar=SimilarTopics(lambda: list(self.topics.states), lambda: 0.0),
             ),
             admission=self.admission,
-            quotas=self.quotas,
+            spend_quota=self.quotas,
             ids=ids,
             limits=RequestLimits(50, 30_000),
             clock_ms=lambda: NOW_MS,
@@ -153,7 +152,7 @@ class MemoryRoom:
             schedule=lambda call: call(),  # each request is a turn of its own
             gate=self.gate,
             admission=Admission(1_000_000, 1000),
-            quotas=self.quotas,
+            spend_quota=self.quotas,
             ids=ids,
             limits=RequestLimits(50, 30_000),
             clock_ms=lambda: NOW_MS,

@@ -18,10 +18,9 @@ from headgate.backends.base import Deliveries, Verdicts
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
 from headgate.ingest.admission import Admission
-from headgate.ingest.clock import ClockWatch
-from headgate.ingest.gate import Gate
+from headgate.ingest.complete import ClockWatch
+from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.ingest.routes import Routes
 from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.event import EventIds
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
@@ -256,7 +255,7 @@ class SpoolWorld:
             schedule=lambda call: call(),
             gate=Gate(self.routes, is_spooled=self.backlogs.is_behind),
             admission=self.admission,
-            quotas=NoQuotas(),
+            spend_quota=NoQuotas(),
             ids=ids,
             limits=RequestLimits(1000, 30_000),
             clock_ms=lambda: self.now_ms,

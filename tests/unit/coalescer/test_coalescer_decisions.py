@@ -7,7 +7,7 @@ from typing import cast
 
 from headgate.coalescer.decisions import Digests, SuppressedDecisions, Trust, Turns, WindowVerdict
 from headgate.coalescer.windows import HeldEvent, Window
-from headgate.ingest.routes import Compiler
+from headgate.ingest.gate import Compiler
 from headgate.offload.helper_process import HelperProcess
 from support.gateway.fakes import FakeSuppression, policy, topic_state
 from support.process.stack import eventually

@@ -11,7 +11,7 @@ import pytest
 
 from headgate.coalescer.decisions import Digests, Turns
 from headgate.coalescer.windows import HeldEvent, Window, packed
-from headgate.ingest.routes import Compiler
+from headgate.ingest.gate import Compiler
 from headgate.model.content import INLINE_BYTES, Fallback
 from headgate.model.route import Route
 from headgate.offload.helper_process import HelperProcess

@@ -10,7 +10,7 @@ import pytest
 from headgate.coalescer.decisions import WindowDecision, WindowVerdict
 from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import HeldEvent, Window, packed
-from headgate.ingest.routes import Compiler
+from headgate.ingest.gate import Compiler
 from headgate.model.route import Route
 from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.fakes import policy, topic_state

@@ -9,7 +9,7 @@ import pytest
 from headgate.check.rules import Level, judge_held
 from headgate.coalescer.coalescer import held_states, rules_of
 from headgate.coalescer.windows import WindowTimes
-from headgate.ingest.routes import Compiler, Routes
+from headgate.ingest.gate import Compiler, Routes
 from headgate.model.internal_topics import as_held, held_topic, held_topics_of, is_held
 from headgate.model.outcome import Failure, Outcome, Reason, Refused
 from headgate.model.policy import PolicyTable, fingerprint

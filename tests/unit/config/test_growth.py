@@ -13,7 +13,7 @@ import pytest
 from headgate.config import load
 from headgate.config.settings import AuthSettings, ProducerSettings
 from headgate.http.auth import Authenticator, Peer
-from headgate.ingest.routes import Compiler
+from headgate.ingest.gate import Compiler
 from headgate.model.content import (
     Content,
     ContentCheck,

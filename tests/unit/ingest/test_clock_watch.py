@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from headgate.ingest.clock import ClockWatch
+from headgate.ingest.complete import ClockWatch
 from headgate.metrics.health import Dependency, Readiness
 from headgate.model.outcome import Failure, Reason
 from headgate.model.record import Record

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from headgate.ingest.clock import Deadlines
+from headgate.ingest.deadlines import Deadlines
 from headgate.model.publish import Ticket
 from support.process.stack import eventually
 

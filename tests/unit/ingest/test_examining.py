@@ -42,9 +42,6 @@ class Ends:
         self.fallbacks: list[tuple[str, Fallback]] = []
         self.registries: asyncio.Queue[Publish] = asyncio.Queue()
 
-    def take(self, started: list[Publish]) -> None:
-        raise AssertionError("each of these topics asks for something")
-
     def one(self, publish: Publish) -> None:
         self.fitting.append(publish)
         self.registries.put_nowait(publish)
@@ -83,7 +80,7 @@ def helper() -> HeldHelper:
 
 @pytest.fixture
 def examining(ends: Ends, helper: HeldHelper) -> Validate:
-    return Validate(ends, ends.refused, helper, ends.count)
+    return Validate(ends.one, ends.refused, helper, ends.count)
 
 
 async def test_a_small_event_goes_on_at_once(examining: Validate, ends: Ends) -> None:
@@ -216,7 +213,7 @@ async def test_order_and_ends_in_any_course(
 
 async def test_the_real_process_finds_what_would_be_found_here(ends: Ends) -> None:
     helper = HelperProcess(patience_s=60.0)
-    examining = Validate(ends, ends.refused, helper, ends.count)
+    examining = Validate(ends.one, ends.refused, helper, ends.count)
     right, wrong = publish_of(b""), publish_of(b"")
     texts = document(1, large=True), document("1", large=True)
     for each, text in zip((right, wrong), texts, strict=True):

@@ -6,9 +6,8 @@ import pytest
 
 from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
-from headgate.ingest.gate import Gate
+from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.ingest.routes import Routes
 from headgate.model.event import RawEvent
 from headgate.model.outcome import Failure, Reason
 from headgate.model.oversize import StoredBlob
@@ -169,7 +168,7 @@ def test_a_bug_of_ours_does_not_eat_the_budget(part: str) -> None:
         raise ZeroDivisionError
 
     if part == "quotas":
-        room.quotas.check = broken  # type: ignore[method-assign]
+        room.build(spend_quota=broken)
     else:
         room.topics.get = broken  # type: ignore[method-assign]
     with pytest.raises(ZeroDivisionError):

@@ -12,8 +12,7 @@ import pytest
 
 from headgate.formats.decode import scanner_for
 from headgate.formats.json_text import KeyReader
-from headgate.ingest.gate import Gate
-from headgate.ingest.routes import Routes
+from headgate.ingest.gate import Gate, Routes
 from headgate.model.content import INLINE_BYTES, Comparison, ContentCheck, Fallback
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import Publish, Ticket

@@ -3,7 +3,7 @@
 import pytest
 
 from headgate.config.settings import ProducerSettings
-from headgate.ingest.gate import ProducerQuotas
+from headgate.ingest.admission import ProducerQuotas
 from headgate.model.outcome import Reason
 
 

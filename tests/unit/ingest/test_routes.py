@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.formats.json_text import KeyReader
-from headgate.ingest.routes import Compiler, Routes
+from headgate.ingest.gate import Compiler, Routes
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route

@@ -1,8 +1,7 @@
 """One producer's flood fills its part of the in-flight budget, and no more."""
 
 from headgate.config.settings import ProducerSettings
-from headgate.ingest.admission import InFlightLimit
-from headgate.ingest.gate import in_flight_limits
+from headgate.ingest.admission import InFlightLimit, in_flight_limits
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Reason
 from headgate.model.publish import Ticket

@@ -14,9 +14,8 @@ import pytest
 from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
 from headgate.http.streams import streamed
-from headgate.ingest.gate import Gate
+from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.ingest.routes import Routes
 from headgate.model.event import EventIds, RawEvent
 from headgate.model.outcome import Failure, Name, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob

@@ -13,7 +13,7 @@ import pytest
 from headgate.config.settings import HttpSettings, ProducerSettings, Settings
 from headgate.formats.json_text import KeyReader
 from headgate.http.auth import Authenticator
-from headgate.ingest.routes import Routes
+from headgate.ingest.gate import Routes
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
