@@ -1,7 +1,6 @@
 """Rendering of a snapshot as Prometheus text, or as OpenMetrics with exemplars."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -51,45 +50,29 @@ class _Once(Collector):
 
 def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
     """Yield all metrics in the order of their declaration, also those without a value yet."""
-    gauges = dict(snapshot.gauges) | _from_details(snapshot, now)
+    values = {**snapshot.counters, **snapshot.gauges, **_from_details(snapshot, now)}
     for metric in METRICS.values():
         if metric.kind is MetricKind.HISTOGRAM:
-            values = snapshot.histograms.get(metric.name, {})
-            yield _histogram(metric, values, is_openmetrics=is_openmetrics)
-        elif metric.kind is MetricKind.COUNTER:
-            yield _counter(metric, snapshot.counters.get(metric.name, {}))
+            rows = snapshot.histograms.get(metric.name, {})
+            yield _histogram(metric, rows, is_openmetrics=is_openmetrics)
         else:
-            yield _gauge(metric, gauges.get(metric.name, {}))
-
-
-class _Share(NamedTuple):
-    cardinality: float
-    top_key: float
+            yield _plain(metric, values.get(metric.name, {}))
 
 
 def _from_details(snapshot: Snapshot, now: float) -> dict[str, dict[tuple[str, ...], float]]:
-    shares = {}
+    keys: dict[tuple[str, ...], float] = {}
+    shares: dict[tuple[str, ...], float] = {}
     for pair, detail in snapshot.details.items():
         sketched = recent(detail, now).sketched
-        weight = sketches.keyed_events(sketched)
-        top = sketches.top_events(sketched, 1)
-        share = top[0].weight / weight if top and weight else 0.0
-        shares[pair] = _Share(float(sketches.cardinality(sketched)), share)
-    return {
-        "headgate_key_cardinality": {pair: row.cardinality for pair, row in shares.items()},
-        "headgate_top_key_share": {pair: row.top_key for pair, row in shares.items()},
-    }
+        weight, top = sketches.keyed_events(sketched), sketches.top_events(sketched, 1)
+        keys[pair] = float(sketches.cardinality(sketched))
+        shares[pair] = top[0].weight / weight if top and weight else 0.0
+    return {"headgate_key_cardinality": keys, "headgate_top_key_share": shares}
 
 
-def _counter(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
-    family = CounterMetricFamily(metric.name, metric.text, labels=metric.labels)
-    for labels, value in sorted(values.items()):
-        family.add_metric(_shown(labels), value)
-    return family
-
-
-def _gauge(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
-    family = GaugeMetricFamily(metric.name, metric.text, labels=metric.labels)
+def _plain(metric: Metric, values: dict[tuple[str, ...], float]) -> Family:
+    kind = CounterMetricFamily if metric.kind is MetricKind.COUNTER else GaugeMetricFamily
+    family = kind(metric.name, metric.text, labels=metric.labels)
     for labels, value in sorted(values.items()):
         family.add_metric(_shown(labels), value)
     return family

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from headgate.metrics.snapshot import Labels, Pair, Snapshot, add_table, merge, without_gauges
+from msgspec.structs import replace
+
+from headgate.metrics.snapshot import Labels, Pair, Snapshot, add_table, merge
 
 RATE_SPAN_S = 60.0
 
@@ -51,7 +53,7 @@ class Fleet:
         """Keep the counters of a worker that has ended."""
         figures = self._live.pop(worker, None)
         if figures is not None:
-            self._gone = merge(self._gone, without_gauges(figures))
+            self._gone = merge(self._gone, replace(figures, gauges={}))
 
     def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
         """Add to a counter that is the parent's own."""
@@ -112,9 +114,7 @@ def _chosen(figures: Snapshot, wanted: Callable[[Pair], bool] | None) -> Snapsho
     if wanted is None:
         return figures
     details = {pair: detail for pair, detail in figures.details.items() if wanted(pair)}
-    return Snapshot(
-        figures.counters, figures.gauges, figures.histograms, details, figures.strangers
-    )
+    return replace(figures, details=details)
 
 
 def _volumes(figures: Snapshot) -> Iterable[tuple[Pair, Volume]]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from headgate.metrics import snapshot
 from headgate.metrics.catalogue import OTHER, SECONDS
-from headgate.metrics.series import Series, Strangers, StrangersSeries
+from headgate.metrics.series import Series, Strangers
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Name, Outcome
@@ -180,13 +180,9 @@ class Peaks:
     def note(self, now: float, value: float) -> None:
         """Note a value at now (seconds)."""
         second = int(now)
-        before = self._by_second.get(second)
-        if before is None:
-            oldest = second - _SECONDS_KEPT
-            self._by_second = {at: peak for at, peak in self._by_second.items() if at > oldest}
-            self._by_second[second] = value
-        elif value > before:
-            self._by_second[second] = value
+        self._by_second[second] = max(value, self._by_second.get(second, 0.0))
+        if len(self._by_second) > _SECONDS_KEPT:
+            del self._by_second[next(iter(self._by_second))]
 
     def largest(self, now: float) -> float:
         """Return the largest value of the last minute; 0 if there was none."""
@@ -237,22 +233,6 @@ MAX_KNOWN = 4 * MAX_PAIRS
 Clock = Callable[[], float]  # seconds since 1970
 
 
-class Depth(NamedTuple):
-    """The events and bytes that wait in one lane or its producer."""
-
-    topic: str
-    partition: int
-    events: int
-    bytes: int
-
-
-class InFlight(NamedTuple):
-    """The events and bytes that are admitted and not answered yet."""
-
-    events: int
-    bytes: int
-
-
 class Meter:
     """The metrics of one worker. Texts of labels must be bounded, unless a method accepts any."""
 
@@ -260,7 +240,7 @@ class Meter:
         self._labels = labels
         self._clock = clock
         self._series: dict[Pair, Series] = {}
-        self._known = BoundedCache[tuple[str, str], Series | StrangersSeries](MAX_KNOWN)
+        self._known = BoundedCache[tuple[str, str], Series](MAX_KNOWN)
         self._strangers = Strangers()
         self._requests: dict[tuple[str, int], Times] = {}
         self._acks: dict[str, Times] = {}
@@ -268,11 +248,11 @@ class Meter:
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
         self._stalls = Peaks()
         self._tasks = Tasks(clock)
-        self._depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]] = tuple
+        self._depths: Callable[[], Iterable[tuple[str, int, int, int]]] = tuple
         self._held_rows: Callable[[], Mapping[str, HeldFigures]] = dict
         self._spool_rows: Callable[[], Mapping[str, tuple[int, int, float]]] = dict
         self._suppression_rows: Callable[[], Iterable[tuple[str, str, bool]]] = tuple
-        self._in_flight: Callable[[], InFlight | tuple[int, int]] = lambda: (0, 0)
+        self._in_flight: Callable[[], tuple[int, int]] = lambda: (0, 0)
 
     def relabel(self, labels: Labels) -> None:
         """Use a new configuration's names; earlier counts keep their labels."""
@@ -281,8 +261,8 @@ class Meter:
 
     def watch(
         self,
-        depths: Callable[[], Iterable[Depth | tuple[str, int, int, int]]],
-        in_flight: Callable[[], InFlight | tuple[int, int]],
+        depths: Callable[[], Iterable[tuple[str, int, int, int]]],
+        in_flight: Callable[[], tuple[int, int]],
     ) -> None:
         """Read these callbacks at every snapshot.
 
@@ -328,20 +308,18 @@ class Meter:
             sizes: Bytes of each event's value as sent, in the same order.
             request_id: The request's id for its client.
         """
-        series = self._known.get((producer, topic))
-        if series is None:
-            series = self._find(producer, topic)
-        series.add(self._clock(), outcomes, sizes, request_id)
+        now = self._clock()
+        self._series_of(producer, topic).add(now, outcomes, sizes, request_id)
+        if self._labels.producer(producer) == OTHER:
+            self._strangers.add(producer, len(outcomes), now)
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
         """Count an oversize event that this strategy published."""
-        series = self._known.get((producer, topic)) or self._find(producer, topic)
-        series.oversized(self._clock(), action)
+        self._series_of(producer, topic).oversized(self._clock(), action)
 
     def coalesced(self, producer: str, topic: str, outcome: str, events: int, size: int) -> None:
         """Count the outcome of held events after their commit; `size` is their values' bytes."""
-        series = self._known.get((producer, topic)) or self._find(producer, topic)
-        series.coalesced(self._clock(), outcome, events, size)
+        self._series_of(producer, topic).coalesced(self._clock(), outcome, events, size)
 
     def facts(self, topic: str, result: str, count: int) -> None:
         """Count facts of a topic's events: written, or the reason of their drop."""
@@ -463,16 +441,17 @@ class Meter:
                 collected.details[pair] = series.detail()
         return collected
 
-    def _find(self, producer: str, topic: str) -> Series | StrangersSeries:
+    def _series_of(self, producer: str, topic: str) -> Series:
+        cached = self._known.get((producer, topic))
+        if cached is not None:
+            return cached
         pair = Pair(self._labels.producer(producer), self._labels.topic(topic))
         series = self._series.get(pair)
         if series is None:
             if len(self._series) >= MAX_PAIRS:
                 pair = Pair(OTHER, OTHER)
             series = self._series.setdefault(pair, Series())
-        is_stranger = self._labels.producer(producer) == OTHER
-        shared = StrangersSeries(producer, series, self._strangers) if is_stranger else series
-        return self._known.put((producer, topic), shared)
+        return self._known.put((producer, topic), series)
 
     def _add(self, name: str, labels: tuple[str, ...], count: float) -> None:
         values = self._counters.get(name)

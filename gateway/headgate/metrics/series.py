@@ -97,9 +97,7 @@ class Series:
         self.bytes = 0
         self.suppressed_bytes = 0
         self.keyless = 0
-        self.oversize: dict[
-            str, int
-        ] = {}  # events published by a strategy of the oversize policy, by strategy
+        self.oversize: dict[str, int] = {}  # events published by a strategy, by strategy
 
     def oversized(self, now: float, action: str) -> None:
         """Count an event that a strategy published; `add` counts it as well."""
@@ -305,29 +303,3 @@ class Strangers:
     def collect(self) -> dict[str, Stranger]:
         """Return the producers by name."""
         return {name: Stranger(count, self._seen[name]) for name, count in self._counts.items()}
-
-
-class StrangersSeries:
-    """A series that many unknown producers share, with the name of one of them."""
-
-    __slots__ = ("_name", "_series", "_strangers")
-
-    def __init__(self, name: str, series: Series, strangers: Strangers) -> None:
-        self._name = name
-        self._series = series
-        self._strangers = strangers
-
-    def add(
-        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
-    ) -> None:
-        """Add a request to both."""
-        self._series.add(now, outcomes, sizes, request_id)
-        self._strangers.add(self._name, len(outcomes), now)
-
-    def oversized(self, now: float, action: str) -> None:
-        """Count an event that a strategy published."""
-        self._series.oversized(now, action)
-
-    def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
-        """Count the outcomes of held events."""
-        self._series.coalesced(now, outcome, events, size)

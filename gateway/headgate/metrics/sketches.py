@@ -336,12 +336,12 @@ class Sketches:
         )
 
 
-def merge(one: Sketched, other: Sketched) -> Sketched:
+def merge(first: Sketched, second: Sketched) -> Sketched:
     """Return both sketches merged, as precise as a single one of all events."""
-    if EMPTY in (one, other):
-        return one if other == EMPTY else other
-    both = Sketches(one)
-    both.merge(Sketches(other))
+    if EMPTY in (first, second):
+        return first if second == EMPTY else second
+    both = Sketches(first)
+    both.merge(Sketches(second))
     return both.serialise()
 
 

@@ -4,8 +4,9 @@ Pure: no clock, no process. `merge` is associative and commutative up to the ske
 parent may fold workers in any order and keep one snapshot for all ended workers.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from operator import add
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +19,8 @@ REJECTS_KEPT = 20  # per producer and topic: enough for a diagnosis
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
 
 Labels = tuple[str, ...]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Pair(NamedTuple):
@@ -124,29 +127,22 @@ def decode(data: bytes) -> Snapshot:
     return _DECODER.decode(data)
 
 
-def merge(one: Snapshot, other: Snapshot) -> Snapshot:
+def merge(first: Snapshot, second: Snapshot) -> Snapshot:
     """Return both snapshots merged, without changing them. The metric's kind decides for gauges."""
     return Snapshot(
-        counters=_merge_tables(one.counters, other.counters),
-        gauges=_merge_tables(one.gauges, other.gauges),
-        histograms=_merge_histograms(one.histograms, other.histograms),
-        details=_merge_details(one.details, other.details),
-        strangers=_merge_strangers(one.strangers, other.strangers),
-    )
-
-
-def without_gauges(snapshot: Snapshot) -> Snapshot:
-    """Return the counters of an ended worker, without its gauges."""
-    return Snapshot(
-        snapshot.counters, {}, snapshot.histograms, snapshot.details, snapshot.strangers
+        counters=_merge_tables(first.counters, second.counters),
+        gauges=_merge_tables(first.gauges, second.gauges),
+        histograms=_joined(first.histograms, second.histograms, _merge_rows),
+        details=_joined(first.details, second.details, _merge_detail),
+        strangers=_merge_strangers(first.strangers, second.strangers),
     )
 
 
 def _merge_tables(
-    one: dict[str, dict[Labels, float]], other: dict[str, dict[Labels, float]]
+    first: dict[str, dict[Labels, float]], second: dict[str, dict[Labels, float]]
 ) -> dict[str, dict[Labels, float]]:
-    merged = {name: dict(values) for name, values in one.items()}
-    for name, values in other.items():
+    merged = {name: dict(values) for name, values in first.items()}
+    for name, values in second.items():
         add_table(name, merged.setdefault(name, {}), values)
     return merged
 
@@ -162,72 +158,65 @@ def add_table(name: str, into: dict[Labels, float], values: Mapping[Labels, floa
             into[labels] = max(before, value) if largest else before + value
 
 
-def _merge_histograms(
-    one: dict[str, dict[Labels, Buckets]], other: dict[str, dict[Labels, Buckets]]
-) -> dict[str, dict[Labels, Buckets]]:
-    merged = {name: dict(values) for name, values in one.items()}
-    for name, values in other.items():
-        into = merged.setdefault(name, {})
-        for labels, buckets in values.items():
-            before = into.get(labels)
-            into[labels] = buckets if before is None else _add_buckets(before, buckets)
-    return merged
+def _joined(
+    first: Mapping[Key, Value], second: Mapping[Key, Value], join: Callable[[Value, Value], Value]
+) -> dict[Key, Value]:
+    """Return both tables as one; `join` makes one value of two."""
+    joined = dict(first)
+    for key, value in second.items():
+        before = joined.get(key)
+        joined[key] = value if before is None else join(before, value)
+    return joined
 
 
-def _add_buckets(one: Buckets, other: Buckets) -> Buckets:
-    counts = [own + added for own, added in zip(one.counts, other.counts, strict=True)]
-    exemplars = dict(one.exemplars)
-    for bucket, exemplar in other.exemplars.items():
-        before = exemplars.get(bucket)
-        if before is None or before.at < exemplar.at:
-            exemplars[bucket] = exemplar
-    return Buckets(counts, one.sum + other.sum, exemplars)
+def _merge_rows(
+    first: dict[Labels, Buckets], second: dict[Labels, Buckets]
+) -> dict[Labels, Buckets]:
+    return _joined(first, second, _add_buckets)
 
 
-def _merge_strangers(one: dict[str, Stranger], other: dict[str, Stranger]) -> dict[str, Stranger]:
+def _add_buckets(first: Buckets, second: Buckets) -> Buckets:
+    counts = [own + added for own, added in zip(first.counts, second.counts, strict=True)]
+    exemplars = _joined(first.exemplars, second.exemplars, _newer)
+    return Buckets(counts, first.sum + second.sum, exemplars)
+
+
+def _newer(first: Exemplar, second: Exemplar) -> Exemplar:
+    return second if first.at < second.at else first
+
+
+def _merge_strangers(
+    first: dict[str, Stranger], second: dict[str, Stranger]
+) -> dict[str, Stranger]:
     """Return the producers with the most events of both."""
-    merged = dict(one)
-    for name, stranger in other.items():
-        before = merged.get(name, Stranger(0, 0.0))
-        seen = max(before.last_seen, stranger.last_seen)
-        merged[name] = Stranger(before.events + stranger.events, seen)
-    most = sorted(merged.items(), key=lambda row: -row[1].events)
+    most = sorted(_joined(first, second, _add_stranger).items(), key=lambda row: -row[1].events)
     return dict(most[:STRANGERS_KEPT])
 
 
-def _merge_details(one: dict[Pair, Detail], other: dict[Pair, Detail]) -> dict[Pair, Detail]:
-    merged = dict(one)
-    for pair, detail in other.items():
-        before = merged.get(pair)
-        merged[pair] = detail if before is None else _merge_detail(before, detail)
-    return merged
+def _add_stranger(first: Stranger, second: Stranger) -> Stranger:
+    return Stranger(first.events + second.events, max(first.last_seen, second.last_seen))
 
 
-def _merge_detail(one: Detail, other: Detail) -> Detail:
-    rejects = sorted([*one.rejects, *other.rejects], key=lambda reject: reject.at)
-    windows = dict(one.windows)
-    for hour, window in other.windows.items():
-        before = windows.get(hour)
-        windows[hour] = window if before is None else merge_windows(before, window)
+def _merge_detail(first: Detail, second: Detail) -> Detail:
+    rejects = sorted([*first.rejects, *second.rejects], key=lambda reject: reject.at)
+    windows = _joined(first.windows, second.windows, merge_windows)
     newest = max(windows, default=0)
     return Detail(
-        last_seen=max(one.last_seen, other.last_seen),
+        last_seen=max(first.last_seen, second.last_seen),
         rejects=rejects[-REJECTS_KEPT:],
         windows={hour: window for hour, window in windows.items() if hour >= newest - 1},
     )
 
 
-def merge_windows(one: ProducerHour, other: ProducerHour) -> ProducerHour:
+def merge_windows(first: ProducerHour, second: ProducerHour) -> ProducerHour:
     """Return both windows merged, also of two producers or topics."""
-    ends, oversize, coalesced = dict(one.ends), dict(one.oversize), dict(one.coalesced)
-    for end, count in other.ends.items():
-        ends[end] = ends.get(end, 0) + count
-    for strategy, count in other.oversize.items():
-        oversize[strategy] = oversize.get(strategy, 0) + count
-    for outcome, count in other.coalesced.items():
-        coalesced[outcome] = coalesced.get(outcome, 0) + count
-    sketched = sketches.merge(one.sketched, other.sketched)
-    return ProducerHour(ends, one.bytes + other.bytes, sketched, oversize, coalesced)
+    return ProducerHour(
+        _joined(first.ends, second.ends, add),
+        first.bytes + second.bytes,
+        sketches.merge(first.sketched, second.sketched),
+        _joined(first.oversize, second.oversize, add),
+        _joined(first.coalesced, second.coalesced, add),
+    )
 
 
 def recent(detail: Detail, now: float) -> ProducerHour:
