@@ -28,7 +28,7 @@ from headgate.config import load
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.supervisor.worker import WorkerFiles, read_again
 from headgate.wiring.app import Worker
-from headgate.wiring.memory import spare_the_collector
+from headgate.wiring.reloading import spare_the_collector
 from targets import new_broker, new_redis
 
 TOKEN = "token-0"

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from headgate.config.settings import Settings
-from headgate.metrics.fleet import Fleet, Rates
-from headgate.metrics.history import Recorder
+from headgate.metrics.fleet import Fleet, Rates, Recorder
 from headgate.model.outcome import Failure
 from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState

@@ -1,10 +1,11 @@
-"""Metrics of all workers together, also of ended ones; rates of the last minute.
+"""Metrics of all workers together, also of ended ones: totals, rates, and values over time.
 
 Pure: the parent passes its readings and their times.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import NamedTuple
 
@@ -147,3 +148,270 @@ class Rates:
             return _NOTHING
         then, now = old.get(pair, _NOTHING), new.get(pair, _NOTHING)
         return Volume((now.events - then.events) / span, (now.bytes - then.bytes) / span)
+
+
+# ---- Metrics over time, in memory: rings of equal steps, bounded in bytes
+#
+# A series is created when its value first changes. At the limit, the series without a change for
+# the longest time are dropped. While all series change, no new one is added.
+
+
+# Size of a series besides 4 bytes per step: array, key with its texts, and entries in two tables.
+_OVERHEAD_BYTES = 600
+_DROPPED_PART = 16  # divisor of the number of series to drop at the limit
+
+Table = Mapping[Labels, float]
+
+
+class Points(NamedTuple):
+    """Values over time.
+
+    Args:
+        start: Beginning of the first step, in seconds since 1970.
+        step_s: Length of a step, in seconds.
+        rows: One value per step, oldest first: of counters the increase per second, of gauges the
+            value at the step's end.
+    """
+
+    start: float
+    step_s: float
+    rows: dict[Labels, list[float]]
+
+    def total(self) -> list[float]:
+        """Return the sum of all rows."""
+        return [sum(values) for values in zip(*self.rows.values(), strict=True)]
+
+
+class _Series:
+    """A ring of values.
+
+    Attributes:
+        counted: Last value of the counter.
+        moved: Step of its last change.
+    """
+
+    __slots__ = ("counted", "moved", "values")
+
+    def __init__(self, steps: int, moved: int) -> None:
+        self.values = array("f", bytes(4 * steps))
+        self.counted = 0.0
+        self.moved = moved
+
+
+class History:
+    """Series of equal steps.
+
+    Args:
+        step_s: Length of a step, in seconds.
+        steps: Number of steps that are kept.
+        max_bytes: Limit of all series together.
+    """
+
+    def __init__(self, step_s: float, steps: int, max_bytes: int) -> None:
+        self.step_s = step_s
+        self.steps = steps
+        self.max_series = max(1, max_bytes // (4 * steps + _OVERHEAD_BYTES))
+        self._series: dict[str, dict[Labels, _Series]] = {}
+        self._size = 0
+        self._has_dropped = False
+        self._full_in = -1  # the last step in which series were dropped
+        self._first = 0  # the first step that was noted
+        self._last = -1
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a step has ended since the last note; `now` is in seconds since 1970."""
+        return int(now // self.step_s) > self._last
+
+    def note(self, now: float, counters: Mapping[str, Table], gauges: Mapping[str, Table]) -> None:
+        """Close the step that ends now. Omitted counters have not changed."""
+        step = int(now // self.step_s)
+        if step <= self._last:
+            return  # the clock was set back: noted steps stay
+        if self._last < 0:
+            self._first = step
+        places = self._open(step)
+        self._last = step
+        for name, table in counters.items():
+            self._count_up(name, table, step, places)
+        for name, table in gauges.items():
+            self._set(name, table, step)
+
+    def read(
+        self,
+        name: str,
+        by: Collection[int] = (),
+        where: Mapping[int, Collection[str]] | None = None,
+        span_s: float | None = None,
+    ) -> Points:
+        """Return the series of one name, summed by some of their labels.
+
+        Args:
+            name: Name of the metric.
+            by: Positions of the labels to keep.
+            where: Accepted values of labels, by position.
+            span_s: Length of the time span, in seconds; None for all.
+        """
+        steps = self._steps_of(span_s)
+        start = (self._last - steps + 1) * self.step_s
+        rows: dict[Labels, list[float]] = {}
+        for labels, series in self._chosen(name, where or {}):
+            if series.moved <= self._last - steps:
+                continue
+            group = tuple(labels[position] for position in by)
+            values = self._window(series, steps)
+            before = rows.get(group)
+            if before is None:
+                rows[group] = values
+            else:
+                rows[group] = [value + other for value, other in zip(before, values, strict=True)]
+        return Points(start, self.step_s, rows)
+
+    # ---- Internals
+
+    def _chosen(
+        self, name: str, where: Mapping[int, Collection[str]]
+    ) -> Iterator[tuple[Labels, _Series]]:
+        for labels, series in self._series.get(name, {}).items():
+            if all(labels[position] in wanted for position, wanted in where.items()):
+                yield labels, series
+
+    def _steps_of(self, span_s: float | None) -> int:
+        if self._last < 0:
+            return 0
+        noted = min(self.steps, self._last - self._first + 1)
+        return noted if span_s is None else max(1, min(noted, round(span_s / self.step_s)))
+
+    def _window(self, series: _Series, steps: int) -> list[float]:
+        end = self._last % self.steps + 1
+        values = series.values
+        if steps <= end:
+            return values[end - steps : end].tolist()
+        return (values[end - steps :] + values[:end]).tolist()
+
+    def _open(self, step: int) -> list[int]:
+        """Clear the steps since the last note; return their positions."""
+        missed = min(self.steps, step - self._last) if self._last >= 0 else 1
+        places = [(step - back) % self.steps for back in range(missed)]
+        for table in self._series.values():
+            for series in table.values():
+                for position in places:
+                    series.values[position] = 0.0
+        return places
+
+    def _count_up(self, name: str, table: Table, step: int, places: Collection[int]) -> None:
+        for labels, value in table.items():
+            series = self._find(name, labels, value, step)
+            if series is None or value <= series.counted:
+                continue
+            # The increase is spread evenly over the missed steps.
+            rate = (value - series.counted) / (self.step_s * len(places))
+            series.counted, series.moved = value, step
+            for position in places:
+                series.values[position] = rate
+
+    def _set(self, name: str, table: Table, step: int) -> None:
+        for labels, value in table.items():
+            series = self._find(name, labels, value, step)
+            if series is not None and value:
+                series.moved = step
+                series.values[step % self.steps] = value
+
+    def _find(self, name: str, labels: Labels, value: float, step: int) -> _Series | None:
+        table = self._series.setdefault(name, {})
+        series = table.get(labels)
+        if series is None and value and self._has_room(step):
+            series = table[labels] = _Series(self.steps, step)
+            # After a drop, this may be a dropped series, whose counter did not begin at 0.
+            series.counted = value if self._has_dropped else 0.0
+            self._size += 1
+        return series
+
+    def _has_room(self, step: int) -> bool:
+        if self._size < self.max_series:
+            return True
+        if self._full_in != step:
+            self._full_in = step
+            self._drop_stillest(step)
+        return self._size < self.max_series
+
+    def _drop_stillest(self, step: int) -> None:
+        """Drop several series at once, because a search for each one would take long."""
+        still = sorted(
+            (series.moved, name, labels)
+            for name, table in self._series.items()
+            for labels, series in table.items()
+            if series.moved < step
+        )
+        for _, name, labels in still[: max(1, self.max_series // _DROPPED_PART)]:
+            del self._series[name][labels]
+            self._size -= 1
+            self._has_dropped = True
+
+
+# ---- Metrics for the plots of the console
+
+_MIB = 1_048_576
+EVENTS = "headgate_events_total"
+BYTES = "headgate_event_bytes_sum"  # as Prometheus names the sum of a histogram
+SAVED = "headgate_suppressed_bytes_total"
+RECORDS_WRITTEN = "headgate_partition_records_total"
+BYTES_WRITTEN = "headgate_partition_bytes_total"
+
+_OF_PAIRS = (EVENTS, SAVED)
+_OF_PARTITIONS = (RECORDS_WRITTEN, BYTES_WRITTEN)
+_GAUGES = (
+    "headgate_held_keys",
+    "headgate_held_lag",
+    "headgate_spool_events",
+    "headgate_spool_bytes",
+    "headgate_in_flight_events",
+)
+
+
+class Recorder:
+    """The figures that the parent keeps for the console's plots.
+
+    Three histories, 22 MiB at most together.
+
+    Attributes:
+        whole: The whole instance, in steps of 10 s. Producer and topic are empty labels here.
+        pairs: Producers and topics, in steps of a minute.
+        partitions: Partitions, in steps of a minute.
+    """
+
+    def __init__(self) -> None:
+        self.whole = History(10, 1080, 2 * _MIB)  # 3 h
+        self.pairs = History(60, 360, 12 * _MIB)  # 6 h
+        self.partitions = History(60, 180, 8 * _MIB)  # 3 h, of some 3,000 partitions
+
+    def note(self, now: float, fleet: Fleet) -> None:
+        """Note the metrics that are due; `now` is in seconds since 1970."""
+        if self.whole.is_due(now):
+            tables = {name: _without_pairs(table) for name, table in _pairs(fleet).items()}
+            gauges = {name: _sum(fleet.gauge(name).values()) for name in _GAUGES}
+            self.whole.note(now, tables, gauges)
+        if self.pairs.is_due(now):
+            held = {name: fleet.gauge(name) for name in _GAUGES[:2]}
+            self.pairs.note(now, _pairs(fleet), held)
+        if self.partitions.is_due(now):
+            written = {name: fleet.counter(name) for name in _OF_PARTITIONS}
+            self.partitions.note(now, written, {})
+
+
+def _pairs(fleet: Fleet) -> dict[str, Table]:
+    volumes: Table = {
+        (pair.producer, pair.topic): volume.bytes for pair, volume in fleet.volumes().items()
+    }
+    return {**{name: fleet.counter(name) for name in _OF_PAIRS}, BYTES: volumes}
+
+
+def _without_pairs(table: Mapping[Labels, float]) -> Table:
+    added: dict[Labels, float] = {}
+    for labels, value in table.items():
+        rest = ("", "", *labels[2:])
+        added[rest] = added.get(rest, 0) + value
+    return added
+
+
+def _sum(values: Iterable[float]) -> Table:
+    return {(): sum(values)}

@@ -413,7 +413,7 @@ class MultiRecordPublish:
     def _let_go(self) -> list[Publish]:
         """Release the parts, and return them.
 
-        The parts refer to this object. The garbage collector runs rarely (`wiring.memory`), so
+        The parts refer to this object. The garbage collector runs rarely (`wiring.reloading`), so
         the cycle would keep their values in memory for long.
         """
         parts, self._parts, self._records = self._parts, [], ()

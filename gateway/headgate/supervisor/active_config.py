@@ -37,27 +37,15 @@ if TYPE_CHECKING:
     from headgate.check.rules import Finding
 
 
-class Sources(NamedTuple):
-    """The sources of a configuration.
-
-    Args:
-        file: The TOML file.
-        environ: Variables that override the file.
-        flags: Names of command-line options by the variable that each one sets.
-    """
-
-    file: Path
-    environ: Mapping[str, str]
-    flags: Mapping[str, str]
-
-
 class ActiveConfig:
     """The configuration that the parent has accepted.
 
     Raises ConfigError if the file cannot be used.
 
     Args:
-        sources: The sources of the configuration.
+        file: The TOML file.
+        environ: Variables that override the file.
+        flags: Names of command-line options by the variable that each one sets.
         folder: The private folder for the copy.
 
     Attributes:
@@ -65,11 +53,13 @@ class ActiveConfig:
         sha256: SHA-256 of the text, in hexadecimal.
     """
 
-    def __init__(self, sources: Sources, folder: Path) -> None:
-        self._sources = sources
+    def __init__(
+        self, file: Path, environ: Mapping[str, str], flags: Mapping[str, str], folder: Path
+    ) -> None:
+        self._file, self._environ, self._flags = file, environ, flags
         self._folder = folder
         self.copy = folder / "headgate.toml"
-        text = read_file(sources.file)
+        text = read_file(file)
         self._accept(text, self._load(text))
 
     def reread(self, callers: Callable[[Settings], Authenticator]) -> Reload:
@@ -80,7 +70,7 @@ class ActiveConfig:
             RestartNeededError: An option needs a restart. The old configuration stays active.
             OSError: No copy can be written. The old configuration stays active.
         """
-        text = read_file(self._sources.file)
+        text = read_file(self._file)
         loaded = self._load(text)
         reload = prepared(self.shown.loaded.settings, loaded.settings, callers)
         self._accept(text, loaded)
@@ -94,10 +84,10 @@ class ActiveConfig:
         return list(judge_settings(settings, origins))
 
     def _load(self, text: str) -> Loaded:
-        file, environ, flags = self._sources
-        settings, origins = load_with_origins(file, environ, text=text)
+        settings, origins = load_with_origins(self._file, self._environ, text=text)
+        flags = self._flags
         named = Origins({option: flags.get(origin, origin) for option, origin in origins.items()})
-        refuse_bad_pem_files(file, settings, named)
+        refuse_bad_pem_files(self._file, settings, named)
         return Loaded(settings, named)
 
     def _accept(self, text: str, loaded: Loaded) -> None:
@@ -106,7 +96,7 @@ class ActiveConfig:
         fresh.touch(mode=0o600)
         fresh.write_text(text, encoding="utf-8", newline="")
         fresh.replace(self.copy)
-        self.shown = Configuration(str(self._sources.file), loaded, time.time())
+        self.shown = Configuration(str(self._file), loaded, time.time())
         self.text = text
         self.sha256 = sha256(text.encode()).hexdigest()
 

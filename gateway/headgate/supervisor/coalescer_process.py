@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from headgate.audits.facts_log import FactsLog
 from headgate.backends.owned import OwnedTasks
@@ -19,58 +20,35 @@ from headgate.ingest.complete import now_ms
 from headgate.metrics.build import BUILD_GAUGES
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop
-from headgate.metrics.snapshot import Snapshot
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import state_rows
 from headgate.suppression.sharded import states_now
 from headgate.wiring.coalescing import HeldTopics, cluster_of
-from headgate.wiring.memory import give_back_leftovers, spare_the_collector
 from headgate.wiring.parts import Parts
+from headgate.wiring.reloading import give_back_leftovers, spare_the_collector
 
 _LINGER_S = 1.0
 
 
-class Pages:
-    """HTTP pages of `headgate coalesce`: health and metrics, without the control plane.
+def pages(meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int) -> PagesRunner:
+    """Return the HTTP pages of `headgate coalesce`: health and metrics, not the control plane."""
 
-    `start` opens the port, `close` closes it.
-    """
-
-    def __init__(
-        self, meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: int
-    ) -> None:
-        self._meter = meter
-        self._readiness = readiness
-        app = web.Application(middlewares=[problems(RequestLog())])
-        app.router.add_get("/live", self._live)
-        app.router.add_get("/ready", self._ready)
-        app.router.add_get("/metrics", self._metrics)
-        self._runner = PagesRunner(app, header_max_bytes, _LINGER_S)
-
-    async def start(self, host: str, port: int) -> None:
-        """Open the port.
-
-        Raises:
-            OSError: The port cannot be opened.
-        """
-        await self._runner.setup()
-        await self._runner.listen(host, port)
-
-    async def close(self) -> None:
-        """Close the port."""
-        await self._runner.cleanup()
-
-    async def _live(self, _request: web.Request) -> web.Response:
+    async def live(_request: web.Request) -> web.Response:
         return web.json_response({"status": "live"})
 
-    async def _ready(self, _request: web.Request) -> web.Response:
-        reply = self._readiness().reply()
+    async def ready(_request: web.Request) -> web.Response:
+        reply = readiness().reply()
         return web.Response(body=reply.body, status=reply.status, content_type="application/json")
 
-    async def _metrics(self, request: web.Request) -> web.Response:
-        figures = self._meter.collect(with_details=False)
-        gauges = {**figures.gauges, **BUILD_GAUGES}
-        return metrics_page(request, Snapshot(figures.counters, gauges, figures.histograms))
+    async def metrics(request: web.Request) -> web.Response:
+        figures = meter.collect(with_details=False)
+        return metrics_page(request, replace(figures, gauges={**figures.gauges, **BUILD_GAUGES}))
+
+    app = web.Application(middlewares=[problems(RequestLog())])
+    app.router.add_get("/live", live)
+    app.router.add_get("/ready", ready)
+    app.router.add_get("/metrics", metrics)
+    return PagesRunner(app, header_max_bytes, _LINGER_S)
 
 
 log = logging.getLogger("headgate.supervisor")
@@ -108,9 +86,10 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
     async with AsyncExitStack() as exit_stack:
         parts.tracing.start(exit_stack)
         if settings.coalescer.port is not None:
-            pages = Pages(meter, readiness, settings.http.header_max_bytes)
-            exit_stack.push_async_callback(pages.close)
-            await pages.start(settings.http.host, settings.coalescer.port)
+            runner = pages(meter, readiness, settings.http.header_max_bytes)
+            exit_stack.push_async_callback(runner.cleanup)
+            await runner.setup()
+            await runner.listen(settings.http.host, settings.coalescer.port)
         exit_stack.callback(parts.helper.close)
         exit_stack.push_async_callback(topics.close)
         await topics.start(lambda topic: facts_log.cluster_of(topic) or cluster_of(topic, policies))
@@ -123,11 +102,8 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
         tasks.keep(partial(watch_loop, meter.loop_stall), "watch of the event loop")
         tasks.keep(partial(give_back_leftovers, held.held_bytes), "leftovers")
         exit_stack.push_async_callback(tasks.end, _END_S)
-        address = {} if settings.coalescer.port is None else {"management": _address(settings)}
+        port = settings.coalescer.port
+        address = {} if port is None else {"management": f"{settings.http.host}:{port}"}
         log.info("coalescer started", extra={**start, **address})
         await stop.wait()
     log.info("coalescer ended")
-
-
-def _address(settings: Settings) -> str:
-    return f"{settings.http.host}:{settings.coalescer.port}"

@@ -10,11 +10,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
 
 import aiohttp
 import msgspec
@@ -58,53 +57,42 @@ class Forget(msgspec.Struct, frozen=True):
     key: bytes | None
 
 
-class Controlled(Protocol):
-    """The parent's interface to a worker."""
-
-    def snapshot(self, with_details: bool) -> bytes:
-        """Return the meter's figures."""
-        ...
-
-    def state(self) -> WorkerState:
-        """Return the current dependencies and topics."""
-        ...
-
-    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        """Drop suppression state in Redis; return the failure, if any."""
-        ...
-
-
 def worker_socket(folder: Path, index: int) -> Path:
     """Return the path of a worker's socket."""
     return folder / f"worker-{index}.sock"
 
 
 @asynccontextmanager
-async def control_socket(path: Path, controlled: Controlled) -> AsyncIterator[None]:
-    """Answer the parent on a unix socket while the context lasts."""
+async def control_socket(
+    path: Path,
+    snapshot: Callable[[bool], bytes],
+    state: Callable[[], WorkerState],
+    forget: Callable[[str, bytes | None], Awaitable[Failure | None]],
+) -> AsyncIterator[None]:
+    """Answer the parent on a unix socket while the context lasts.
 
-    async def snapshot(request: web.Request) -> web.Response:
-        return web.Response(body=controlled.snapshot("details" in request.query))
+    Args:
+        path: Path of the socket.
+        snapshot: Returns the meter's figures, with details or without.
+        state: Returns the current dependencies and topics.
+        forget: Drops a key's suppression state in Redis; returns the failure, if any.
+    """
 
-    async def state(_request: web.Request) -> web.Response:
-        return web.Response(body=msgspec.msgpack.encode(controlled.state()))
+    async def send_snapshot(request: web.Request) -> web.Response:
+        return web.Response(body=snapshot("details" in request.query))
 
-    async def forget(request: web.Request) -> web.Response:
+    async def send_state(_request: web.Request) -> web.Response:
+        return web.Response(body=msgspec.msgpack.encode(state()))
+
+    async def drop(request: web.Request) -> web.Response:
         wanted = msgspec.msgpack.decode(await request.read(), type=Forget)
-        failed = await controlled.forget(wanted.topic, wanted.key)
+        failed = await forget(wanted.topic, wanted.key)
         return web.Response(body=msgspec.msgpack.encode(failed))
 
     app = web.Application()
-    app.router.add_get("/snapshot", snapshot)
-    app.router.add_get("/state", state)
-    app.router.add_post("/forget", forget)
-    async with unix_site(app, path):
-        yield
-
-
-@asynccontextmanager
-async def unix_site(app: web.Application, path: Path) -> AsyncIterator[None]:
-    """Serve an application on a unix socket while the context lasts."""
+    app.router.add_get("/snapshot", send_snapshot)
+    app.router.add_get("/state", send_state)
+    app.router.add_post("/forget", drop)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:

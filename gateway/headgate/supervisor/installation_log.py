@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import orjson
 
@@ -46,18 +46,6 @@ _RETRY_S = 5.0  # time after a failed write until the next attempt
 _LAST_WRITE_S = 2.0  # time limit of the last write: a disk that hangs must not delay the end
 
 
-class EntryFile(Protocol):
-    """The file that keeps entries over restarts."""
-
-    def read(self) -> list[LogEntry]:
-        """Return the newest entries, oldest first."""
-        ...
-
-    def append(self, entries: Iterable[LogEntry]) -> bool:
-        """Append entries; return whether they were written."""
-        ...
-
-
 class InstallationLog:
     """The entries in memory, and their file.
 
@@ -70,7 +58,7 @@ class InstallationLog:
 
     def __init__(
         self,
-        file: EntryFile | None,
+        file: "LogFile | None",
         clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     ) -> None:
         self._file = file
@@ -134,7 +122,7 @@ class InstallationLog:
         await asyncio.shield(done)
 
     def _append(
-        self, file: EntryFile, entries: Sequence[LogEntry], done: "asyncio.Future[None]"
+        self, file: "LogFile", entries: Sequence[LogEntry], done: "asyncio.Future[None]"
     ) -> None:
         """Write the entries, in a thread, and report to the event loop."""
         is_written = False

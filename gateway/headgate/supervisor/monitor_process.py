@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from headgate.admin.requests import asking
 from headgate.backends.owned import OwnedTasks
@@ -22,7 +23,6 @@ from headgate.http.request_log import REPORTED, RequestLog
 from headgate.http.server import PagesRunner
 from headgate.kafka.options import cluster_options
 from headgate.metrics.build import BUILD_GAUGES
-from headgate.metrics.snapshot import Snapshot
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.model.reply import json_text
 from headgate.monitor.cluster_monitor import Exporters
@@ -101,8 +101,7 @@ class MonitorPages:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         figures = self._monitor.figures()
-        gauges = {**figures.gauges, **BUILD_GAUGES}
-        return metrics_page(request, Snapshot(figures.counters, gauges))
+        return metrics_page(request, replace(figures, gauges={**figures.gauges, **BUILD_GAUGES}))
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)

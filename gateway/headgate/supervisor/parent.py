@@ -40,11 +40,9 @@ from headgate.spool.folders import LeftBehind, events_in
 from headgate.supervisor.active_config import (
     ActiveConfig,
     FileWatch,
-    Sources,
     TlsSnapshot,
     private_folder,
 )
-from headgate.supervisor.child import HopelessWorkerError, Launch, Watchers, WorkerProcess
 from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
 from headgate.supervisor.installation_log import (
     InstallationLog,
@@ -56,7 +54,13 @@ from headgate.supervisor.installation_log import (
     gateway_started,
     reload_refused,
 )
-from headgate.supervisor.overview import Overview
+from headgate.supervisor.overview import (
+    HopelessWorkerError,
+    Launch,
+    Overview,
+    Watchers,
+    WorkerProcess,
+)
 from headgate.supervisor.upstreams import plots_of
 from headgate.wiring.reloading import Callers, Reloading, RestartNeededError, beside
 
@@ -110,7 +114,7 @@ class Parent:
         self._folder = folder
         self._watch = FileWatch()
         self._watch.add(start.config)
-        self._config = ActiveConfig(Sources(start.config, start.environ, start.flags), folder)
+        self._config = ActiveConfig(start.config, start.environ, start.flags, folder)
         settings = self._config.shown.loaded.settings
         self._tls = TlsSnapshot(settings.http, folder)
         self._watch.add(*self._tls.files)

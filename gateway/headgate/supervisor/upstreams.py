@@ -16,12 +16,14 @@ from headgate.config import Settings
 from headgate.config.settings import ConsoleSettings
 from headgate.errors_in_words import connection_error
 from headgate.metrics.catalogue import METRICS, MetricKind
-from headgate.metrics.history import Points, Recorder
+from headgate.metrics.fleet import Points, Recorder
 from headgate.metrics.snapshot import Labels
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason
 from headgate.model.text import masked
 from headgate.model.times import Outage
+
+log = logging.getLogger("headgate.supervisor")
 
 # ---- bounded reads of responses
 
@@ -51,8 +53,6 @@ async def read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 # ---- the console's plots from Prometheus
-
-_prometheus_log = logging.getLogger("headgate.supervisor")
 
 _SPAN_S = 21_600.0  # default time span of a plot
 _STEPS = 240  # points of a plot
@@ -145,7 +145,7 @@ class PrometheusPlots:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             self._trouble = f"cannot be reached: {error}"
         self._away_until = time.monotonic() + _AWAY_S
-        _prometheus_log.warning("Prometheus at %s %s", masked(self._url), self._trouble)
+        log.warning("Prometheus at %s %s", masked(self._url), self._trouble)
         return None
 
     async def _posted(self, form: Mapping[str, str]) -> bytes:
@@ -239,8 +239,6 @@ def _points(answer: Any, wanted: Query, grid: Grid) -> Points:
 
 # ---- the monitor
 
-_monitor_log = logging.getLogger("headgate.supervisor")
-
 _MONITOR_TIMEOUT = aiohttp.ClientTimeout(total=10)
 _MAX_MONITOR_BYTES = 67_108_864  # a group of ten thousand partitions has some 20 MB
 _ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
@@ -289,7 +287,7 @@ class MonitorClient:
                     answer.status, answer.content_type, await read_body(answer, _MAX_MONITOR_BYTES)
                 )
         except (TooMuchError, aiohttp.ClientPayloadError) as error:
-            _monitor_log.warning(
+            log.warning(
                 "response of the monitor at %s cannot be used: %s",
                 masked(url),
                 connection_error(error),
@@ -297,9 +295,7 @@ class MonitorClient:
             return Failure(Reason.INTERNAL, f"the answer of the monitor cannot be used: {error}")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if self._outage.begins():  # a live page sends a request every few seconds
-                _monitor_log.warning(
-                    "no monitor answers at %s: %s", masked(url), connection_error(error)
-                )
+                log.warning("no monitor answers at %s: %s", masked(url), connection_error(error))
             detail = (
                 "no monitor answers: start `headgate monitor` with this configuration, or set "
                 "monitor.url"
@@ -307,5 +303,5 @@ class MonitorClient:
             return Failure(Reason.NOT_FOUND, detail)
         away_s = self._outage.ends()
         if away_s is not None:
-            _monitor_log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})
+            log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})
         return monitored

@@ -28,8 +28,15 @@ from headgate.supervisor.control import (
     worker_socket,
 )
 from headgate.wiring.app import Worker
-from headgate.wiring.memory import give_back_leftovers, spare_the_collector
-from headgate.wiring.reloading import Reload, Reloading, RestartNeededError, beside, prepared
+from headgate.wiring.reloading import (
+    Reload,
+    Reloading,
+    RestartNeededError,
+    beside,
+    give_back_leftovers,
+    prepared,
+    spare_the_collector,
+)
 
 log = logging.getLogger("headgate.supervisor")
 
@@ -90,7 +97,9 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> None:
         await worker.start()
         spare_the_collector()
         tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
-        async with control_socket(worker_socket(files.folder, files.number), _Controlled(worker)):
+        path = worker_socket(files.folder, files.number)
+        state, forget = partial(_state, worker), partial(_forget, worker)
+        async with control_socket(path, worker.meter.snapshot, state, forget):
             data = f"{settings.http.host}:{settings.http.port}"
             start = start_fields(files.config, text)
             fields = {**start, "worker": files.number, "data": data}
@@ -133,35 +142,23 @@ def _read(files: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
     return prepared(worker.settings, new, worker.callers.of, topics)
 
 
-class _Controlled:
-    """Implementation of `control.Controlled` for a worker."""
+def _state(worker: Worker) -> WorkerState:
+    topics = (
+        topic
+        for topic in worker.topics.states()
+        if worker.policies.match(topic_of(topic.name) or topic.name)
+    )
+    return WorkerState(worker.readiness(), tuple(topics), worker.suppression())
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
 
-    def snapshot(self, with_details: bool) -> bytes:
-        return self._worker.meter.snapshot(with_details)
-
-    def state(self) -> WorkerState:
-        states, policies = self._worker.topics.states(), self._worker.policies
-        served = (
-            topic_state
-            for topic_state in states
-            if policies.match(topic_of(topic_state.name) or topic_state.name)
-        )
-        return WorkerState(self._worker.readiness(), tuple(served), self._worker.suppression())
-
-    async def forget(self, topic: str, key: bytes | None) -> Failure | None:
-        suppressor = self._worker.suppressor
-        try:
-            scope = self._worker.routes.compared(topic)
-            if suppressor is None or scope is None:
-                return Failure(Reason.MALFORMED, f"topic {brief(topic)} does not suppress")
-            await suppressor.forget(scope, key)
-        except Refused as refused:
-            return refused.failure
-        except StoreError as error:
-            return Failure(
-                Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", None, _RETRY_AFTER_S
-            )
-        return None
+async def _forget(worker: Worker, topic: str, key: bytes | None) -> Failure | None:
+    try:
+        scope = worker.routes.compared(topic)
+        if worker.suppressor is None or scope is None:
+            return Failure(Reason.MALFORMED, f"topic {brief(topic)} does not suppress")
+        await worker.suppressor.forget(scope, key)
+    except Refused as refused:
+        return refused.failure
+    except StoreError as error:
+        return Failure(Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", None, _RETRY_AFTER_S)
+    return None

@@ -12,7 +12,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.http.server import PagesRunner
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Labels, Meter
-from headgate.supervisor.coalescer_process import Pages
+from headgate.supervisor.coalescer_process import pages
 from support.clients.http_client import Answer, Connection, request_bytes
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import DataPort, data_port
@@ -162,10 +162,11 @@ async def test_answers_to_events_do_not_name_the_server(
 
 async def test_a_coalescer_of_its_own() -> None:
     meter, port = Meter(Labels({}, lambda _: False), lambda: 0.0), free_port()
-    pages = Pages(meter, lambda: Readiness(False, ()), HttpSettings().header_max_bytes)
-    await pages.start(LOOPBACK, port)
+    runner = pages(meter, lambda: Readiness(False, ()), HttpSettings().header_max_bytes)
+    await runner.setup()
+    await runner.listen(LOOPBACK, port)
     try:
         for sent in (request_bytes("GET", path, {}) for path in ("/live", "/ready", "/x")):
             assert internals_of(await Site(port).send(sent)) == []
     finally:
-        await pages.close()
+        await runner.cleanup()

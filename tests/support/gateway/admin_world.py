@@ -15,8 +15,7 @@ from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
 from headgate.http.origins import Origins
-from headgate.metrics.fleet import Fleet, Rates
-from headgate.metrics.history import Recorder
+from headgate.metrics.fleet import Fleet, Rates, Recorder
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure
 from headgate.model.policy import TopicPolicy

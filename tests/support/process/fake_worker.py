@@ -34,7 +34,7 @@ ORDERS = TopicState("orders", "main", b"\0" * 16, 6)
 
 
 class FakeWorker:
-    """Implements `control.Controlled`."""
+    """A worker that counts events and has no connections."""
 
     def __init__(self, config: Path) -> None:
         self._config = config
@@ -66,7 +66,8 @@ async def work(arguments: argparse.Namespace) -> None:
         is_deaf = is_stubborn or (is_slow and number != HURRY)
         loop.add_signal_handler(number, (lambda: None) if is_deaf else stop.set)
     loop.add_signal_handler(signal.SIGHUP, worker.read_configuration)
-    async with control_socket(worker_socket(arguments.folder, arguments.index), worker):
+    path = worker_socket(arguments.folder, arguments.index)
+    async with control_socket(path, worker.snapshot, worker.state, worker.forget):
         while not stop.is_set():
             worker.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [100])
             await asyncio.sleep(0.001)

@@ -1,6 +1,6 @@
 """Figures over time: steps, gaps, sums over labels, and the bound."""
 
-from headgate.metrics.history import History
+from headgate.metrics.fleet import History
 
 NAME = "events"
 

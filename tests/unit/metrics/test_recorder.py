@@ -4,9 +4,8 @@ import tracemalloc
 
 import pytest
 
-from headgate.metrics import history as recorder
-from headgate.metrics.fleet import Fleet
-from headgate.metrics.history import Recorder
+from headgate.metrics import fleet as recorder
+from headgate.metrics.fleet import Fleet, Recorder
 from headgate.metrics.snapshot import Buckets, Snapshot
 
 EVENTS = "headgate_events_total"

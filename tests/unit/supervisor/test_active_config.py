@@ -23,7 +23,6 @@ from headgate.kafka.access import ClusterAccess, client_arguments
 from headgate.supervisor.active_config import (
     ActiveConfig,
     FileWatch,
-    Sources,
     TlsFilesError,
     TlsSnapshot,
     expires_at,
@@ -58,7 +57,7 @@ def in_force(file: Path, tmp_path: Path) -> ActiveConfig:
     environ = {"HEADGATE_HTTP__WORKERS": "3", "HEADGATE_HTTP__PORT": "8081"}
     folder = tmp_path / "private"
     folder.mkdir()
-    return ActiveConfig(Sources(file, environ, {"HEADGATE_HTTP__WORKERS": "--workers"}), folder)
+    return ActiveConfig(file, environ, {"HEADGATE_HTTP__WORKERS": "--workers"}, folder)
 
 
 def test_every_value_has_its_origin(in_force: ActiveConfig) -> None:

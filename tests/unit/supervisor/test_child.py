@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headgate.supervisor.child import Launch, Watchers, WorkerProcess
+from headgate.supervisor.overview import Launch, Watchers, WorkerProcess
 
 # Ends with the number of the first signal, but not by SIGTERM.
 WORKER = """

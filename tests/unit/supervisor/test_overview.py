@@ -15,10 +15,9 @@ from headgate.metrics.snapshot import Snapshot
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.model.times import Outage
-from headgate.supervisor.child import WorkerProcess
 from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog
-from headgate.supervisor.overview import Overview
+from headgate.supervisor.overview import Overview, WorkerProcess
 
 READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
 

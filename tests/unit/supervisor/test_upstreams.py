@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headgate.admin.console.figures import Recorded
-from headgate.metrics import history as recorder
-from headgate.metrics.history import Recorder
+from headgate.metrics import fleet as recorder
+from headgate.metrics.fleet import Recorder
 from headgate.supervisor.upstreams import PrometheusPlots, query
 from support.network.accepting import accepting
 from support.network.prometheus_answers import PrometheusAnswers

@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from headgate.supervisor.control import WorkerClient, WorkerUnreachableError, unix_site
+from headgate.supervisor.control import WorkerClient, WorkerUnreachableError
 
 
 async def refusal(socket: Path) -> str:
@@ -31,5 +31,10 @@ async def test_a_worker_that_is_silent(tmp_path: Path) -> None:
 
     app = web.Application()
     app.router.add_get("/state", silent)
-    async with unix_site(app, tmp_path / "socket"):
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.UnixSite(runner, str(tmp_path / "socket")).start()
         assert await refusal(tmp_path / "socket") == "nothing came in 0.05 s"
+    finally:
+        await runner.cleanup()

@@ -7,8 +7,8 @@ from itertools import chain, repeat
 
 import pytest
 
-from headgate.wiring import memory
-from headgate.wiring.memory import Leftovers, give_back_leftovers
+from headgate.wiring import reloading as memory
+from headgate.wiring.reloading import Leftovers, give_back_leftovers
 from support.process.stack import eventually
 
 MIB = 2**20

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from headgate.admin.console import wording
-from headgate.metrics import history as recorder
-from headgate.metrics.fleet import Fleet, Rates
-from headgate.metrics.history import Points, Recorder
+from headgate.metrics import fleet as recorder
+from headgate.metrics.fleet import Fleet, Points, Rates, Recorder
 from headgate.metrics.snapshot import WINDOW_S, Pair, ProducerHour
 from headgate.model.outcome import Name
 

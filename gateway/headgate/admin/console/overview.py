@@ -19,8 +19,8 @@ from headgate.config import Loaded
 from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
 from headgate.http.auth import Identity
-from headgate.metrics import history as recorder
-from headgate.metrics.history import Points
+from headgate.metrics import fleet as recorder
+from headgate.metrics.fleet import Points
 from headgate.metrics.snapshot import Pair
 from headgate.model.installation import Kind, Level, LogEntry
 from headgate.model.outcome import Name

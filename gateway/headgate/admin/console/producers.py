@@ -12,7 +12,7 @@ from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.http.auth import Identity
-from headgate.metrics import history as recorder
+from headgate.metrics import fleet as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger
 from headgate.model.outcome import TRAITS, Name, Reason, Refused

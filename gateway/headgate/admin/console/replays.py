@@ -17,7 +17,7 @@ from headgate.admin.console.page import Act, Commands, Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
-from headgate.metrics import history as recorder
+from headgate.metrics import fleet as recorder
 from headgate.model.outcome import Failure, Refused, brief, malformed
 from headgate.model.text import natural_number
 from headgate.replays.registry import FINISHED, Control, ReplayState

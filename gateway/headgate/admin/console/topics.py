@@ -14,8 +14,8 @@ from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
 from headgate.http.auth import Identity
-from headgate.metrics import history as recorder
-from headgate.metrics.history import Points
+from headgate.metrics import fleet as recorder
+from headgate.metrics.fleet import Points
 from headgate.model.internal_topics import held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Name, Reason, Refused, brief
