@@ -106,6 +106,7 @@ ALLOWED = {
     "oversize": {"formats", "oversize", "model", "offload", "backends.base", "ingest"},
     "spool": {
         "spool",
+        "ingest.complete",
         "model",
         "backends.base",
         "backends.owned",

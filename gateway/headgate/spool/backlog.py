@@ -351,6 +351,9 @@ class Backlogs:
     Args:
         suppression: Returns the suppression state, which announces topics with spooled events.
         scope_of: Returns a topic's active namespace.
+
+    Attributes:
+        topics: Topics with spooled events, each with its namespace if that is known.
     """
 
     def __init__(
@@ -360,13 +363,9 @@ class Backlogs:
     ) -> None:
         self._all: dict[tuple[str, int], Backlog] = {}  # in the order of their turns
         self._counts: dict[str, dict[int, int]] = {}
-        self._held: dict[str, Scope | None] = {}
+        self.topics: dict[str, Scope | None] = {}
         self.suppression = suppression
-        self._scope_of = scope_of
-
-    def scope_of(self, topic: str) -> Scope | None:
-        """Return the topic's active namespace."""
-        return self._scope_of(topic)
+        self.scope_of = scope_of
 
     def __iter__(self) -> Iterator[Backlog]:
         return iter(list(self._all.values()))  # the loop may release an event that adds a backlog
@@ -423,14 +422,9 @@ class Backlogs:
         """Return the lane's backlog, if there is one."""
         return self._all.get((topic, partition))
 
-    @property
-    def topics(self) -> dict[str, Scope | None]:
-        """Return the namespaces of topics with spooled events, as the class describes."""
-        return self._held
-
     def is_behind(self, topic: str) -> bool:
         """Return whether the topic has spooled events."""
-        return topic in self._held
+        return topic in self.topics
 
     def must_wait(self, backlog: Backlog, partitions: int) -> bool:
         """Return whether the lane's next event must wait behind spooled events.
@@ -441,7 +435,7 @@ class Backlogs:
             backlog: Backlog of the lane.
             partitions: Partition count that the event was placed by.
         """
-        if backlog.topic not in self._held:
+        if backlog.topic not in self.topics:
             return False
         if backlog.is_behind:
             return True
@@ -453,25 +447,25 @@ class Backlogs:
 
     def begin(self, topic: str) -> None:
         """Note that events of the topic go to disk now."""
-        if topic not in self._held:
-            self._held[topic] = None
+        if topic not in self.topics:
+            self.topics[topic] = None
             self._hold(topic)
 
     def tidy(self) -> None:
         """Remove empty backlogs, and release topics without any. Call it at intervals."""
         spooled = {backlog.topic for backlog in self if not backlog.is_empty}
-        for topic in self._held.keys() - spooled:
-            scope = self._held.pop(topic)
+        for topic in self.topics.keys() - spooled:
+            scope = self.topics.pop(topic)
             if scope is not None:
                 self.suppression().release(scope)
-        for topic, scope in self._held.items():
+        for topic, scope in self.topics.items():
             if scope is None:  # its topic was not known yet
                 self._hold(topic)
         for backlog in [backlog for backlog in self if backlog.is_empty and not backlog.is_watched]:
             del self._all[backlog.topic, backlog.partition]
 
     def _hold(self, topic: str) -> None:
-        scope = self._scope_of(topic)
+        scope = self.scope_of(topic)
         if scope is not None:
             self.suppression().hold(scope)
-            self._held[topic] = scope
+            self.topics[topic] = scope

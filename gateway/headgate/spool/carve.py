@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from headgate.model.topics import TopicState
-from headgate.spool.database import FILE, JournalDamagedError, Label, Raw, unpack_topic
+from headgate.spool.database import FILE, JournalDamagedError, Raw, checksum_of, unpack_topic
 
 # SQLite's write-ahead log, read without SQLite: its pages, and the commits that SQLite ignores.
 #
@@ -471,8 +471,9 @@ class Wreck:
             if (row.number, _content_of(row)) not in seen:
                 yield row, reason
         for row in self.unplaced:
-            label = Label(row.topic, row.partition, 0, row.events, row.at_ms)
-            yield row._replace(partitions=0, checksum=label.checksum(row.packed)), _UNPLACED
+            columns = (row.topic, row.partition, 0, row.events, row.at_ms)
+            checksum = checksum_of(row.packed, *columns)
+            yield row._replace(partitions=0, checksum=checksum), _UNPLACED
 
     def _aside_rows(self) -> Iterator[tuple[Raw, str]]:
         for _, page in self._aside:

@@ -28,28 +28,20 @@ _decode_topic: Final = msgspec.msgpack.Decoder(TopicState).decode
 _decode: Final = msgspec.msgpack.Decoder(list[Packed]).decode
 
 
-class DamagedChunk(ValueError):
-    """A chunk that differs from the written one."""
+def checksum_of(
+    packed: bytes, topic: str, partition: int, partitions: int, events: int, at_ms: int
+) -> int:
+    """Return the checksum of packed events and the other columns of their row together.
 
-
-class Label(NamedTuple):
-    """Columns of a chunk's row.
-
-    Attributes:
+    Args:
+        packed: Packed events.
+        topic: Topic of the lane.
+        partition: Partition of the lane.
         partitions: Partition count that the events were placed by; 0 if they were set aside.
         events: Number of events.
         at_ms: Time of spooling, in milliseconds since 1970.
     """
-
-    topic: str
-    partition: int
-    partitions: int
-    events: int
-    at_ms: int
-
-    def checksum(self, packed: bytes) -> int:
-        """Return the checksum of packed events and their label together."""
-        return crc32(packed, crc32(repr(tuple(self)).encode()))
+    return crc32(packed, crc32(repr((topic, partition, partitions, events, at_ms)).encode()))
 
 
 def pack(records: Sequence[Record]) -> bytes:
@@ -57,25 +49,6 @@ def pack(records: Sequence[Record]) -> bytes:
     return _encode(
         [(record.key, record.value, record.headers, record.timestamp_ms) for record in records]
     )
-
-
-def unpack(packed: bytes, checksum: int, label: Label) -> list[Packed]:
-    """Unpack the events of a chunk.
-
-    Args:
-        packed: Packed events.
-        checksum: Checksum in the chunk's row.
-        label: Other columns of the row.
-
-    Raises:
-        DamagedChunk: The checksum differs, or the events cannot be decoded.
-    """
-    if label.checksum(packed) != checksum:
-        raise DamagedChunk("its checksum is another")
-    try:
-        return _decode(packed)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DamagedChunk(str(error)) from error
 
 
 def pack_topic(state: TopicState) -> bytes:
@@ -120,17 +93,8 @@ class Stored(NamedTuple):
     bytes: int
 
 
-class Overlooked(NamedTuple):
-    """A chunk that the index lacks. events, bytes: the size of the chunk."""
-
-    number: int
-    partitions: int
-    events: int
-    bytes: int
-
-
 class Raw(NamedTuple):
-    """A row of a chunk as stored. partitions: see `Label`."""
+    """A row of a chunk as stored. partitions: see `checksum_of`."""
 
     number: int
     topic: str
@@ -143,18 +107,17 @@ class Raw(NamedTuple):
 
     def is_whole(self) -> bool:
         """Return whether the checksum matches."""
-        return self._label.checksum(self.packed) == self.checksum
+        columns = (self.topic, self.partition, self.partitions, self.events, self.at_ms)
+        return checksum_of(self.packed, *columns) == self.checksum
 
     def unpacked(self) -> list[Packed] | None:
         """Return the events; None if the chunk is damaged."""
-        try:
-            return unpack(self.packed, self.checksum, self._label)
-        except DamagedChunk:
+        if not self.is_whole():
             return None
-
-    @property
-    def _label(self) -> Label:
-        return Label(self.topic, self.partition, self.partitions, self.events, self.at_ms)
+        try:
+            return _decode(self.packed)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return None
 
 
 # Upgrades of files of earlier versions.
@@ -166,9 +129,9 @@ def upgrade(database: sqlite3.Connection) -> None:
         'SELECT number, topic, "partition", partitions, count, at_ms, checksum, events '
         "FROM chunks JOIN lanes ON lanes.id = lane"
     )
-    for number, *label, checksum, packed in rows:
+    for number, *columns, checksum, packed in rows:
         if crc32(packed) == checksum:
-            fresh = Label(*label).checksum(packed)
+            fresh = checksum_of(packed, *columns)
             database.execute("UPDATE chunks SET checksum = ? WHERE number = ?", (fresh, number))
     rows = database.execute(
         'SELECT number, topic, "partition", count, at_ms, checksum, events '
@@ -176,7 +139,7 @@ def upgrade(database: sqlite3.Connection) -> None:
     )
     for number, topic, partition, count, at_ms, checksum, packed in rows:
         if crc32(packed) == checksum:
-            fresh = Label(topic, partition, 0, count, at_ms).checksum(packed)
+            fresh = checksum_of(packed, topic, partition, 0, count, at_ms)
             database.execute("UPDATE aside SET checksum = ? WHERE number = ?", (fresh, number))
 
 
@@ -375,3 +338,12 @@ def translated(*, certain: bool) -> Iterator[None]:
         raise JournalError(text, is_certain=certain) from error
     except UnicodeDecodeError as error:  # from a damaged schema in an error message
         raise JournalDamagedError(f"a text is not UTF-8: {error}") from error
+
+
+@contextlib.contextmanager
+def in_folder(folder: Path) -> Iterator[None]:
+    """Translate errors of the operating system to JournalError."""
+    try:
+        yield
+    except OSError as error:
+        raise JournalError(f"{folder}: {error.strerror or error}") from error

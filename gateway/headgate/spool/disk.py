@@ -20,7 +20,6 @@ from headgate.spool.database import (
     JournalError,
     JournalGoneError,
     JournalInUseError,
-    Overlooked,
     Stored,
     connect,
 )
@@ -222,7 +221,7 @@ class Disk:
             log.warning("spool: the file cannot be shrunk: %s", error)
             return False
 
-    async def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
+    async def overlooked(self, topic: str, partition: int) -> list[Stored]:
         """Return the chunks that the index lacks (`Journal.overlooked`)."""
         chunks = await self._run(self._open_journal().overlooked, topic, partition)
         self._note_index()
@@ -271,19 +270,17 @@ class Disk:
 
     def _opened(self) -> tuple[Journal, list[LaneFigures]]:
         folder = self._options.folder
-        opened: tuple[Journal, list[LaneFigures]]
         try:
             journal, lanes, self.is_checked = _open(folder)
-            opened = journal, lanes
         except JournalDamagedError as error:
-            opened, self.is_checked = self._begin_again(folder, error), True
-        if opened[0].is_missing:
+            (journal, lanes), self.is_checked = self._begin_again(folder, error), True
+        if journal.is_missing:
             log.critical(
                 "spool: %s is missing: its events are lost, and a new spool is created",
                 folder / FILE,
             )
         self.kept = kept_in(folder)
-        return opened
+        return journal, lanes
 
     def _begin_again(
         self, folder: Path, error: JournalDamagedError

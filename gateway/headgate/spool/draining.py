@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from headgate.backends.base import Lanes, Suppression, Topics
+from headgate.backends.base import Lanes, Topics
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from headgate.model.publish import Publish, place
@@ -72,40 +72,27 @@ class DrainSpans:
         if pieces:
             self._open[unit] = pieces
 
-    def published(self, unit: Unit, at: int, outcome: Outcome) -> None:
-        """Note an event that Kafka has acknowledged.
+    def ended(self, unit: Unit, at: int, outcome: Outcome, error: str = "") -> None:
+        """Note an event that Kafka has acknowledged, or refused for good.
 
         Args:
             unit: Unit of the event.
             at: Index of the event.
             outcome: Outcome of the event.
+            error: Reason of the refusal.
         """
-        self._ended(unit, at, (outcome.partition, outcome.offset), "")
-
-    def refused(self, unit: Unit, at: int, reason: str) -> None:
-        """Note an event that Kafka refused for good.
-
-        Args:
-            unit: Unit of the event.
-            at: Index of the event.
-            reason: Reason of the refusal.
-        """
-        self._ended(unit, at, (-1, -1), reason)
-
-    def _ended(self, unit: Unit, at: int, place: tuple[int, int], error: str) -> None:
         pieces = self._open.get(unit, {})
         piece = pieces.pop(at, None)
         if piece is None:
             return
         if not pieces:
             del self._open[unit]
-        piece.place, piece.error = place, piece.error or error
+        piece.place, piece.error = (outcome.partition, outcome.offset), piece.error or error
         piece.left -= 1
         if not piece.left:
             topic = unit.backlog.topic
             attributes = _attributes(piece, topic, unit.at_ms)
-            began_ns, error = piece.began_ns, piece.error
-            self._spans.end(piece.of, f"drain {topic}", began_ns, attributes, error)
+            self._spans.end(piece.of, f"drain {topic}", piece.began_ns, attributes, piece.error)
 
 
 def _attributes(piece: _Piece, topic: str, spooled_ms: int) -> Attributes:
@@ -174,10 +161,6 @@ class Writing:
         self.aside: list[tuple[Append, str]] = []
         self._news = news
 
-    def wake(self) -> None:
-        """Wake the writer: there may be events to write."""
-        self._news.set()
-
     def watch(self, publish: Publish) -> None:
         """Watch a record that goes back to a lane, which may be slow."""
         record = publish.record
@@ -189,7 +172,7 @@ class Writing:
         backlog.unit, backlog.flows = None, True
         for number, count, size in unit.chunks:
             self._forget(backlog, number, count, size, unit.placed_by, unit.at_ms)
-        self.wake()
+        self._news.set()
 
     def gone(self, backlog: Backlog, chunk: tuple[int, int, int], placed_by: int) -> None:
         """Remove an unread chunk that was set aside from the counts.
@@ -287,18 +270,20 @@ class Writing:
             self._spool.emptied(backlog)
         return True
 
-    def _written(self, backlog: Backlog, one: Waiting, number: int, size: int, at_ms: int) -> None:
-        count = len(one.publishes)
-        self._ended(backlog, one)
+    def _written(
+        self, backlog: Backlog, chunk: Waiting, number: int, size: int, at_ms: int
+    ) -> None:
+        count = len(chunk.publishes)
+        self._ended(backlog, chunk)
         backlog.stored(count, size, at_ms)
         self._disk.bytes += size
-        if one.seam is None:
+        if chunk.seam is None:
             backlog.left += count
             self._came(count)
         else:
-            one.seam.size = size
-            one.seam.placed_by = one.partitions
-        self._spool.written(one, number)
+            chunk.seam.size = size
+            chunk.seam.placed_by = chunk.partitions
+        self._spool.written(chunk, number)
 
     def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
         for backlog, chunk in waiting:
@@ -311,9 +296,9 @@ class Writing:
             if chunk.seam is not None and backlog.waiting:
                 self._spool.try_again(backlog, chunk.seam)
 
-    def _ended(self, backlog: Backlog, one: Waiting) -> None:
-        backlog.writing.remove(one)
-        self._disk.coming -= one.bytes
+    def _ended(self, backlog: Backlog, chunk: Waiting) -> None:
+        backlog.writing.remove(chunk)
+        self._disk.coming -= chunk.bytes
 
     def _end_seams(self) -> None:
         """End the seams whose events have all ended: publish them again, or delete them."""
@@ -412,7 +397,6 @@ class Draining:
         allowance: Limit on the rate.
         clock: Monotonic clock, in seconds.
         meter: Metrics of spooled events.
-        suppression: Suppression of the gateway.
         spans: Spans if requests are traced.
     """
 
@@ -428,7 +412,6 @@ class Draining:
         allowance: Allowance,
         clock: Callable[[], float],
         meter: Meter,
-        suppression: Suppression,
         spans: DrainSpans | None = None,
     ) -> None:
         self._spans = spans
@@ -443,7 +426,7 @@ class Draining:
         self._allowance = allowance
         self._clock = clock
         self._meter = meter
-        self._suppression = suppression
+        self._suppression = backlogs.suppression()
         self._paused: dict[Backlog, float] = {}
 
     async def run(self) -> None:
@@ -578,8 +561,7 @@ class Draining:
             self._miss(backlog)
         for chunk in chunks:
             if chunk.number <= backlog.last_read:
-                stored = Stored(chunk.number, chunk.partitions, chunk.events, 0, None, chunk.bytes)
-                await self._set_aside(backlog, stored, 0, _OVERTAKEN)
+                await self._set_aside(backlog, chunk, 0, _OVERTAKEN)
 
     def _miss(self, backlog: Backlog) -> None:
         """Give up events that are missing on disk."""
@@ -626,7 +608,7 @@ class Draining:
             del unit.rows[at]
             self._meter.drained(backlog.topic, 1)
             if self._spans is not None:
-                self._spans.published(unit, at, outcome)
+                self._spans.ended(unit, at, outcome)
         elif failure is None or failure.reason in _PASSES:
             unit.rows[at].is_repeat = outcome.name is Name.UNKNOWN
             now_s = self._clock()
@@ -635,7 +617,7 @@ class Draining:
         else:
             self._refused(unit, at, f"{failure.reason}: {failure.detail}")
             if self._spans is not None:
-                self._spans.refused(unit, at, str(failure.reason))
+                self._spans.ended(unit, at, outcome, str(failure.reason))
         if not unit.rows:
             self._writing.finished(unit)
 

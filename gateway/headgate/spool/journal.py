@@ -20,20 +20,18 @@ from headgate.spool.database import (
     BUSY_S,
     FILE,
     Append,
-    DamagedChunk,
     JournalDamagedError,
     JournalError,
     JournalFullError,
-    Label,
-    Overlooked,
     Raw,
     Stored,
+    checksum_of,
     connect,
     cost,
+    in_folder,
     pack,
     pack_topic,
     translated,
-    unpack,
 )
 from headgate.spool.folders import Place
 from headgate.spool.reading import CHECK_S, Contents
@@ -59,25 +57,15 @@ class Journal:
         self.newest = 0  # number of the newest chunk that is certainly on disk
         self._reads = ""  # SQL clause of reads: empty for the index, unless it is damaged
         self._is_in_doubt = False  # a failed commit may be on disk
-        try:
+        with contextlib.ExitStack() as undo, in_folder(folder):
             self._place = Place(folder)
-        except OSError as error:
-            raise JournalError(f"{folder}: {error.strerror or error}") from error
-        try:
+            undo.callback(self._place.close)
             self._database = self._with_room(lambda: connect(folder / FILE, is_reader=False))
-            try:
-                self.contents = Contents(self._database)
-                self.newest = self.contents.newest()
-                self._place.opened()
-            except BaseException:
-                self._database.close()
-                raise
-        except OSError as error:
-            self._place.close()
-            raise JournalError(f"{folder}: {error.strerror or error}") from error
-        except BaseException:
-            self._place.close()
-            raise
+            undo.callback(self._database.close)
+            self.contents = Contents(self._database)
+            self.newest = self.contents.newest()
+            self._place.opened()
+            undo.pop_all()
 
     @property
     def is_missing(self) -> bool:
@@ -183,22 +171,18 @@ class Journal:
                         break
                     if chunks and partitions != chunks[0].partitions:
                         break
-                    label = Label(topic, partition, partitions, count, at_ms)
-                    try:
-                        unpacked = unpack(packed, checksum, label)
-                    except DamagedChunk:
-                        unpacked = None
-                    length = cost(len(packed))
+                    columns = (topic, partition, partitions, count, at_ms, checksum, packed)
+                    unpacked, length = Raw(number, *columns).unpacked(), cost(len(packed))
                     chunks.append(Stored(number, partitions, count, at_ms, unpacked, length))
         except JournalError:
             if not chunks:  # otherwise return the chunks before the fault
                 raise
         return chunks
 
-    def overlooked(self, topic: str, partition: int) -> list[Overlooked]:
+    def overlooked(self, topic: str, partition: int) -> list[Stored]:
         """Return the chunks of a lane in the table, after the index has no more of them.
 
-        If there are any, the index is damaged.
+        If there are any, the index is damaged. The chunks are returned without their events.
         """
         with translated(certain=True):
             rows = self._database.execute(
@@ -209,7 +193,7 @@ class Journal:
         if rows:
             self._distrust_index()
         return [
-            Overlooked(number, partitions, events, cost(size))
+            Stored(number, partitions, events, 0, None, cost(size))
             for number, partitions, events, size in rows
         ]
 
@@ -362,13 +346,13 @@ class Journal:
         """
         topic, partition, count = append.topic, append.partition, len(append.records)
         events = pack(append.records)
-        checksum = Label(topic, partition, partitions, count, append.at_ms).checksum(events)
+        checksum = checksum_of(events, topic, partition, partitions, count, append.at_ms)
         lane = self._lane(topic, partition)
         return (lane, count, append.at_ms, checksum, events), cost(len(events))
 
-    def _adopted(self, one: Raw) -> tuple[int, int, int, int, bytes]:
-        lane = self._lane(one.topic, one.partition)
-        return lane, one.events, one.at_ms, one.checksum, one.packed
+    def _adopted(self, chunk: Raw) -> tuple[int, int, int, int, bytes]:
+        lane = self._lane(chunk.topic, chunk.partition)
+        return lane, chunk.events, chunk.at_ms, chunk.checksum, chunk.packed
 
     @contextlib.contextmanager
     def _transaction(self, *, certain: bool = True) -> Iterator[Execute]:
@@ -427,10 +411,8 @@ def salvage(kept: Path, journal: Journal) -> Salvage:
     Raises:
         JournalError: The new journal cannot be written, or the old one cannot be opened.
     """
-    try:
+    with in_folder(kept):
         wreck = carve(kept)
-    except OSError as error:
-        raise JournalError(f"{kept}: {error.strerror or error}") from error
     try:
         events, aside = 0, list[tuple[str, int]]()
         good, bad = list[Raw](), list[tuple[Raw, str]]()

@@ -17,6 +17,7 @@ from headgate.spool.database import (
     Raw,
     connect,
     cost,
+    in_folder,
     look_at_header,
     translated,
     unpack_topic,
@@ -332,10 +333,8 @@ class Reader:
         return source.rows(table, topic)
 
     def _carve(self, folder: Path, error: JournalDamagedError) -> None:
-        try:
+        with in_folder(folder):
             self.wreck = carve(folder)
-        except OSError as refused:
-            raise JournalError(f"{folder}: {refused.strerror or refused}") from refused
         if not self.wreck.is_ours:
             self.wreck.close()
             raise error

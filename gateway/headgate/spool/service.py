@@ -4,10 +4,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from headgate.backends.base import Deliveries, Lanes, Topics
 from headgate.backends.owned import OwnedTasks
+from headgate.ingest.complete import Reports
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import Meter
 from headgate.model.text import counted
@@ -16,7 +17,7 @@ from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalDamagedError, JournalError
 from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
-from headgate.spool.spool import Spool, SpoolReports
+from headgate.spool.spool import Spool
 from headgate.tracing.spans import LaterSpans
 
 log = logging.getLogger("headgate.spool")
@@ -27,16 +28,6 @@ _TELL_S: Final = 10.0
 _REMEMBER_S: Final = 1.0
 _END_S: Final = 3.0
 _NAMED: Final = 5  # topics in one line
-
-
-class LaneSpool(NamedTuple):
-    """Spooled events of one lane. oldest_s: age of the oldest, in seconds."""
-
-    topic: str
-    partition: int
-    events: int
-    bytes: int
-    oldest_s: float
 
 
 class KnownTopics(Topics, Protocol):
@@ -85,7 +76,7 @@ class SpoolService:
         after_s: Callable[[str], float | None],
         clock_ms: Callable[[], int],
         meter: Meter,
-        reports: SpoolReports,
+        reports: Reports,
         open_lanes: Callable[[Deliveries], Lanes],
         spans: LaterSpans | None = None,
     ) -> None:
@@ -143,7 +134,6 @@ class SpoolService:
             self._allowance,
             time.monotonic,
             self._meter,
-            self.backlogs.suppression(),
             self._spans,
         )
         self._tasks.keep(self._writing.run, "spool: writing")
@@ -173,33 +163,20 @@ class SpoolService:
 
     def totals(self) -> tuple[int, int, float]:
         """Return events, bytes, and the age of the oldest event in seconds (0 without events)."""
-        rows = self.rows()
-        oldest_s = max((row.oldest_s for row in rows), default=0.0)
-        return sum(row.events for row in rows), sum(row.bytes for row in rows), oldest_s
+        rows = self.by_topic().values()
+        oldest_s = max((age_s for _, _, age_s in rows), default=0.0)
+        return sum(events for events, _, _ in rows), sum(size for _, size, _ in rows), oldest_s
 
     def by_topic(self) -> dict[str, tuple[int, int, float]]:
         """Return the totals of each topic with spooled events."""
-        by_topic: dict[str, tuple[int, int, float]] = {}
-        for row in self.rows():
-            events, size, oldest_s = by_topic.get(row.topic, (0, 0, 0.0))
-            oldest_s = max(oldest_s, row.oldest_s)
-            by_topic[row.topic] = (events + row.events, size + row.bytes, oldest_s)
+        now_ms, by_topic = self._clock_ms(), dict[str, tuple[int, int, float]]()
+        for backlog in sorted(self.backlogs, key=lambda backlog: backlog.topic):
+            if backlog.events:
+                events, size, oldest_s = by_topic.get(backlog.topic, (0, 0, 0.0))
+                age_s = (now_ms - backlog.oldest_ms) / 1000  # the clock may have been set back
+                totals = (events + backlog.events, size + backlog.bytes, max(oldest_s, age_s))
+                by_topic[backlog.topic] = totals
         return by_topic
-
-    def rows(self) -> list[LaneSpool]:
-        """Return the spooled events of each lane."""
-        now_ms = self._clock_ms()
-        return [
-            LaneSpool(
-                backlog.topic,
-                backlog.partition,
-                backlog.events,
-                backlog.bytes,
-                max(0, now_ms - backlog.oldest_ms) / 1000,  # the clock may have been set back
-            )
-            for backlog in sorted(self.backlogs, key=lambda one: (one.topic, one.partition))
-            if backlog.events
-        ]
 
     async def _open(self) -> None:
         self._open_at = time.monotonic() + _OPEN_AGAIN_S

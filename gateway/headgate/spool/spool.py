@@ -14,9 +14,10 @@ This module never awaits. `draining.Writing` writes the backlogs' waiting events
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
-from headgate.backends.base import Deliveries, Lanes
+from headgate.backends.base import Lanes
+from headgate.ingest.complete import Reports
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage, count_of, place_again
 from headgate.model.route import BEHIND
@@ -35,30 +36,6 @@ def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
             parts.append([])
         parts[-1].append(publish)
     return parts
-
-
-# Receivers of the results of spooled events.
-
-
-class SpoolReports(Deliveries, Protocol):
-    """A receiver of results (`ingest.complete`)."""
-
-    def spooled(self, batch: Sequence[Publish], certain: bool) -> None:
-        """Report events that end as spooled.
-
-        Args:
-            batch: Events on disk.
-            certain: No record of them can be in Kafka's log.
-        """
-        ...
-
-    def spooled_in_flight(self, batch: Sequence[Publish]) -> None:
-        """Report events on disk, for their responses; their result in the lane follows later."""
-        ...
-
-    def withdrawn(self, batch: Sequence[Publish]) -> None:
-        """Report records of no request that were withdrawn before the producer had them."""
-        ...
 
 
 # Events that are with the producer and on disk at once: each has one result for its client.
@@ -86,7 +63,7 @@ def worse(failure: Failure | None, of_disk: Failure) -> Failure:
 class Seams:
     """All seams: events on disk whose result from the producer is unknown."""
 
-    def __init__(self, reports: SpoolReports) -> None:
+    def __init__(self, reports: Reports) -> None:
         self._reports = reports
         self._of: dict[Publish, Seam] = {}
 
@@ -200,7 +177,7 @@ class Spool:
         self,
         backlogs: Backlogs,
         disk: Disk,
-        reports: SpoolReports,
+        reports: Reports,
         after_s: Callable[[str], float | None],
         clock: Callable[[], float],
         wake: Callable[[], None],

@@ -32,7 +32,7 @@ from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import Once, RequestIdentity
 from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits
-from headgate.ingest.complete import ClockWatch, now_ms
+from headgate.ingest.complete import ClockWatch, Reports, now_ms
 from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.turn import at_end_of_turn
@@ -54,7 +54,6 @@ from headgate.offload.helper_process import PoolWeigher
 from headgate.oversize.choose import Tools
 from headgate.spool.backlog import Backlogs
 from headgate.spool.service import SpoolService
-from headgate.spool.spool import SpoolReports
 from headgate.suppression.sharded import (
     AnySuppressor,
     States,
@@ -208,7 +207,7 @@ class Worker:
         return self.lanes
 
     def _open_spool(
-        self, backlogs: Backlogs, reports: SpoolReports, open_lanes: OpenLanes
+        self, backlogs: Backlogs, reports: Reports, open_lanes: OpenLanes
     ) -> SpoolService:
         folder = Path(self.settings.spool.path or "")
         return spool_of(self.parts, folder, lambda: self.policies, backlogs, reports, open_lanes)

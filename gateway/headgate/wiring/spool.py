@@ -26,7 +26,6 @@ from headgate.spool.backlog import Backlogs
 from headgate.spool.database import JournalError
 from headgate.spool.disk import SpoolOptions
 from headgate.spool.service import SpoolService
-from headgate.spool.spool import SpoolReports
 from headgate.suppression.sharded import Unsuppressed
 from headgate.wiring.coalescing import cluster_of
 from headgate.wiring.parts import Parts, suppressor_of
@@ -38,7 +37,7 @@ def spool_of(
     folder: Path,
     policies: Callable[[], PolicyTable],
     backlogs: Backlogs,
-    reports: SpoolReports,
+    reports: Reports,
     open_lanes: OpenLanes,
 ) -> SpoolService:
     """Return the spool of a process, with the lanes behind it.

@@ -282,7 +282,6 @@ class SpoolWorld:
             self.allowance,
             lambda: self.now_s,
             self.meter,
-            self.suppression,
             self.spans,
         )
         self.learn()
