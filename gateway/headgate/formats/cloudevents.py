@@ -17,8 +17,8 @@ import msgspec
 
 from headgate.formats.json_text import elements, members
 from headgate.model.content import is_json
-from headgate.model.event import RawEvent
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.publish import RawEvent
 from headgate.model.request import HeaderCount
 
 _REQUIRED = ("id", "source", "specversion", "type")

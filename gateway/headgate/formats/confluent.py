@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headgate.model.event import SPREAD
 from headgate.model.outcome import TRAITS, Failure, Reason, Refused, brief, long_key, malformed
 from headgate.model.policy import CompatJsonKeys
+from headgate.model.publish import SPREAD
 from headgate.model.record import CONTENT_TYPE, Header
 from headgate.model.reply import Reply, advice_headers, json_text
 from headgate.model.request import HeaderCount, is_own

@@ -24,10 +24,10 @@ from headgate.formats.confluent import (
 )
 from headgate.formats.json_text import elements, is_crowd
 from headgate.formats.structs import ABSENT, StructReader
-from headgate.model.event import RawEvent
 from headgate.model.keys import KEY_MAX_BYTES
 from headgate.model.outcome import Failure, Outcome, Reason, Refused, malformed
 from headgate.model.policy import CompatJsonKeys
+from headgate.model.publish import RawEvent
 from headgate.model.reply import Reply, json_text, retry_after
 from headgate.model.request import HeaderCount
 

@@ -20,10 +20,10 @@ from headgate.formats.confluent import (
     unfit,
 )
 from headgate.formats.structs import ABSENT, StructReader
-from headgate.model.event import RawEvent
 from headgate.model.keys import KEY_MAX_BYTES
 from headgate.model.outcome import Failure, Outcome, Refused, brief, malformed
 from headgate.model.policy import CompatJsonKeys
+from headgate.model.publish import RawEvent
 from headgate.model.reply import json_text
 from headgate.model.request import HeaderCount
 from headgate.model.times import shown_time

@@ -9,10 +9,10 @@ from typing import Final
 from headgate.formats import cloudevents, envelope
 from headgate.formats.json_text import NO_KEY_AT, elements, is_crowd
 from headgate.model.content import INLINE_BYTES, Comparison, Digester, Pointer
-from headgate.model.event import Decoded, RawEvent
 from headgate.model.keys import KEY_MAX_BYTES, KeyRule
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.policy import TopicPolicy
+from headgate.model.publish import Decoded, RawEvent
 from headgate.model.request import is_array_one_event, is_tombstone
 from headgate.model.route import Scanner
 from headgate.model.topics import TopicState
@@ -267,7 +267,8 @@ def _wanted(kind: BodyKind, head: bytes) -> str | None:
 # Fast path for plain bodies: one pass in C reads values, keys, partitions and digests.
 #
 # Only the compiled build has `_scanner` (setup.py). Its results equal those of `decode`,
-# `Route.record` and the topic's digest, which read every body that the scanner does not accept.
+# `ingest.records.build_record` and the topic's digest, which read every body that the scanner does
+# not accept.
 
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.

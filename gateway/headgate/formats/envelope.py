@@ -19,8 +19,8 @@ import msgspec
 
 from headgate.formats.json_text import elements, is_crowd
 from headgate.formats.structs import ABSENT, StructReader
-from headgate.model.event import RawEvent
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
+from headgate.model.publish import RawEvent
 from headgate.model.record import CONTENT_TYPE, Header
 from headgate.model.request import HeaderCount, is_own
 

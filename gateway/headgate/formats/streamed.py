@@ -6,10 +6,10 @@ from headgate.formats import cloudevents
 from headgate.formats.decode import JSON, BodyKind, Headers, kind_of
 from headgate.formats.json_stream import JsonStream
 from headgate.model.content import Digester
-from headgate.model.event import RawEvent
 from headgate.model.outcome import Failure, Reason, Refused, long_key, malformed
 from headgate.model.oversize import StoredBlob
 from headgate.model.policy import fingerprint
+from headgate.model.publish import RawEvent
 from headgate.model.request import is_array_one_event, is_tombstone, read_options
 from headgate.model.route import Route, streamed_batch
 

@@ -23,8 +23,8 @@ from headgate.metrics.exposition import (
     render_openmetrics,
 )
 from headgate.metrics.snapshot import Snapshot
-from headgate.model.event import RequestIds
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
+from headgate.model.publish import RequestIds
 from headgate.model.request import of_management_port, of_one_port, read_flag
 from headgate.model.text import escaped
 

@@ -36,8 +36,8 @@ from headgate.http.listener import Listener
 from headgate.http.problems import problem_response
 from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
 from headgate.ingest.admission import DRAINING
-from headgate.model.event import RequestIds
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
+from headgate.model.publish import RequestIds
 
 _LINGER_S = 2.0  # time of reading after an early refusal, so that the client sees the response
 _POLL_S = 0.02

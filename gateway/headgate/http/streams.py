@@ -17,9 +17,9 @@ from headgate.formats.streamed import Announced, BodyInspector, Streamed, announ
 from headgate.http.body import BREAKS, BROKEN, Budget, continue_body, take
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
-from headgate.model.event import Decoded
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch
 from headgate.model.oversize import StoredBlob
+from headgate.model.publish import Decoded
 from headgate.model.route import BEHIND, Route, too_large
 
 _PIECE_BYTES = 262_144

@@ -4,9 +4,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
+from headgate.idempotency.rules import (
+    CLAIM,
+    RENEW,
+    ClaimCall,
+    ClaimState,
+    ClaimStep,
+    ClaimVerdict,
+    step_of,
+)
 from headgate.idempotency.store import IdentityOptions
-from headgate.model.publish import CLAIM, RENEW, Claim, ClaimStep
+from headgate.model.publish import Claim
 
 Verdicts = Mapping[bytes, ClaimVerdict]  # by token; claims without a verdict are missing
 GoOn = Callable[[Verdicts, str], None]  # verdicts, and why some are missing; "" if none is
@@ -154,8 +162,8 @@ class PackedCall(NamedTuple):
     def call(self, claim_ms: float) -> ClaimCall:
         """Return the script's call."""
         operations: list[ClaimStep] = [end.operation for end in self.ends]
-        operations += [claim.operation(RENEW) for claim in self.renewed]
-        operations += [claim.operation(CLAIM) for _, claim in self.claimed]
+        operations += [step_of(claim, RENEW) for claim in self.renewed]
+        operations += [step_of(claim, CLAIM) for _, claim in self.claimed]
         return ClaimCall(claim_ms, operations)
 
 

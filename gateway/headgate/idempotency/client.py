@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
-from headgate.idempotency.rules import ClaimCall
+from headgate.idempotency.rules import ClaimCall, ClaimStep
 from headgate.idempotency.store import IdentityOptions, IdentityStore
 from headgate.metrics.meter import Meter
-from headgate.model.publish import Claim, ClaimStep
+from headgate.model.publish import Claim
 from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, all_ended
 from headgate.redis.script import OverdueCheck, StoreError
 from headgate.redis.servers import Slots

@@ -7,18 +7,22 @@ from headgate.idempotency.claims import Sized, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
     CONFLICT,
+    RELEASE,
     ClaimState,
     ClaimVerdict,
     Names,
     event_fingerprint,
+    final_steps,
     id_mismatch,
     names_of_cloudevents,
     names_of_ids,
+    step_of,
+    unpack_outcomes,
 )
 from headgate.idempotency.store import NO_REDIS
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Outcome, rejected
-from headgate.model.publish import RELEASE, Attempt, Claim, Publish, Stage, Ticket, unpack_outcomes
+from headgate.model.publish import Attempt, Claim, Publish, Stage, Ticket
 from headgate.model.record import content_type_of
 from headgate.model.route import Route
 
@@ -141,12 +145,12 @@ class EventIdentity:
     def ended(self, ticket: Ticket) -> None:
         """Send the ends of a ticket's claims, whose events have all ended."""
         assert ticket.attempt is not None
-        for token, operation in ticket.attempt.operations(ticket.outcomes):
+        for token, operation in final_steps(ticket.attempt, ticket.outcomes):
             self._client.end(token, operation)
 
     def _release(self, attempt: Attempt) -> None:
         for claim in attempt.events.values():
-            self._client.end(claim.token, claim.operation(RELEASE))
+            self._client.end(claim.token, step_of(claim, RELEASE))
 
 
 def _content(publish: Publish) -> bytes | None:

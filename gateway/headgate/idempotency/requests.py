@@ -7,7 +7,7 @@ request may be written again.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,18 +16,21 @@ from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
     CONFLICT,
     IDEMPOTENCY_KEY,
+    RELEASE,
     ClaimState,
     ClaimVerdict,
     KeyedRequest,
     key_mismatch,
     names_of_keys,
     read_key,
+    step_of,
+    unpack_outcomes,
 )
 from headgate.idempotency.store import NO_REDIS
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
-from headgate.model.outcome import Failure, Reason, Refused, rejected
-from headgate.model.publish import RELEASE, Attempt, Claim, Ticket, unpack_outcomes
+from headgate.model.outcome import Failure, Outcome, Reason, Refused, rejected
+from headgate.model.publish import Attempt, Claim, Ticket
 from headgate.model.reply import Reply
 
 _AT_ONCE_BYTES = 1_048_576  # the digest of more would block the event loop for milliseconds
@@ -106,7 +109,7 @@ class RequestIdentity:
             begun(_attempt(claim, verdict))
             return
         if keyed.refuse:
-            client.end(claim.token, claim.operation(RELEASE))  # Redis may have made the claim
+            client.end(claim.token, step_of(claim, RELEASE))  # Redis may have made the claim
         else:
             client.follow(claim)
         begun(self._without(keyed, Attempt(claim), reason))
@@ -210,7 +213,7 @@ class Once:
         attempt = ticket.attempt
         if attempt is None:
             return reply
-        if attempt.is_replay(ticket.outcomes):
+        if _is_replay(attempt, ticket.outcomes):
             return reply.with_header(_REPLAYED)
         return reply.with_header(_BYPASSED) if attempt.bypassed else reply
 
@@ -267,6 +270,14 @@ class Once:
             ended(ticket)
         else:
             self._keys.when_reported(attempt, partial(ended, ticket))
+
+
+def _is_replay(attempt: Attempt, outcomes: Sequence[Outcome | None]) -> bool:
+    """Return whether earlier attempts provide the whole response."""
+    if not attempt.known or len(attempt.known) != len(outcomes):
+        return False
+    first = outcomes[0]  # a failure if the request was refused as a whole
+    return first is not None and first.failure is None
 
 
 def _settle(future: "asyncio.Future[Result]", result: Result) -> None:

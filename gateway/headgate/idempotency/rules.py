@@ -18,21 +18,14 @@ the log, so a response from memory is right, whichever gateway wrote them.
 
 import re
 import struct
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
-from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import (
-    CLAIM,
-    DONE,
-    PARTLY,
-    RELEASE,
-    RENEW,
-    TOKEN_BYTES,
-    ClaimStep,
-    unpack_operation,
-)
+import msgspec
+
+from headgate.model.outcome import Failure, Name, Outcome, Reason, Refused
+from headgate.model.publish import Attempt, Claim
 from headgate.native.chosen import digested
 
 LONGEST_KEY = 255
@@ -66,7 +59,7 @@ class ClaimState(Enum):
 
 
 class ClaimVerdict:
-    """A claim's verdict. remembered: see `model.publish`; empty if no outcomes are remembered.
+    """A claim's verdict. remembered: see `pack_outcomes`; empty if no outcomes are remembered.
 
     It is a class and no tuple for the same reason as `Record`, like the other types here that each
     event has.
@@ -131,6 +124,93 @@ class KeyedRequest:
         if self.content is None:
             self.content = request_fingerprint(self.route, self.headers, self.body)
         return self.content
+
+
+# Steps of the script, and the outcomes that Redis remembers.
+
+
+TOKEN_BYTES = 12
+CLAIM, RENEW, DONE, PARTLY, RELEASE = b"c", b"r", b"d", b"p", b"x"
+_OPERATION: Final = struct.Struct(">c16s12sd")
+
+
+class ClaimStep:
+    """A step of the script: an entry's name, and the packed operation."""
+
+    __slots__ = ("name", "packed")
+
+    def __init__(self, name: bytes, packed: bytes) -> None:
+        self.name: Final = name
+        self.packed: Final = packed
+
+
+def step_of(claim: Claim, letter: bytes, remembered: bytes = b"") -> ClaimStep:
+    """Return a step of the script for a claim."""
+    packed = _OPERATION.pack(letter, claim.fingerprint, claim.token, claim.keep_ms)
+    return ClaimStep(claim.name, packed + remembered)
+
+
+def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
+    """Return letter, fingerprint, token, keep_ms and the remembered outcomes."""
+    return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
+
+
+FULL_BYTES = 262_144  # above it, only codes and positions are stored, not keys and ids
+# Texts, because another version of the gateway may number the members of the enum differently.
+_CODES = {name: name.value[:2] for name in Name}
+_Row = tuple[int, str, int, int, bytes | None, str | None]
+_decode = msgspec.msgpack.Decoder(list[_Row]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pack_outcomes(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:
+    """Pack successful outcomes with their indexes in the request."""
+    rows = [
+        (index, _CODES[each.name], each.partition, each.offset, each.key, each.event_id)
+        for index, each in outcomes
+    ]
+    packed = _encode(rows)
+    if len(packed) <= FULL_BYTES:
+        return packed
+    return _encode([(*row[:4], None, None) for row in rows])
+
+
+def unpack_outcomes(remembered: bytes) -> dict[int, Outcome]:
+    """Return the remembered outcomes as duplicates, by index in the request."""
+    rows = _decode(remembered) if remembered else ()
+    return {row[0]: Outcome(Name.DUPLICATE, *row[2:]) for row in rows}
+
+
+def final_steps(
+    attempt: Attempt, outcomes: Sequence[Outcome | None]
+) -> Iterator[tuple[bytes, ClaimStep]]:
+    """Yield the final steps of an attempt, each with the token of its claim.
+
+    Call it when no outcome can change any more.
+    """
+    ended = [attempt.late.get(index, outcome) for index, outcome in enumerate(outcomes)]
+    for index, claim in attempt.events.items():
+        outcome = ended[index]
+        if outcome is not None and outcome.failure is None:
+            yield claim.token, step_of(claim, DONE, pack_outcomes([(0, outcome)]))
+        else:
+            yield claim.token, step_of(claim, RELEASE)
+    if attempt.request is not None:
+        if attempt.late:
+            attempt.answer_twins(ended)
+        yield attempt.request.token, _of_request(attempt.request, ended)
+
+
+def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> ClaimStep:
+    successful = [
+        (index, outcome)
+        for index, outcome in enumerate(ended)
+        if outcome is not None and outcome.failure is None
+    ]
+    if not successful:
+        return step_of(claim, RELEASE)
+    letter = DONE if len(successful) == len(ended) else PARTLY
+    return step_of(claim, letter, pack_outcomes(successful))
 
 
 class ClaimCall(NamedTuple):

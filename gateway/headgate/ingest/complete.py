@@ -218,7 +218,7 @@ class Complete:
     def _end_late(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
         """Record the end of an event that was already answered, for example as `unknown`."""
         if ticket.attempt is not None:
-            ticket.attempt.late(index, outcome)
+            ticket.attempt.late[index] = outcome
         if ticket.facts:
             self._report(ticket, [outcome], [ticket.sizes[index]])
         if ticket.open_publishes == 0:

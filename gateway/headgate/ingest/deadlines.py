@@ -12,9 +12,8 @@ from headgate.backends.base import Suppression
 from headgate.ingest.complete import Complete
 from headgate.ingest.records import Validate
 from headgate.ingest.turn import Produce, Turn
-from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason, rejected
-from headgate.model.publish import Publish, Stage, Ticket
+from headgate.model.publish import EventIds, Publish, Stage, Ticket
 
 log = logging.getLogger("headgate.ingest")
 

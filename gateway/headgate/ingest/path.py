@@ -44,9 +44,8 @@ from headgate.ingest.deadlines import Expire
 from headgate.ingest.gate import Gate
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Turn
-from headgate.model.event import Decoded, Event
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import Attempt, Publish, Ticket
+from headgate.model.publish import Attempt, Decoded, Event, Publish, Ticket
 from headgate.model.request import RequestOptions, read_options
 from headgate.model.route import Route, stored_in_vain
 from headgate.model.trace import Trace

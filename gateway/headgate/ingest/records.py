@@ -5,6 +5,7 @@ stage that handles a request as a whole: later stages handle single events.
 """
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence, Sized
 from typing import Final
 
@@ -22,24 +23,34 @@ from headgate.model.content import (
     examine_in_need,
     is_long,
 )
-from headgate.model.event import SPREAD, Decoded, Event, RawEvent
-from headgate.model.outcome import Failure, Reason, Refused, rejected
+from headgate.model.outcome import (
+    Failure,
+    Reason,
+    Refused,
+    brief,
+    long_key,
+    malformed,
+    rejected,
+)
 from headgate.model.oversize import Large
-from headgate.model.publish import Publish, Ticket
+from headgate.model.publish import SPREAD, Common, Decoded, Event, Publish, RawEvent, Ticket
 from headgate.model.record import (
     BURST,
+    CONTENT_TYPE,
     EVENT_ID,
     FORCED,
     HEADER_OVERHEAD,
     PRODUCER,
     RECEIVED_AT,
+    WANTED_TIMESTAMP,
     Header,
     Record,
     content_type_of,
     size_of,
 )
 from headgate.model.request import RequestOptions
-from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Common, Route, exceeded
+from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded
+from headgate.native.chosen import is_too_deep
 from headgate.offload.helper_process import HelperProcess
 
 # Names come from clients: the memory for them must be bounded.
@@ -48,6 +59,14 @@ _UNASKED: Final = Failure(Reason.INTERNAL, "")  # the partition's lane was not c
 _SOME_EVENT_ID: Final = 36  # bytes of an event id that the gateway generates
 _EVENT_ID_BYTES: Final = HEADER_OVERHEAD + len(EVENT_ID) + _SOME_EVENT_ID
 _TOO_LARGE: Final = Large()
+_KEYLESS: Final = Failure(
+    Reason.MISSING_KEY,
+    "the event has no key, and this topic has no key rule that applies to it: send Headgate-Key",
+)
+_NO_TIMESTAMPS: Final = (
+    'this topic\'s records get the time of their arrival (compat_timestamps = "refuse"): '
+    "leave out timestamp"
+)
 
 
 class _Request:
@@ -153,7 +172,7 @@ class BuildRecords:
                 ticket.put(index, rejected(event))
                 continue
             try:
-                record = route.record(event, common)
+                record = build_record(route, event, common)
             except Refused as refused:
                 value = event if isinstance(event, bytes) else event.value
                 sizes[index] = len(value) if value else 0
@@ -181,7 +200,7 @@ class BuildRecords:
         topic, now_ms = route.topic, request.common.now_ms
         keys, partitions, digests = decoded.keys, decoded.partitions, decoded.digests
         sizes, plain_bytes = ticket.sizes, request.shared_bytes + PLAIN_BYTES
-        key, partition = None, request.common.request_number % route.lane.partitions
+        key, partition = None, route.partition(None, request.common.request_number)
         for index, value in enumerate(decoded.events):
             assert isinstance(value, bytes)
             length = sizes[index] = len(value)
@@ -251,6 +270,121 @@ def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
         publish.digest = streamed.digest or b""
         if streamed.digest is None:
             publish.placed = True
+
+
+# The record of one event.
+
+
+def build_record(route: Route, event: bytes | RawEvent, common: Common) -> Record:
+    """Return the record of an event, with only the event's own headers.
+
+    `ingest.turn` adds the other headers.
+
+    Raises:
+        Refused: The event cannot be published.
+    """
+    if type(event) is bytes:
+        document: bytes | None = event
+        value: bytes | None = event
+        given = common.key
+        headers = PLAIN_HEADERS
+        timestamp = _timestamp(route, None, common) if route.takes_timestamps else common.now_ms
+    else:
+        assert isinstance(event, RawEvent)
+        document, value = event.document, event.value
+        if event.partition is not None:
+            return _placed(route, event, event.partition, common)
+        given = event.key if common.key is None else common.key
+        headers = _own_headers(event)
+        timestamp = _timestamp(route, event.timestamp_ms, common)
+    key = given if document is None else key_of(route, document, given)
+    if key is None and route.policy.keyless != "spread":
+        raise Refused(_KEYLESS)
+    if key is not None and len(key) > route.key_max_bytes:
+        raise Refused(long_key(route.key_max_bytes))
+    partition = route.partition(key, common.request_number)
+    if common.tombstone:
+        value = None
+    if timestamp != common.now_ms and route.held is not None:
+        # Retention counts from the arrival; the coalescer restores the event's own time.
+        headers = [*headers, (WANTED_TIMESTAMP, b"%d" % timestamp)]
+        timestamp = common.now_ms
+    return Record(route.topic, partition, key, value, headers, timestamp)
+
+
+def _placed(route: Route, event: RawEvent, partition: int, common: Common) -> Record:
+    """Return the record of an event whose client may choose the partition and omit the key.
+
+    Such clients also choose the timestamp, whatever the topic's option `timestamp` is.
+    """
+    if not SPREAD <= partition < route.state.partitions:
+        detail = f"topic {brief(route.topic)} has no partition {partition}"
+        raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
+    timestamp = common.now_ms
+    if event.timestamp_ms is not None:
+        if route.policy.compat_timestamps == "refuse":
+            raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, _NO_TIMESTAMPS))
+        timestamp = _within(route, event.timestamp_ms, common.now_ms)
+    key = event.key
+    if event.document is not None:
+        key = key_of(route, event.document, key, may_lack=True)
+    if key is not None and len(key) > route.key_max_bytes:
+        raise Refused(long_key(route.key_max_bytes))
+    if partition == SPREAD:
+        partition = route.partition(key, common.request_number)
+    value = None if common.tombstone else event.value
+    return Record(route.topic, partition, key, value, _own_headers(event), timestamp)
+
+
+def key_of(
+    route: Route, document: bytes, given: bytes | None, *, may_lack: bool = False
+) -> bytes | None:
+    """Return the key of a document, or the given key, which comes first.
+
+    Raises:
+        Refused: The document is malformed, or has no key although the topic needs one.
+    """
+    depth = route.depth
+    if document.count(b"{") + document.count(b"[") > depth and is_too_deep(document, depth):
+        raise Refused(malformed(f"the JSON nests deeper than {depth}"))
+    try:
+        key = route.read_key(document)
+    except Refused as refused:
+        if refused.failure.reason is Reason.MALFORMED:
+            raise
+        if given is None and not (
+            refused.failure.reason is Reason.MISSING_KEY
+            and (may_lack or route.policy.keyless == "spread")
+        ):
+            raise  # a pointer without a match is accepted only if order does not matter
+        return given
+    return key if given is None else given
+
+
+def _timestamp(route: Route, own_ms: int | None, common: Common) -> int:
+    if not route.takes_timestamps:
+        return common.now_ms
+    given = common.timestamp_ms if common.timestamp_ms is not None else own_ms
+    return common.now_ms if given is None else _within(route, given, common.now_ms)
+
+
+def _within(route: Route, given: int, now_ms: int) -> int:
+    """Return the timestamp if the topic keeps it. Raises Refused if not."""
+    oldest = max(0, now_ms - route.before_ms)
+    # Differences are compared, because sums exceed an int64 if the topic has no limits.
+    if given < oldest or given - now_ms > route.after_ms:
+        newest = min(now_ms + route.after_ms, sys.maxsize)
+        figures = {"oldest_ms": oldest, "newest_ms": newest}
+        kept = f"{oldest} to {newest} ms"
+        detail = f"timestamp {given} ms lies outside what the topic keeps: {kept}"
+        raise Refused(Failure(Reason.TIMESTAMP_OUT_OF_RANGE, detail, figures))
+    return given
+
+
+def _own_headers(event: RawEvent) -> list[Header]:
+    if event.content_type is None:
+        return [*event.headers]
+    return [(CONTENT_TYPE, event.content_type), *event.headers]
 
 
 # Validation: schema checks and canonical forms.

@@ -13,11 +13,10 @@ from typing import Final, Protocol
 
 from headgate.backends.base import Lanes, Suppression
 from headgate.ingest.complete import Complete
-from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
-from headgate.model.publish import Publish, Stage, place_again
+from headgate.model.publish import Common, EventIds, Publish, Stage, place_again
 from headgate.model.record import EVENT_ID, content_type_of
-from headgate.model.route import Common, Route
+from headgate.model.route import Route
 from headgate.model.suppression import Reservation, Scope
 from headgate.model.topics import TopicState
 

@@ -14,7 +14,7 @@ from headgate.native.chosen import CODE
 
 def _hot_path() -> str:
     """Return how the hot path was built; any of its modules shows it (`setup.py`)."""
-    spec = find_spec("headgate.model.event")
+    spec = find_spec("headgate.model.publish")
     origin = (spec and spec.origin) or ""
     return "python" if origin.endswith(".py") else "mypyc"
 

@@ -17,6 +17,7 @@ __all__ = [
     "murmur2",
     "parse_pointer",
     "partition_for",
+    "place",
 ]
 
 KEY_MAX_BYTES = 4096  # the default of http.key_max_bytes
@@ -28,6 +29,18 @@ def partition_for(key: bytes, partitions: int) -> int:
     Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner.partitionForKey.
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def place(key: bytes | None, number: int, partitions: int) -> int:
+    """Return the partition of an event.
+
+    Args:
+        key: The key of the event.
+        number: Decides for an event without a key: the number of its request in the topic, or the
+            partition that it has.
+        partitions: The topic's partition count.
+    """
+    return number % partitions if key is None else partition_for(key, partitions)
 
 
 class BadPointer(ValueError):

@@ -1,189 +1,217 @@
-"""Events of a request on their way through the process, and the claims of its Idempotency-Key.
+"""An event on its way through the process: decoded, as a publish, and in its request's ticket.
 
 A publish is mutable on purpose: stages, suppression and lanes pass on the same object, so that a
 batch of events costs one list and no further allocation.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
-import msgspec
-
-from headgate.model.keys import partition_for
-from headgate.model.outcome import Name, Outcome
+from headgate.model.keys import place
+from headgate.model.outcome import Failure, Name, Outcome
 from headgate.model.oversize import Large
 from headgate.model.owner import RecordOwner
-from headgate.model.record import Record
-from headgate.model.route import Common
+from headgate.model.record import Header, Record
+from headgate.model.route import Route
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
 from headgate.model.trace import Trace
 
-# Claims of a request, and the outcomes that Redis remembers.
+# Decoded events, before any decision about them.
 
 
-TOKEN_BYTES = 12
-CLAIM, RENEW, DONE, PARTLY, RELEASE = b"c", b"r", b"d", b"p", b"x"
-_OPERATION: Final = struct.Struct(">c16s12sd")
+SPREAD = -1  # a partition: any partition for events without a key, whatever `keyless` is
 
 
-class Claim:
-    """A claim of a name in Redis by one attempt.
+class RawEvent(NamedTuple):
+    """One decoded event.
 
     Args:
-        name: The name of the entry in Redis.
-        fingerprint: 16 bytes, a hash of the content.
-        token: 12 bytes, unique to the attempt.
-        keep_ms: The time for which Redis remembers the outcome, in milliseconds.
+        value: The exact bytes for Kafka; None is a tombstone.
+        document: The JSON text for the topic's key pointers; None for opaque bytes.
+        key: A key from outside the document.
+        event_id: The id that the client gave the event.
+        timestamp_ms: The event's own time, in milliseconds since 1970.
+        content_type: The content type of the value.
+        headers: Record headers of this event only.
+        partition: The client's choice, or SPREAD; None applies the topic's rule.
+        source: The source of a CloudEvent.
     """
 
-    __slots__ = ("fingerprint", "keep_ms", "name", "token")
-
-    def __init__(self, name: bytes, fingerprint: bytes, token: bytes, keep_ms: float) -> None:
-        self.name: Final = name
-        self.fingerprint: Final = fingerprint
-        self.token: Final = token
-        self.keep_ms: Final = keep_ms
-
-    def operation(self, letter: bytes, remembered: bytes = b"") -> "ClaimStep":
-        """Return a step of the Redis script for this claim."""
-        packed = _OPERATION.pack(letter, self.fingerprint, self.token, self.keep_ms)
-        return ClaimStep(self.name, packed + remembered)
+    value: bytes | None
+    document: bytes | None = None
+    key: bytes | None = None
+    event_id: str | None = None
+    timestamp_ms: int | None = None
+    content_type: bytes | None = None
+    headers: tuple[Header, ...] = ()
+    partition: int | None = None
+    source: str | None = None
 
 
-class ClaimStep:
-    """A step of the script: an entry's name, and the packed operation."""
-
-    __slots__ = ("name", "packed")
-
-    def __init__(self, name: bytes, packed: bytes) -> None:
-        self.name: Final = name
-        self.packed: Final = packed
+Event = bytes | RawEvent | Failure
 
 
-def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
-    """Return letter, fingerprint, token, keep_ms and the remembered outcomes."""
-    return *_OPERATION.unpack_from(packed), packed[_OPERATION.size :]
+class Decoded:
+    """Events of a request, in their order.
 
-
-FULL_BYTES = 262_144  # above it, only codes and positions are stored, not keys and ids
-# Texts, because another version of the gateway may number the members of the enum differently.
-_CODES = {name: name.value[:2] for name in Name}
-_Row = tuple[int, str, int, int, bytes | None, str | None]
-_decode = msgspec.msgpack.Decoder(list[_Row]).decode
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def ended_well(outcome: Outcome) -> bool:
-    """Return whether an event succeeded, so that its outcome is remembered."""
-    return outcome.failure is None
-
-
-def duplicate_of(first: Outcome) -> Outcome:
-    """Return the outcome of a duplicate: the position of the first event."""
-    return first.of(Name.DUPLICATE, first.event_id)
-
-
-def pack_outcomes(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:
-    """Pack successful outcomes with their indexes in the request."""
-    rows = [
-        (index, _CODES[each.name], each.partition, each.offset, each.key, each.event_id)
-        for index, each in outcomes
-    ]
-    packed = _encode(rows)
-    if len(packed) <= FULL_BYTES:
-        return packed
-    return _encode([(*row[:4], None, None) for row in rows])
-
-
-def unpack_outcomes(remembered: bytes) -> dict[int, Outcome]:
-    """Return the remembered outcomes as duplicates, by index in the request."""
-    return {row[0]: _duplicate(row) for row in _decode(remembered)} if remembered else {}
-
-
-def _duplicate(row: _Row) -> Outcome:
-    _, _, partition, offset, key, event_id = row
-    return Outcome(Name.DUPLICATE, partition, offset, key, event_id)
-
-
-class Attempt:
-    """The claims of one request; it is mutable and belongs to the request's ticket.
-
-    Attributes:
-        request: The claim of the Idempotency-Key.
-        known: The successful outcomes of earlier attempts with this key, by index in the request.
-        events: The claims of event ids, by index.
-        twins: The index of each event that equals an earlier event of the same request in id and
-            content, and the index of that earlier event.
-        bypassed: Whether Redis could not be asked about the Idempotency-Key.
-        is_told: Whether the outcomes to remember were passed on.
+    Args:
+        events: A Failure replaces an event that could not be decoded. Bytes are a JSON document
+            without further attributes, the case that must be cheap.
+        is_batch: Whether the response is a batch response.
+        is_plain: Whether the scanner read all events as plain documents (`formats.decode`).
+        keys: The keys that the scanner found; None if the topic has no key rule.
+        partitions: The partitions of these keys.
+        digests: The digests; None if the topic does not suppress or has no keys. A digest is None
+            if the slow path must make the canonical form.
     """
 
-    __slots__ = ("_late", "bypassed", "events", "is_told", "known", "request", "twins")
+    __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")
 
-    def __init__(self, request: Claim | None = None) -> None:
-        self.request = request
-        self.known: dict[int, Outcome] = {}
-        self.events: dict[int, Claim] = {}
-        self.twins: dict[int, int] = {}
-        self.bypassed = self.is_told = False
-        self._late: dict[int, Outcome] = {}
+    def __init__(
+        self,
+        events: Sequence[Event],
+        is_batch: bool,
+        *,
+        is_plain: bool = False,
+        keys: list[bytes] | None = None,
+        partitions: list[int] | None = None,
+        digests: list[bytes | None] | None = None,
+    ) -> None:
+        self.events = events
+        self.is_batch: Final = is_batch
+        self.is_plain: Final = is_plain
+        self.keys: Final = keys
+        self.partitions: Final = partitions
+        self.digests: Final = digests
 
-    def late(self, index: int, outcome: Outcome) -> None:
-        """Record the late outcome of an event that was answered `unknown`."""
-        self._late[index] = outcome
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Decoded) and self._all() == other._all()
 
-    def answer_twins(self, outcomes: list[Outcome | None]) -> None:
-        """Give each twin the outcome of its earlier event; all other events have ended."""
-        for index, first in self.twins.items():
-            outcome = outcomes[first]
-            if outcome is not None:
-                outcomes[index] = _twin_of(outcome)
+    def __hash__(self) -> int:
+        return hash((len(self.events), self.is_batch))
 
-    def is_replay(self, outcomes: Sequence[Outcome | None]) -> bool:
-        """Return whether earlier attempts provide the whole response."""
-        if not self.known or len(self.known) != len(outcomes):
-            return False
-        first = outcomes[0]
-        return (
-            first is not None and first.failure is None
-        )  # otherwise the request was refused as a whole
+    def __repr__(self) -> str:
+        return f"Decoded{self._all()}"
 
-    def operations(self, outcomes: Sequence[Outcome | None]) -> Iterator[tuple[bytes, ClaimStep]]:
-        """Yield the final steps of the script, each with the token of its claim.
-
-        Call it when no outcome can change any more.
-        """
-        ended = [self._late.get(index, outcome) for index, outcome in enumerate(outcomes)]
-        for index, claim in self.events.items():
-            outcome = ended[index]
-            if outcome is not None and ended_well(outcome):
-                yield claim.token, claim.operation(DONE, pack_outcomes([(0, outcome)]))
-            else:
-                yield claim.token, claim.operation(RELEASE)
-        if self.request is not None:
-            if self._late:
-                self.answer_twins(ended)
-            yield self.request.token, _of_request(self.request, ended)
+    def _all(self) -> tuple[object, ...]:
+        read = (self.is_batch, self.is_plain, self.keys, self.partitions, self.digests)
+        return ([*self.events], *read)
 
 
-def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> ClaimStep:
-    well = [
-        (index, outcome)
-        for index, outcome in enumerate(ended)
-        if outcome is not None and ended_well(outcome)
-    ]
-    if not well:
-        return claim.operation(RELEASE)
-    letter = DONE if len(well) == len(ended) else PARTLY
-    return claim.operation(letter, pack_outcomes(well))
+# Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
+#
+# Ids of one process differ by the counter, ids of two processes by 48 random bits. Random bits for
+# each event would cost four times as much (docs/design/measured.md#small-things).
 
 
-def _twin_of(outcome: Outcome) -> Outcome:
-    """Return a duplicate of the first outcome, or its failure."""
-    return duplicate_of(outcome) if ended_well(outcome) else outcome
+class RequestIds:
+    """Generator of request ids: unique among processes, and short enough to read aloud.
+
+    Args:
+        node: 48 random bits of this process.
+    """
+
+    __slots__ = ("_count", "_start")
+
+    def __init__(self, node: bytes) -> None:
+        self._start = node.hex() + "-"
+        self._count = 0
+
+    def __call__(self) -> str:
+        self._count += 1
+        return self._start + hex(self._count)[2:]
+
+
+class EventIds:
+    """Generator of event ids.
+
+    Up to 16,384 ids of a millisecond differ only in the two bytes before the node, which come from
+    a lookup table. Formatting each complete id costs three times as much.
+
+    Args:
+        node: 48 random bits of this process.
+    """
+
+    __slots__ = ("_bytes", "_counter", "_ends", "_high", "_now_ms", "_start")
+
+    def __init__(self, node: bytes) -> None:
+        if len(node) != 6:
+            raise ValueError("node is 6 bytes")
+        self._bytes = [f"{byte:02x}" for byte in range(256)]
+        self._ends = [f"{byte:02x}-{node.hex()}" for byte in range(256)]
+        self._counter = int.from_bytes(node, "big") & 0x3FFFFFF
+        self._now_ms = -1
+        self._high = -1
+        self._start = ""
+
+    def take(self, now_ms: int) -> str:
+        """Return the next id for a time in milliseconds since 1970 (at most 48 bits)."""
+        self._counter = counter = (self._counter + 1) & 0x3FFFFFF
+        high = counter >> 14
+        if now_ms != self._now_ms or high != self._high:
+            self._begin(now_ms, high)
+        return f"{self._start}{self._bytes[counter >> 8 & 0x3F | 0x80]}{self._ends[counter & 0xFF]}"
+
+    def _begin(self, now_ms: int, high: int) -> None:
+        text = f"{now_ms:012x}"
+        self._now_ms, self._high = now_ms, high
+        self._start = f"{text[:8]}-{text[8:]}-{0x7000 | high:x}-"
+
+
+# Events with a record of their own.
+
+
+class Common:
+    """The shared data of a request's events.
+
+    Args:
+        route: The topic's rules at the request's arrival.
+        key: The key of the request, which has one event only.
+        timestamp_ms: The timestamp of the request, in milliseconds since 1970.
+        tombstone: Whether the event is a tombstone.
+        request_number: The request's number in its topic; events without a key go to the partition
+            of this number, modulo the partition count.
+        headers: Record headers of every event.
+        now_ms: The time of arrival, in milliseconds since 1970.
+        force: Whether to publish unchanged events, too.
+        trace: Trace of the request, if it is sampled.
+    """
+
+    __slots__ = (
+        "force",
+        "headers",
+        "key",
+        "now_ms",
+        "request_number",
+        "route",
+        "timestamp_ms",
+        "tombstone",
+        "trace",
+    )
+
+    def __init__(
+        self,
+        route: Route,
+        key: bytes | None,
+        timestamp_ms: int | None,
+        tombstone: bool,
+        request_number: int,
+        headers: list[Header],
+        now_ms: int,
+        force: bool = False,
+        trace: Trace | None = None,
+    ) -> None:
+        self.route: Final = route
+        self.trace: Final = trace
+        self.force: Final = force
+        self.key: Final = key
+        self.timestamp_ms: Final = timestamp_ms
+        self.tombstone: Final = tombstone
+        self.request_number: Final = request_number
+        self.headers: Final = headers
+        self.now_ms: Final = now_ms
 
 
 class Stage(IntEnum):
@@ -296,6 +324,65 @@ def advance_all(batch: Iterable[Publish], stage: Stage) -> None:
         if not _ALLOWED[publish.stage] >> stage & 1:
             raise ValueError(f"an event cannot go from {publish.stage.name} to {stage.name}")
         publish.stage = stage
+
+
+# The request of the events, and its claims in Redis.
+
+
+class Claim:
+    """A claim of a name in Redis by one attempt (`idempotency`).
+
+    Args:
+        name: The name of the entry in Redis.
+        fingerprint: 16 bytes, a hash of the content.
+        token: 12 bytes, unique to the attempt.
+        keep_ms: The time for which Redis remembers the outcome, in milliseconds.
+    """
+
+    __slots__ = ("fingerprint", "keep_ms", "name", "token")
+
+    def __init__(self, name: bytes, fingerprint: bytes, token: bytes, keep_ms: float) -> None:
+        self.name: Final = name
+        self.fingerprint: Final = fingerprint
+        self.token: Final = token
+        self.keep_ms: Final = keep_ms
+
+
+class Attempt:
+    """The claims of one request; it is mutable and belongs to the request's ticket.
+
+    Attributes:
+        request: The claim of the Idempotency-Key.
+        known: The successful outcomes of earlier attempts with this key, by index in the request.
+        events: The claims of event ids, by index.
+        twins: The index of each event that equals an earlier event of the same request in id and
+            content, and the index of that earlier event.
+        late: The outcomes of events that were answered `unknown` before, by index.
+        bypassed: Whether Redis could not be asked about the Idempotency-Key.
+        is_told: Whether the outcomes to remember were passed on.
+    """
+
+    __slots__ = ("bypassed", "events", "is_told", "known", "late", "request", "twins")
+
+    def __init__(self, request: Claim | None = None) -> None:
+        self.request = request
+        self.known: dict[int, Outcome] = {}
+        self.events: dict[int, Claim] = {}
+        self.twins: dict[int, int] = {}
+        self.late: dict[int, Outcome] = {}
+        self.bypassed = self.is_told = False
+
+    def answer_twins(self, outcomes: list[Outcome | None]) -> None:
+        """Answer each twin as a duplicate of its earlier event, or with that event's failure.
+
+        All other events have ended.
+        """
+        for index, first in self.twins.items():
+            outcome = outcomes[first]
+            if outcome is not None and outcome.failure is None:
+                outcome = outcome.of(Name.DUPLICATE, outcome.event_id)
+            if outcome is not None:
+                outcomes[index] = outcome
 
 
 class Ticket:
@@ -456,8 +543,3 @@ def place_again(publish: Publish, state: TopicState) -> bool:
         else:
             reservation.partitions = count
     return True
-
-
-def place(key: bytes | None, partition: int, count: int) -> int:
-    """Return the partition of a key; an event without a key stays if its partition exists."""
-    return partition % count if key is None else partition_for(key, count)

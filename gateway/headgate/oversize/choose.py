@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from headgate.formats.decode import is_json
-from headgate.model.event import EventIds
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Name, Outcome, Reason, Refused
 from headgate.model.oversize import (
     Large,
@@ -19,9 +18,9 @@ from headgate.model.oversize import (
     split_headers,
     without_dataref,
 )
-from headgate.model.publish import Publish, Stage
+from headgate.model.publish import Common, EventIds, Publish, Stage
 from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
-from headgate.model.route import Common, Route, fits
+from headgate.model.route import Route, fits
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.chunks import (
     HEADERS_BYTES,

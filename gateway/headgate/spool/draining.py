@@ -13,8 +13,9 @@ from typing import Final, NamedTuple
 
 from headgate.backends.base import Lanes, Topics
 from headgate.metrics.meter import Meter
+from headgate.model.keys import place
 from headgate.model.outcome import Failure, Name, Outcome, Reason
-from headgate.model.publish import Publish, place
+from headgate.model.publish import Publish
 from headgate.model.record import SPOOLED, Record, size_of
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState

@@ -45,9 +45,9 @@ from headgate.kafka.options import (
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop
 from headgate.model.content import forget_received
-from headgate.model.event import EventIds, RequestIds
 from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
+from headgate.model.publish import EventIds, RequestIds
 from headgate.model.suppression_states import state_rows
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.offload.helper_process import PoolWeigher

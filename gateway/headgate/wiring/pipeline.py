@@ -18,7 +18,7 @@ from headgate.ingest.path import Identify, Pipeline
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Produce, Reserve, ReserveVerdicts, Turn
 from headgate.metrics.meter import Meter
-from headgate.model.event import EventIds
+from headgate.model.publish import EventIds
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage

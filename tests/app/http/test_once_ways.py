@@ -15,13 +15,16 @@ from headgate.http.heads import PlainPosts
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.rules import (
+    CLAIM,
+    DONE,
     ClaimCall,
     ClaimVerdict,
     names_of_keys,
     request_fingerprint,
+    step_of,
 )
 from headgate.idempotency.store import IdentityOptions
-from headgate.model.publish import CLAIM, DONE, Claim
+from headgate.model.publish import Claim
 from support.clients.http_client import JSON, NDJSON, Answer
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
@@ -148,7 +151,7 @@ async def test_what_another_gateway_runs_is_a_conflict(at: World, way: dict[str,
     claim = Claim(name, content, b"t" * 12, 60_000.0)
     other = MemoryIdentityStore(at.shared)
     await other.connect()
-    await other.run(ClaimCall(60_000.0, [claim.operation(CLAIM)]))
+    await other.run(ClaimCall(60_000.0, [step_of(claim, CLAIM)]))
     answer = await at.post(GOOD, "k", way)
     assert (answer.status, answer.document["reason"]) == (409, "idempotency_conflict")
     assert answer.headers["retry-after"] == "1"

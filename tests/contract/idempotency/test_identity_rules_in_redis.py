@@ -13,9 +13,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headgate.idempotency.rules import ClaimCall, StoredName, run
+from headgate.idempotency.rules import (
+    CLAIM,
+    DONE,
+    PARTLY,
+    RELEASE,
+    RENEW,
+    ClaimCall,
+    StoredName,
+    run,
+    step_of,
+)
 from headgate.idempotency.store import RedisIdentityStore
-from headgate.model.publish import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim
+from headgate.model.publish import Claim
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 from support.scale import examples
@@ -54,7 +64,7 @@ async def compare(url: str, calls: list) -> None:  # type: ignore[type-arg]
         for claim_ms, pause_ms, steps in calls:
             await asyncio.sleep(pause_ms / 1000)
             operations = [
-                Claim(names[name], fingerprint, token, keep_ms).operation(letter, remembered)
+                step_of(Claim(names[name], fingerprint, token, keep_ms), letter, remembered)
                 for letter, name, fingerprint, token, keep_ms, remembered in steps
             ]
             if not operations:

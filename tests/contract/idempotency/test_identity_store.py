@@ -10,9 +10,20 @@ from itertools import count
 
 import pytest
 
-from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
+from headgate.idempotency.rules import (
+    CLAIM,
+    DONE,
+    PARTLY,
+    RELEASE,
+    RENEW,
+    ClaimCall,
+    ClaimState,
+    ClaimStep,
+    ClaimVerdict,
+    step_of,
+)
 from headgate.idempotency.store import IdentityStore, RedisIdentityStore
-from headgate.model.publish import CLAIM, DONE, PARTLY, RELEASE, RENEW, Claim, ClaimStep
+from headgate.model.publish import Claim
 from headgate.redis.script import StoreError
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.process.connecting import reach
@@ -63,13 +74,13 @@ async def ask(store: IdentityStore, *operations: ClaimStep, claim_ms: float = LO
 
 
 async def claim(store: IdentityStore, one: Claim, claim_ms: float = LONG_MS) -> ClaimVerdict:
-    (verdict,) = await store.run(ClaimCall(claim_ms, [one.operation(CLAIM)]))
+    (verdict,) = await store.run(ClaimCall(claim_ms, [step_of(one, CLAIM)]))
     return verdict
 
 
 async def test_the_first_claims_and_the_second_waits(store: IdentityStore, name: bytes) -> None:
     first, second = attempt(name), attempt(name)
-    assert await ask(store, first.operation(CLAIM), second.operation(CLAIM)) == [
+    assert await ask(store, step_of(first, CLAIM), step_of(second, CLAIM)) == [
         "CLAIMED",
         "RUNNING",
     ]
@@ -82,7 +93,7 @@ async def test_the_first_claims_and_the_second_waits(store: IdentityStore, name:
 async def test_what_is_done_is_answered_from_memory(store: IdentityStore, name: bytes) -> None:
     first = attempt(name)
     await claim(store, first)
-    await ask(store, first.operation(DONE, b"\0place"))
+    await ask(store, step_of(first, DONE, b"\0place"))
     assert await claim(store, attempt(name)) == ClaimVerdict(ClaimState.DONE, b"\0place")
 
 
@@ -92,23 +103,23 @@ async def test_other_content_is_a_mismatch_whether_it_runs_or_is_done(
     first, other = attempt(name), attempt(name, b"g" * 16)
     await claim(store, first)
     assert await claim(store, other) == ClaimVerdict(ClaimState.MISMATCH)
-    await ask(store, first.operation(DONE, b"place"))
+    await ask(store, step_of(first, DONE, b"place"))
     assert await claim(store, other) == ClaimVerdict(ClaimState.MISMATCH)
 
 
 async def test_a_failed_attempt_leaves_nothing(store: IdentityStore, name: bytes) -> None:
     first = attempt(name)
     await claim(store, first)
-    await ask(store, first.operation(RELEASE))
+    await ask(store, step_of(first, RELEASE))
     assert await claim(store, attempt(name, b"g" * 16)) == ClaimVerdict(ClaimState.CLAIMED)
 
 
 async def test_what_ended_well_is_handed_to_the_retry(store: IdentityStore, name: bytes) -> None:
     first, second, third = attempt(name), attempt(name), attempt(name)
     await claim(store, first)
-    await ask(store, first.operation(PARTLY, b"half"))
+    await ask(store, step_of(first, PARTLY, b"half"))
     assert await claim(store, second) == ClaimVerdict(ClaimState.CLAIMED, b"half")
-    await ask(store, second.operation(RELEASE))
+    await ask(store, step_of(second, RELEASE))
     assert await claim(store, third) == ClaimVerdict(ClaimState.CLAIMED, b"half")
     assert await claim(store, attempt(name, b"g" * 16)) == ClaimVerdict(ClaimState.MISMATCH)
 
@@ -116,16 +127,16 @@ async def test_what_ended_well_is_handed_to_the_retry(store: IdentityStore, name
 async def test_an_attempt_that_died_is_not_done(store: IdentityStore, name: bytes) -> None:
     dead, retry = attempt(name), attempt(name)
     # In one call, at one time: the claim may be over before another call arrives.
-    both = (dead.operation(CLAIM), retry.operation(CLAIM))
+    both = (step_of(dead, CLAIM), step_of(retry, CLAIM))
     assert await ask(store, *both, claim_ms=100.0) == ["CLAIMED", "RUNNING"]
 
     async def has_it() -> bool:
         return await claim(store, retry) == ClaimVerdict(ClaimState.CLAIMED)
 
     await eventually(has_it)
-    await ask(store, dead.operation(DONE, b"late"))  # the claim is the retry's now
+    await ask(store, step_of(dead, DONE, b"late"))  # the claim is the retry's now
     assert await claim(store, attempt(name)) == ClaimVerdict(ClaimState.RUNNING)
-    await ask(store, retry.operation(DONE, b"place"))
+    await ask(store, step_of(retry, DONE, b"place"))
     assert await claim(store, attempt(name)) == ClaimVerdict(ClaimState.DONE, b"place")
 
 
@@ -135,14 +146,14 @@ async def test_who_is_late_but_was_not_missed_still_counts(
     slow = attempt(name)
     await claim(store, slow, claim_ms=1.0)
     await asyncio.sleep(0.02)  # the entry itself may be gone as well
-    await ask(store, slow.operation(DONE, b"place"))
+    await ask(store, step_of(slow, DONE, b"place"))
     assert await claim(store, attempt(name)) == ClaimVerdict(ClaimState.DONE, b"place")
 
 
 async def test_renewing_keeps_others_out(store: IdentityStore, name: bytes) -> None:
     first = attempt(name)
     await claim(store, first, claim_ms=1.0)
-    await ask(store, first.operation(RENEW))
+    await ask(store, step_of(first, RENEW))
     await asyncio.sleep(0.02)
     assert await claim(store, attempt(name)) == ClaimVerdict(ClaimState.RUNNING)
 
@@ -151,12 +162,12 @@ async def test_renewing_claims_again_what_was_lost_but_takes_nothing(
     store: IdentityStore, name: bytes
 ) -> None:
     first, second = attempt(name), attempt(name)
-    await ask(store, first.operation(RENEW))  # as after a restart: nothing is known
+    await ask(store, step_of(first, RENEW))  # as after a restart: nothing is known
     assert await claim(store, second) == ClaimVerdict(ClaimState.RUNNING)
-    await ask(store, second.operation(RENEW))
+    await ask(store, step_of(second, RENEW))
     assert await claim(store, first) == ClaimVerdict(ClaimState.CLAIMED)
-    await ask(store, first.operation(DONE, b"place"))
-    await ask(store, first.operation(RENEW))
+    await ask(store, step_of(first, DONE, b"place"))
+    await ask(store, step_of(first, RENEW))
     assert await claim(store, second) == ClaimVerdict(ClaimState.DONE, b"place")
 
 

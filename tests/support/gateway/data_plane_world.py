@@ -27,9 +27,8 @@ from headgate.ingest.admission import ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
-from headgate.model.event import RequestIds
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import Publish
+from headgate.model.publish import Publish, RequestIds
 from headgate.model.topics import PartitionState, TopicState
 from headgate.tracing.spans import Traces
 from headgate.wiring.app import data_plane

@@ -8,8 +8,8 @@ from headgate.backends.base import Deliveries, Verdicts
 from headgate.formats.json_text import KeyReader
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import TopicPolicy
-from headgate.model.publish import Publish, Stage, advance_all
-from headgate.model.route import Common, Route
+from headgate.model.publish import Common, Publish, Stage, advance_all
+from headgate.model.route import Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
 

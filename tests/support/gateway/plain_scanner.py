@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
+from headgate.ingest.records import key_of
 from headgate.model.content import INLINE_BYTES, Comparison
 from headgate.model.outcome import Refused
 from headgate.model.policy import TopicPolicy
@@ -47,7 +48,7 @@ class PlainScanner:
         try:
             found = decode(body, {b"content-type": content_type}, False, limit)
             values = [event for event in found.events if type(event) is bytes]
-            keys = [key for key in (route._key(one, None) for one in values) if key is not None]
+            keys = [key for key in (key_of(route, one, None) for one in values) if key is not None]
         except Refused:
             return None
         if any(len(key) > route.key_max_bytes for key in keys):

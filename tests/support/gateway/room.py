@@ -15,10 +15,9 @@ from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Compiler, Gate, Routes
 from headgate.ingest.path import Inbound
 from headgate.kafka.lane import SingleRecordBatch
-from headgate.model.event import EventIds
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import Ticket
+from headgate.model.publish import EventIds, Ticket
 from headgate.model.reply import answer
 from headgate.model.route import Route, Scanner
 from headgate.model.suppression import Scope

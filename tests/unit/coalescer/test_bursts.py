@@ -9,10 +9,10 @@ import pytest
 
 from headgate.coalescer.bursts import Bursts
 from headgate.coalescer.windows import BurstEnd, read_held
+from headgate.idempotency.rules import pack_outcomes, unpack_outcomes
 from headgate.model.internal_topics import held_topic
-from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.outcome import Failure, Name, Reason, Refused
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import duplicate_of, pack_outcomes, unpack_outcomes
 from headgate.model.reply import reply
 from support.doubles.kafka_log import MemoryTopics
 from support.gateway.fakes import NOW_MS, policy, topic_state
@@ -148,7 +148,7 @@ async def test_what_is_held_has_no_place_neither_has_its_repeat() -> None:
     for each, name in (
         (outcome, "held"),
         (again, "duplicate"),
-        (duplicate_of(outcome), "duplicate"),
+        (outcome.of(Name.DUPLICATE, outcome.event_id), "duplicate"),
     ):
         shown = json.loads(reply("deals", [each], False, False, "r").body)
         known = {"outcome": name, "topic": "deals", "key": "7", "event_id": outcome.event_id}

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.formats.cloudevents import batch, from_headers, from_json, time_ms
-from headgate.model.event import RawEvent
+from headgate.ingest.records import build_record
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import RawEvent
 from support.gateway.fakes import common, route
 
 HEADERS = {b"ce-specversion": b"1.0", b"ce-id": b"7", b"ce-source": b"/s", b"ce-type": b"t"}
@@ -63,7 +64,7 @@ def test_pointers_look_into_json_data_only(content_type: bytes, is_document: boo
 def test_data_that_claims_to_be_json_must_be_it() -> None:
     def publish(body: bytes) -> None:
         event = binary(body, content_type=b"application/json")
-        route(keyless="spread").record(event, common())
+        build_record(route(keyless="spread"), event, common())
 
     publish(b'{"a":"\\ud800"}')
     for body in (b"{", b'{"a":"\xff"}', b'["\\ud800\xff"]'):
@@ -240,10 +241,10 @@ def test_an_empty_partitionkey_is_no_key() -> None:
 def test_the_key_precedence_is_request_then_attributes_then_pointers() -> None:
     orders = route(key=("/id",))
     event = structured(b',"data":{"id":"doc"},"subject":"s"')
-    assert orders.record(event, common()).key == b"s"
-    assert orders.record(event, common(key=b"r")).key == b"r"
+    assert build_record(orders, event, common()).key == b"s"
+    assert build_record(orders, event, common(key=b"r")).key == b"r"
     plain = structured(b',"data":{"id":"doc"}')
-    assert orders.record(plain, common()).key == b"doc"
+    assert build_record(orders, plain, common()).key == b"doc"
 
 
 # ---- structured in Kafka

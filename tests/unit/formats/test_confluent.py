@@ -6,9 +6,9 @@ import pytest
 
 from headgate.formats import confluent, confluent_v2, confluent_v3
 from headgate.formats.confluent_v2 import Format
-from headgate.model.event import SPREAD, RawEvent
 from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason, Refused
 from headgate.model.policy import CompatJsonKeys as JsonKeys
+from headgate.model.publish import SPREAD, RawEvent
 
 UNAVAILABLE = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 2)
 

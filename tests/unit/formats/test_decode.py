@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.decode import BodyKind, decode, kind_of
-from headgate.model.event import Decoded, RawEvent
+from headgate.ingest.records import build_record
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import Decoded, RawEvent
 from headgate.model.route import Route
 from support.gateway.fakes import common, route
 from support.gateway.json_texts import BAD_UTF8, NO, YES
@@ -44,7 +45,7 @@ def endings(decoded: Decoded) -> list[bytes | Reason | None]:
             found.append(event.reason)
             continue
         try:
-            found.append(anything.record(event, common()).value)
+            found.append(build_record(anything, event, common()).value)
         except Refused as refused:
             found.append(refused.failure.reason)
     return found
@@ -296,7 +297,7 @@ def test_any_body_ends_in_events_or_in_a_refusal(
     for event in events:
         if not isinstance(event, Failure):
             with suppress(Refused):
-                made = rules.record(event, common())
+                made = build_record(rules, event, common())
                 assert isinstance(made.value, bytes)
                 assert all(isinstance(content, bytes) for _, content in made.headers)
 

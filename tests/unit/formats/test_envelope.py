@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from headgate.formats.decode import decode
 from headgate.formats.envelope import read_envelope
-from headgate.model.event import RawEvent
+from headgate.ingest.records import build_record
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import RawEvent
 from headgate.model.route import Route
 from support.gateway.fakes import common, route
 from support.gateway.json_texts import NO, YES
@@ -160,7 +161,7 @@ def ending(found: RawEvent | Failure, anything: Route) -> bytes | Reason | None:
     if isinstance(found, Failure):
         return found.reason
     try:
-        return anything.record(found, common()).value
+        return build_record(anything, found, common()).value
     except Refused as refused:
         return refused.failure.reason
 

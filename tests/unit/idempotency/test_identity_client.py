@@ -11,9 +11,17 @@ import pytest
 
 from headgate.idempotency.claims import Ask, Sized, Verdicts, Waiting
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
-from headgate.idempotency.rules import ClaimCall, ClaimState, ClaimVerdict
+from headgate.idempotency.rules import (
+    CLAIM,
+    DONE,
+    RELEASE,
+    ClaimCall,
+    ClaimState,
+    ClaimVerdict,
+    step_of,
+)
 from headgate.idempotency.store import IdentityOptions
-from headgate.model.publish import CLAIM, DONE, RELEASE, Claim
+from headgate.model.publish import Claim
 from support.doubles.identity_store import MemoryIdentityStore, SharedIdentities
 from support.failing_clock import FailingClock
 from support.gateway.meters import a_meter
@@ -105,7 +113,7 @@ async def test_a_repeat_is_told_of_the_first(room: Room) -> None:
     first, again = room.claim(), room.claim()
     assert (await room.ask(first))[0] == [ClaimState.CLAIMED]
     assert (await room.ask(again))[0] == [ClaimState.RUNNING]
-    room.client.end(first.token, first.operation(DONE, b"place"))
+    room.client.end(first.token, step_of(first, DONE, b"place"))
     await until_reported(room, first)
     assert (await room.ask(room.claim()))[0] == [ClaimState.DONE]
 
@@ -113,7 +121,7 @@ async def test_a_repeat_is_told_of_the_first(room: Room) -> None:
 async def test_an_end_is_told_before_what_is_asked_after_it(room: Room) -> None:
     first = room.claim()
     await room.ask(first)
-    room.client.end(first.token, first.operation(DONE, b"place"))
+    room.client.end(first.token, step_of(first, DONE, b"place"))
     assert (await room.ask(room.claim()))[0] == [ClaimState.DONE]
 
 
@@ -125,7 +133,7 @@ async def test_while_redis_is_away_all_go_on_in_order_and_ends_are_kept(room: Ro
     asked = [[room.claim(os.urandom(16))] for _ in range(6)]
     futures = [room.ask(*claims, reported=reported) for claims in asked]
     await eventually(lambda: len(room.store.calls) == 2)
-    room.client.end(first.token, first.operation(DONE, b"place"))
+    room.client.end(first.token, step_of(first, DONE, b"place"))
     room.shared.up = False
     room.store.gate.set()
     assert [await future for future in futures] == [([None], "redis_error")] * 6
@@ -190,7 +198,7 @@ def test_claims_are_kept_alive_although_a_tick_failed(caplog: pytest.LogCaptureF
 async def test_released_is_as_if_never_claimed(room: Room) -> None:
     first = room.claim()
     await room.ask(first)
-    room.client.end(first.token, first.operation(RELEASE))
+    room.client.end(first.token, step_of(first, RELEASE))
     assert (await room.ask(room.claim(content=b"g" * 16)))[0] == [ClaimState.CLAIMED]
 
 
@@ -199,7 +207,7 @@ async def test_closing_tells_the_last_ends() -> None:
     await room.client.start()
     claim = room.claim()
     await room.ask(claim)
-    room.client.end(claim.token, claim.operation(DONE, b"place"))
+    room.client.end(claim.token, step_of(claim, DONE, b"place"))
     await room.client.close()
     (held,) = room.shared.values.values()
     assert held.value.endswith(b"place")
@@ -212,9 +220,9 @@ def test_ends_that_are_kept_are_bounded_by_number_and_bytes() -> None:
     )
     for number in range(30):
         claim = Claim(b"n", b"f" * 16, bytes([number]) * 12, 1.0)
-        waiting.end(claim.token, claim.operation(DONE, b"x" * 20))
+        waiting.end(claim.token, step_of(claim, DONE, b"x" * 20))
     assert (len(waiting.ends), len(forgotten)) == (10, 20)
-    waiting.end(claim.token, claim.operation(DONE, b"x" * 900))
+    waiting.end(claim.token, step_of(claim, DONE, b"x" * 900))
     assert len(waiting.ends) == 2  # 37 bytes beside what is remembered, each
 
 
@@ -256,7 +264,7 @@ async def test_nobody_waits_for_a_slow_redis_and_the_order_stays() -> None:
     assert "slow" in room.client.health()[1]
     room.store.gate.set()  # the call that was under way is answered at last
     (late,) = asked[0]
-    room.client.end(late.token, late.operation(DONE, b"place"))
+    room.client.end(late.token, step_of(late, DONE, b"place"))
     await until_reported(room, late)
     again = Claim(late.name, late.fingerprint, room.client.new_token(), 60_000.0)
     assert (await room.ask(again))[0] == [ClaimState.DONE]

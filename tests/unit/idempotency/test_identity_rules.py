@@ -7,15 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.idempotency.rules import (
+    FULL_BYTES,
     event_fingerprint,
     names_of_cloudevents,
     names_of_ids,
     names_of_keys,
+    pack_outcomes,
     read_key,
     request_fingerprint,
+    unpack_outcomes,
 )
 from headgate.model.outcome import Name, Outcome, Refused
-from headgate.model.publish import FULL_BYTES, pack_outcomes, unpack_outcomes
 
 TOPIC, OTHER_TOPIC = b"\1" * 16, b"\2" * 16
 

@@ -8,11 +8,10 @@ from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.model.event import RawEvent
 from headgate.model.outcome import Failure, Reason
 from headgate.model.oversize import StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import Publish, Ticket
+from headgate.model.publish import Publish, RawEvent, Ticket
 from headgate.model.route import Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState

@@ -16,11 +16,10 @@ from headgate.formats.streamed import Streamed
 from headgate.http.streams import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.model.event import EventIds, RawEvent
 from headgate.model.outcome import Failure, Name, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import Ticket
+from headgate.model.publish import EventIds, RawEvent, Ticket
 from headgate.model.record import Record
 from headgate.model.route import Route
 from headgate.model.suppression import Scope

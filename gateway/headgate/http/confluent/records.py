@@ -24,8 +24,8 @@ from headgate.http.events import EventsFront
 from headgate.http.origins import CORS_HEADERS
 from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
-from headgate.model.event import Decoded, RawEvent
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import Decoded, RawEvent
 from headgate.model.reply import Reply, advice_headers
 from headgate.model.request import HeaderCount
 from headgate.model.route import Route

@@ -23,9 +23,9 @@ from headgate.http.events import EventsFront, headers_of
 from headgate.http.problems import response
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
-from headgate.model.event import Decoded
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
+from headgate.model.publish import Decoded
 from headgate.model.reply import Reply, json_text
 from headgate.model.request import of_one_port
 from headgate.model.route import Route

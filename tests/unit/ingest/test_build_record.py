@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.json_text import KeyReader
-from headgate.model.event import SPREAD, RawEvent
+from headgate.ingest.records import build_record
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason, Refused
+from headgate.model.publish import SPREAD, RawEvent
 from headgate.model.record import BATCH_OVERHEAD, Record, content_type_of, size_of
 from headgate.model.route import Route, exceeded, fits, too_large
 from support.gateway.fakes import NOW_MS, common, policy, route, topic_state
@@ -24,7 +25,7 @@ def document(text: bytes, **changes: object) -> bytes | RawEvent:
 
 
 def record(rules: Route, event: bytes | RawEvent, **changes: object) -> Record:
-    return rules.record(event, common(**changes))
+    return build_record(rules, event, common(**changes))
 
 
 def refusal(rules: Route, event: bytes | RawEvent, **changes: object) -> Reason:
@@ -116,7 +117,7 @@ def test_a_plain_document_makes_the_same_record_as_one_with_all_its_fields(
 
     def end(event: bytes | RawEvent) -> object:
         try:
-            return fields_of(rules.record(event, shared))
+            return fields_of(build_record(rules, event, shared))
         except Refused as refused:
             return refused.failure
 
