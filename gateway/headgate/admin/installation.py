@@ -86,9 +86,13 @@ def entry_view(entry: LogEntry) -> dict[str, Any]:
     }
 
 
-def option_view(one: Effective) -> dict[str, Any]:
+def option_view(option: Effective) -> dict[str, Any]:
     """Return the JSON of an option."""
-    return {"option": f"{one.section}.{one.name}", "value": one.value, "origin": one.origin}
+    return {
+        "option": f"{option.section}.{option.name}",
+        "value": option.value,
+        "origin": option.origin,
+    }
 
 
 def _entries(
@@ -152,8 +156,10 @@ def _chosen(request: web.Request) -> Callable[[Effective], bool]:
     if section is not None and section.partition(".")[0] not in sections:
         raise Refused(malformed(f"section is one of {', '.join(sections)}, or a table of one"))
 
-    def is_chosen(one: Effective) -> bool:
-        inside = section is None or one.section == section or one.section.startswith(f"{section}.")
-        return inside and not (only_given and one.origin == DEFAULT)
+    def is_chosen(option: Effective) -> bool:
+        inside = (
+            section is None or option.section == section or option.section.startswith(f"{section}.")
+        )
+        return inside and not (only_given and option.origin == DEFAULT)
 
     return is_chosen

@@ -116,8 +116,8 @@ async def _backfill(settings: Settings, cluster: str, may_create: bool) -> list[
     return lines
 
 
-def _map_faults(found: TopicState) -> list[str]:
-    return map_topic_faults(found.partitions, found.cleanup_policy)
+def _map_faults(state: TopicState) -> list[str]:
+    return map_topic_faults(state.partitions, state.cleanup_policy)
 
 
 def _missing(topic: InternalTopic, may_create: bool) -> ReportLine:

@@ -270,36 +270,36 @@ def keyless_only(first: Side, second: Side) -> tuple[int, int]:
     return only_first.total(), only_second.total()
 
 
-def judged(one: History | None, other: History | None, *, has_before: bool) -> Finding:
+def judged(first: History | None, second: History | None, *, has_before: bool) -> Finding:
     """Return the finding of a key that at least one topic has."""
-    histories = [history for history in (one, other) if history is not None]
+    histories = [history for history in (first, second) if history is not None]
     if any(history.is_reference for history in histories):
         return Finding.REFERENCE
-    if one is None or other is None:
-        finding = Finding.ONLY_SECOND if one is None else Finding.ONLY_FIRST
+    if first is None or second is None:
+        finding = Finding.ONLY_SECOND if first is None else Finding.ONLY_FIRST
         if has_before and len(_without_repeats(histories[0].contents)) == 1:
             finding = Finding.MAYBE_BEFORE
     elif any(history.is_split for history in histories):
         finding = Finding.SPLIT
     else:
-        finding = _compared(one.contents, other.contents)
+        finding = _compared(first.contents, second.contents)
     is_edge = any(history.is_edge for history in histories)
     return Finding.EDGE if is_edge and finding.is_difference else finding
 
 
-def _compared(one: Sequence[bytes], other: Sequence[bytes]) -> Finding:
-    if one == other:
+def _compared(first: Sequence[bytes], second: Sequence[bytes]) -> Finding:
+    if first == second:
         return Finding.SAME
-    one, other = _without_repeats(one), _without_repeats(other)
-    if one == other:
+    first, second = _without_repeats(first), _without_repeats(second)
+    if first == second:
         return Finding.FEWER_REPEATS
-    if sorted(one) == sorted(other):
+    if sorted(first) == sorted(second):
         return Finding.OTHER_ORDER
-    if one[-1] != other[-1]:
+    if first[-1] != second[-1]:
         return Finding.OTHER_END
-    if _is_part(other, one):
+    if _is_part(second, first):
         return Finding.FEWER_STATES
-    return Finding.MORE_STATES if _is_part(one, other) else Finding.OTHER_STATES
+    return Finding.MORE_STATES if _is_part(first, second) else Finding.OTHER_STATES
 
 
 def _without_repeats(contents: Sequence[bytes]) -> list[bytes]:
@@ -312,6 +312,6 @@ def _is_part(short: Sequence[bytes], long: Sequence[bytes]) -> bool:
     return all(content in rest for content in short)
 
 
-def _all_keys(one: Mapping[bytes, History], other: Mapping[bytes, History]) -> Iterator[bytes]:
-    yield from one
-    yield from (key for key in other if key not in one)
+def _all_keys(first: Mapping[bytes, History], second: Mapping[bytes, History]) -> Iterator[bytes]:
+    yield from first
+    yield from (key for key in second if key not in first)

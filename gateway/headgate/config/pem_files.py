@@ -84,8 +84,8 @@ def refuse_bad_pem_files(file: Path, settings: Settings, origins: Mapping[str, s
         ConfigError: It names each option, its file, the reason and the fix.
     """
     problems = [
-        Problem(option, found, _EXPECTED, fix, origins[option.partition(" ")[0]])
-        for option, found, fix in pem_troubles(settings)
+        Problem(option, fault, _EXPECTED, fix, origins[option.partition(" ")[0]])
+        for option, fault, fix in pem_troubles(settings)
         if not option.startswith("http.")
     ]
     if problems:

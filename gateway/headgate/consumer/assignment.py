@@ -18,7 +18,7 @@ from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assembler import Assembler
-from headgate.consumer.commits import Commits, OffsetStore, TopicIds, go_to_starts
+from headgate.consumer.commits import Offsets, OffsetStore
 from headgate.consumer.failures import Failures
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned, Ownership
@@ -68,7 +68,6 @@ class Assignment:
         self._counts = counts
         self._wake, self._give_up = wake, give_up
         self._failures = failures
-        self._offsets = offsets
         self._step = min(_MAX_RECORDS, (options.prefetch + 1) // 2)  # records of one read
         self._assembler = Assembler() if options.assemble else None
         self._tasks = OwnedTasks()
@@ -83,27 +82,18 @@ class Assignment:
             TopicPartition(each.topic, each.partition): OwnedPartition(each, self, self._assembler)
             for each in owned
         }
-        topics = (partition.topic for partition in self.partitions)
-        self._topic_ids = TopicIds(consumer, topics, offsets)
-        self._commits = Commits(
-            consumer,
-            ownership,
-            self.partitions,
-            options,
-            counts,
-            offsets,
-            self._topic_ids,
-            give_up,
+        self._offsets = Offsets(
+            consumer, ownership, self.partitions, options, counts, offsets, give_up
         )
-        self.commit = self._commits.commit
+        self.commit = self._offsets.commit
 
     def begin(self) -> None:
         """Begin to read the partitions that intent allows. All of them are paused before."""
         self.apply_pauses()
         if self.partitions:
-            self._commits.begin()
+            self._offsets.begin()
             self._tasks.spawn(self._read(), "reading")
-            self._tasks.keep(self._commits.run, "committing")
+            self._tasks.keep(self._offsets.run, "committing")
 
     # ---- reading
 
@@ -143,9 +133,7 @@ class Assignment:
                     partition.reached(position)
 
     async def _open_all(self) -> None:
-        done_below = await go_to_starts(
-            self._consumer, self.partitions, self._offsets, self._topic_ids
-        )
+        done_below = await self._offsets.go_to_starts()
         for tp, partition in self.partitions.items():
             partition.begin(done_below.get(tp, 0))
         self.apply_pauses()

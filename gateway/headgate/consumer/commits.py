@@ -66,47 +66,6 @@ class PositionError(Exception):
     """A next offset that does not belong to this log: the topic is another one."""
 
 
-async def seek(consumer: AIOKafkaConsumer, positions: Mapping[Place, int]) -> None:
-    """Seek to positions. Raises PositionError and KafkaError."""
-    wanted = {TopicPartition(*pair): offset for pair, offset in positions.items()}
-    ends = await consumer.end_offsets(list(wanted)) if wanted else {}
-    for tp, offset in wanted.items():
-        if offset > ends[tp]:
-            raise PositionError(
-                f"{tp.topic} partition {tp.partition} ends at {ends[tp]}, but its next offset is "
-                f"{offset} by the offset store: was the topic deleted and made again? Then let "
-                "the store forget it (SqlOffsets.forget)"
-            )
-        consumer.seek(tp, offset)
-
-
-class TopicIds:
-    """The check that topics are still those whose offsets a store has: by their ids.
-
-    A recreated topic starts again at offset 0. Kafka deletes the group's own offsets with a topic;
-    those in a database stay, and events of the new topic would count as done.
-
-    Args:
-        store: None if only the group keeps offsets.
-    """
-
-    def __init__(
-        self, consumer: AIOKafkaConsumer, topics: Iterable[str], store: OffsetStore | None
-    ) -> None:
-        self._consumer = consumer
-        self._topics = sorted(set(topics))
-        self._store = store
-
-    async def check(self) -> None:
-        """Raise PositionError if the store's offsets are another topic's; KafkaError; OSError."""
-        if self._store is None or not self._topics:
-            return
-        client = client_of(self._consumer)
-        topics = (await read_metadata(client, any_node(client), self._topics)).topics
-        ids = {name: topic.topic_id.hex() for name, topic in topics.items() if any(topic.topic_id)}
-        await self._store.check_topics(ids)
-
-
 class CommitMark(NamedTuple):
     """The commit of one partition. For `done_below` see `CommitNote`."""
 
@@ -114,8 +73,8 @@ class CommitMark(NamedTuple):
     done_below: int
 
 
-class Commits:
-    """The commits of one assignment. One commit is in flight at a time."""
+class Offsets:
+    """The offsets of one assignment. One commit is in flight at a time."""
 
     def __init__(
         self,
@@ -125,7 +84,6 @@ class Commits:
         options: ConsumerOptions,
         counts: Counts,
         store: OffsetStore | None,
-        topic_ids: TopicIds,
         give_up: Callable[[BaseException], None],
     ) -> None:
         self._consumer = consumer
@@ -134,7 +92,6 @@ class Commits:
         self._options = options
         self._counts = counts
         self._store = store
-        self._topic_ids = topic_ids
         self._give_up = give_up
         self._is_over = False  # the topic was recreated: no event that is done belongs to it
         self._committed: dict[TopicPartition, CommitMark] = {}
@@ -144,6 +101,77 @@ class Commits:
     def begin(self) -> None:
         """Note the group's present generation, in which the assignment begins."""
         self._generation = generation_of(self._consumer)
+
+    async def _check_topics(self) -> None:
+        """Check that the topics are still those whose offsets the store has: by their ids.
+
+        A recreated topic starts again at offset 0. Kafka deletes the group's own offsets with a
+        topic; those in a database stay, and events of the new topic would count as done.
+
+        Raises:
+            PositionError: The store's offsets are another topic's. Also KafkaError and OSError.
+        """
+        if self._store is None or not self._partitions:
+            return
+        client, names = client_of(self._consumer), sorted({tp.topic for tp in self._partitions})
+        topics = (await read_metadata(client, any_node(client), names)).topics
+        ids = {name: topic.topic_id.hex() for name, topic in topics.items() if any(topic.topic_id)}
+        await self._store.check_topics(ids)
+
+    # ---- starting positions
+
+    async def go_to_starts(self) -> dict[TopicPartition, int]:
+        """Set the starting positions: from the store if it has one, else from the group's commits.
+
+        Returns:
+            The offsets below which all events are done, as far as the group's notes have them
+            (`CommitNote`). The store needs no note: it knows whether an event is done.
+
+        Raises:
+            PositionError: The store's offsets belong to another topic; and other errors that do
+                not pass.
+        """
+        while True:
+            try:
+                await self._check_topics()
+                stored: Mapping[Place, int] = {}
+                if self._store is not None:
+                    stored = await self._store.positions(
+                        (tp.topic, tp.partition) for tp in self._partitions
+                    )
+                    await self._seek(stored)
+                rest = [tp for tp in self._partitions if (tp.topic, tp.partition) not in stored]
+                return await self._follow_the_group(rest)
+            except (KafkaError, OSError) as error:
+                log.warning("starting positions are not available yet: %r", error)
+                await asyncio.sleep(_RETRY_S)
+
+    async def _seek(self, positions: Mapping[Place, int]) -> None:
+        wanted = {TopicPartition(*pair): offset for pair, offset in positions.items()}
+        ends = await self._consumer.end_offsets(list(wanted)) if wanted else {}
+        for tp, offset in wanted.items():
+            if offset > ends[tp]:
+                raise PositionError(
+                    f"{tp.topic} partition {tp.partition} ends at {ends[tp]}, but its next offset "
+                    f"is {offset} by the offset store: was the topic deleted and made again? Then "
+                    "let the store forget it (SqlOffsets.forget)"
+                )
+            self._consumer.seek(tp, offset)
+
+    async def _follow_the_group(self, tps: list[TopicPartition]) -> dict[TopicPartition, int]:
+        commits = await read_commits(self._consumer, tps)
+        for tp, committed in commits.items():
+            self._consumer.seek(tp, committed.offset)
+        noted = dict(_notes(commits))
+        ends = await self._consumer.end_offsets(list(noted)) if noted else {}
+        for tp in [tp for tp, below in noted.items() if below > ends[tp]]:
+            # The log was truncated, as by an unclean election: new records there are not done.
+            log.warning(
+                "%s ends at offset %d, but its committed offset is %d", tp, ends[tp], noted.pop(tp)
+            )
+        return noted
+
+    # ---- commits
 
     async def run(self) -> None:
         """Commit at every interval."""
@@ -157,7 +185,7 @@ class Commits:
             if self._is_over:
                 return
             try:
-                await self._topic_ids.check()
+                await self._check_topics()
                 marks = self._to_commit()
                 if not marks:
                     return
@@ -227,53 +255,6 @@ class Commits:
         committer = Committer(member, self._options.client_id, self._partitions[tp].owned.term)
         reaches_further = mark.done_below > mark.offset
         return CommitNote(committer, mark.done_below if reaches_further else None).text()
-
-
-async def go_to_starts(
-    consumer: AIOKafkaConsumer,
-    tps: Iterable[TopicPartition],
-    store: OffsetStore | None,
-    topic_ids: TopicIds,
-) -> dict[TopicPartition, int]:
-    """Set the starting positions: from the store if it has one, else from the group's commits.
-
-    Returns:
-        The offsets below which all events are done, as far as the group's notes have them
-        (`CommitNote`). The store needs no note: it knows whether an event is done.
-
-    Raises:
-        PositionError: The store's offsets belong to another topic; and other errors that do not
-            pass.
-    """
-    every = list(tps)
-    while True:
-        try:
-            await topic_ids.check()
-            stored: Mapping[tuple[str, int], int] = {}
-            if store is not None:
-                stored = await store.positions((tp.topic, tp.partition) for tp in every)
-                await seek(consumer, stored)
-            rest = [tp for tp in every if (tp.topic, tp.partition) not in stored]
-            return await _follow_the_group(consumer, rest)
-        except (KafkaError, OSError) as error:
-            log.warning("starting positions are not available yet: %r", error)
-            await asyncio.sleep(_RETRY_S)
-
-
-async def _follow_the_group(
-    consumer: AIOKafkaConsumer, tps: list[TopicPartition]
-) -> dict[TopicPartition, int]:
-    commits = await read_commits(consumer, tps)
-    for tp, committed in commits.items():
-        consumer.seek(tp, committed.offset)
-    noted = dict(_notes(commits))
-    ends = await consumer.end_offsets(list(noted)) if noted else {}
-    for tp in [tp for tp, below in noted.items() if below > ends[tp]]:
-        # The log was truncated, as by an unclean election: new records there are not done.
-        log.warning(
-            "%s ends at offset %d, but its committed offset is %d", tp, ends[tp], noted.pop(tp)
-        )
-    return noted
 
 
 def _notes(

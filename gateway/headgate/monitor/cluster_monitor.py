@@ -142,7 +142,7 @@ class ClusterMonitor:
         options: ClusterOptions,
         watch_options: WatchOptions,
         interval_s: float,
-        known: Mapping[str, Probation],
+        probations: Mapping[str, Probation],
         now_ms: Callable[[], int],
         exporters: Exporters = NO_EXPORTERS,
     ) -> None:
@@ -150,7 +150,7 @@ class ClusterMonitor:
         self.exporters = exporters
         self.readers = RogueReaders(exporters.limit_per_s, is_mirrored=exporters.is_mirrored)
         self.rogue_detail = "" if exporters.urls else _NO_EXPORTERS
-        self.watch = ClusterWatch(watch_options, known)
+        self.watch = ClusterWatch(watch_options, probations)
         self.status = Status(False, "not polled yet", None, 0.0, "not begun yet")
         self.judged: dict[str, GroupReport] = {}
         self._options = options

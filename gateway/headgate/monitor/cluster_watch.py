@@ -59,7 +59,7 @@ class ClusterWatch:
             admitted, because their start is unknown.
     """
 
-    def __init__(self, options: WatchOptions, known: Mapping[str, Probation]) -> None:
+    def __init__(self, options: WatchOptions, probations: Mapping[str, Probation]) -> None:
         self.options = options
         self.groups: dict[str, GroupWatch] = {}
         self.logs: dict[Partition, PartitionLog] = {}
@@ -69,7 +69,7 @@ class ClusterWatch:
         self.counts: dict[tuple[str, str], int] = {}  # regressions by group and topic
         self._topics: dict[str, TopicSeen] = {}
         self._away: dict[str, TopicSeen] = {}  # last state of topics that are missing now
-        self._known = dict(known)
+        self._known = dict(probations)
         self._has_polled = False
         self._doubted: Partition | None = None  # the last partition of the last turn
         self._missed: dict[str, int] = {}  # polls in a row that did not find a known group
@@ -114,12 +114,12 @@ class ClusterWatch:
             log.start, log.end, log.retention_ms = start, end, retention_ms
             log.ends.note(now_ms, end)
 
-    def seeded(self, place: Partition, at_ms: int, end: int) -> None:
+    def seeded(self, partition: Partition, at_ms: int, end: int) -> None:
         """Add a past end of a log, before its first `logs_seen` and in the order of time.
 
         Timestamps of records need not grow; an end below the previous one is skipped.
         """
-        log = self.logs.setdefault(place, PartitionLog(0, end, LogEnds()))
+        log = self.logs.setdefault(partition, PartitionLog(0, end, LogEnds()))
         if end >= log.end:
             log.end = end
             log.ends.note(at_ms, end)
@@ -191,7 +191,7 @@ class ClusterWatch:
     def committed(
         self,
         group: str,
-        place: Partition,
+        partition: Partition,
         stored: CommittedOffset | None,
         at_ms: int,
         seen_ms: int,
@@ -200,16 +200,16 @@ class ClusterWatch:
 
         Args:
             group: Name of the group.
-            place: The partition.
+            partition: The partition.
             stored: The committed offset; None if it was deleted.
             at_ms: The broker's time, in milliseconds since 1970.
             seen_ms: Time of reading, in milliseconds since 1970.
         """
         if stored is None:
             if group in self.groups:
-                self.groups[group].removed(place)
+                self.groups[group].removed(partition)
             return None
-        fall = self._group(group, seen_ms).committed(place, stored, at_ms, seen_ms)
+        fall = self._group(group, seen_ms).committed(partition, stored, at_ms, seen_ms)
         if fall is not None:
             self._count(fall)
         return fall
@@ -268,10 +268,10 @@ class ClusterWatch:
         return {partition: spans[partition] for partition in turn}
 
     def is_read(
-        self, spans: Mapping[Partition, tuple[int, int]], found: Mapping[Partition, int]
+        self, spans: Mapping[Partition, tuple[int, int]], first_records: Mapping[Partition, int]
     ) -> None:
         """Apply the offset of the first record in each span, or the span's end if there is none."""
-        for partition, record in found.items():
+        for partition, record in first_records.items():
             if partition in self.logs:
                 self.logs[partition].is_read(*spans[partition], record)
 

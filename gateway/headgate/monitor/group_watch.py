@@ -169,32 +169,32 @@ class GroupWatch:
         }
         self.owners, self.described = owners, described
 
-    def is_unread(self, place: Partition) -> bool:
+    def is_unread(self, partition: Partition) -> bool:
         """Return whether the group has members and none of them subscribes to the topic."""
         members = self.described.members
         return (
             bool(members)
-            and place not in self.owners
+            and partition not in self.owners
             and all(
-                member.subscribed is not None and place.topic not in member.subscribed
+                member.subscribed is not None and partition.topic not in member.subscribed
                 for member in members
             )
         )
 
-    def _owner(self, place: Partition, member: GroupMember, now_ms: int) -> Assignee:
-        had = self.owners.get(place)
+    def _owner(self, partition: Partition, member: GroupMember, now_ms: int) -> Assignee:
+        had = self.owners.get(partition)
         if had is None:
-            before = self._owned_last.get(place)
+            before = self._owned_last.get(partition)
             return Assignee(member, now_ms, None if before == named(member) else before)
         if had.member.member_id == member.member_id:
             return had._replace(member=member)
         return Assignee(member, now_ms, named(had.member))
 
     def committed(
-        self, place: Partition, stored: CommittedOffset, at_ms: int, seen_ms: int
+        self, partition: Partition, stored: CommittedOffset, at_ms: int, seen_ms: int
     ) -> Regression | None:
         """Apply one commit of the commit stream, in order; `at_ms` is the broker's time."""
-        track = self._track(place)
+        track = self._track(partition)
         note = read_note(stored.metadata)
         seen = SeenCommit(stored.offset, at_ms, None if note is None else note.committer)
         change = track.window.committed(stored.offset, seen_ms)
@@ -207,30 +207,30 @@ class GroupWatch:
             track.open_falls.clear()
         if change.fell_from is None:
             return None
-        fall = self._fall(place, change.fell_from, seen)
+        fall = self._fall(partition, change.fell_from, seen)
         if len(track.open_falls) < _COMMITS_KEPT:
             track.open_falls.append(fall)
         self.regressions += 1
         return fall
 
-    def _fall(self, place: Partition, fell_from: int, seen: SeenCommit) -> Regression:
-        owner = self.owners.get(place)
+    def _fall(self, partition: Partition, fell_from: int, seen: SeenCommit) -> Regression:
+        owner = self.owners.get(partition)
         return Regression(
             self.name,
-            place.topic,
-            place.partition,
+            partition.topic,
+            partition.partition,
             fell_from,
             seen.offset,
             seen.at_ms,
             seen.committer,
             None if owner is None else named(owner.member),
-            self._owned_last.get(place) if owner is None else owner.before,
+            self._owned_last.get(partition) if owner is None else owner.before,
             None if owner is None else owner.since_ms,
         )
 
-    def removed(self, place: Partition) -> None:
+    def removed(self, partition: Partition) -> None:
         """Forget a partition whose committed offset was deleted: no regression follows from it."""
-        self.tracks.pop(place, None)
+        self.tracks.pop(partition, None)
 
     def sampled(
         self,
@@ -264,38 +264,38 @@ class GroupWatch:
                 self._sample_silent(partition, logs, now_ms)
         return falls
 
-    def _is_news(self, place: Partition, offset: int) -> bool:
-        track = self.tracks.get(place)
+    def _is_news(self, partition: Partition, offset: int) -> bool:
+        track = self.tracks.get(partition)
         return track is None or not track.commits or track.commits[-1].offset != offset
 
-    def _sample(self, place: Partition, offset: int, logs: Logs, now_ms: int) -> None:
-        log = logs.get(place)
+    def _sample(self, partition: Partition, offset: int, logs: Logs, now_ms: int) -> None:
+        log = logs.get(partition)
         if log is None:
             return
-        track = self._track(place)
+        track = self._track(partition)
         track.never_committed = None
         begin = log.next_record(max(offset, log.start))
         track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
 
-    def _sample_silent(self, place: Partition, logs: Logs, now_ms: int) -> None:
+    def _sample_silent(self, partition: Partition, logs: Logs, now_ms: int) -> None:
         """Sample a partition with an owner and no commit.
 
         Only records since the first such poll count as lag.
         """
-        log = logs.get(place)
+        log = logs.get(partition)
         if log is None:
             return
-        track = self._track(place)
+        track = self._track(partition)
         if track.never_committed is None:
             track.never_committed = log.end
         first = track.never_committed
         begin = log.next_record(max(first, log.start))
         track.window.sampled(Sample(now_ms, begin, log.end, first), self.rules)
 
-    def _track(self, place: Partition) -> Track:
-        track = self.tracks.get(place)
+    def _track(self, partition: Partition) -> Track:
+        track = self.tracks.get(partition)
         if track is None:
-            track = self.tracks[place] = Track(self.rules)
+            track = self.tracks[partition] = Track(self.rules)
         return track
 
 

@@ -244,7 +244,7 @@ class Monitor:
         falls = [
             regression for cluster in self.clusters for regression in cluster.watch.regressions
         ]
-        falls.sort(key=lambda one: -one.at_ms)
+        falls.sort(key=lambda fall: -fall.at_ms)
         return {
             "groups": rows,
             "regressions": [views.regression(fall) for fall in falls[:_REGRESSIONS_SHOWN]],
@@ -256,17 +256,17 @@ class Monitor:
         self,
         cluster: str,
         watch: GroupWatch,
-        found: GroupReport,
+        judged: GroupReport,
         topic: str | None,
         number: int | None,
     ) -> Json | None:
         """Return the row of a group; None if it does not match."""
-        row = views.group_row(cluster, watch, found, self._options.watch)
+        row = views.group_row(cluster, watch, judged, self._options.watch)
         if topic is None:
             return row
         here = [
             each
-            for each in found.partitions
+            for each in judged.partitions
             if each.place.topic == topic and number in (None, each.place.partition)
         ]
         if not here:

@@ -133,7 +133,7 @@ class RogueReaders:
             spans = self._spans[topic]
             rate = sum(span.out for span in spans) / sum(span.seconds for span in spans)
             readers.append(Rogue(topic, rate, self.unexplained[topic], since_ms))
-        return sorted(readers, key=lambda one: -one.unexplained_per_s)
+        return sorted(readers, key=lambda reader: -reader.unexplained_per_s)
 
 
 def _silent(
@@ -186,5 +186,5 @@ def _sum(every: Iterable[Totals]) -> dict[str, TopicTotals]:
     return sums
 
 
-def _plus(one: TopicTotals, other: TopicTotals) -> TopicTotals:
-    return TopicTotals(*(own + added for own, added in zip(one, other, strict=True)))
+def _plus(total: TopicTotals, other: TopicTotals) -> TopicTotals:
+    return TopicTotals(*(own + added for own, added in zip(total, other, strict=True)))

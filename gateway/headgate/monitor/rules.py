@@ -5,9 +5,11 @@ moment) and, if `__consumer_offsets` may be read, the stream of all commits. The
 decides about regressions, and a sample about the remaining work.
 """
 
+from bisect import bisect_right
 from collections import deque
 from enum import StrEnum
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 _MAX_PATIENCE = 10  # maximum, as a multiple of the configured patience
@@ -32,11 +34,6 @@ class LagState(StrEnum):
 
 
 SEVERITY = {state: number for number, state in enumerate(LagState)}
-
-
-def worst(states: "list[LagState]") -> LagState:
-    """Return the worst state; OK without any."""
-    return max(states, key=SEVERITY.__getitem__, default=LagState.OK)
 
 
 class LagRules(NamedTuple):
@@ -294,13 +291,7 @@ class LogEnds:
         points = self._points
         if not points or offset < points[0].end or offset >= points[-1].end:
             return None
-        low, high = 0, len(points) - 1  # the first point whose end is above the offset
-        while low < high:
-            middle = (low + high) // 2
-            if points[middle].end > offset:
-                high = middle
-            else:
-                low = middle + 1
-        after, before = points[low], points[low - 1]
+        following = bisect_right(points, offset, key=attrgetter("end"))
+        before, after = points[following - 1], points[following]
         share = (offset - before.end) / (after.end - before.end)
         return before.at_ms + round(share * (after.at_ms - before.at_ms))

@@ -35,44 +35,44 @@ _PAUSE_LOST = (
 _DRAIN_MS = 10_000  # records delivered before a pause are still committed
 
 
-def group_row(cluster: str, watch: GroupWatch, found: GroupReport, options: WatchOptions) -> Json:
+def group_row(cluster: str, watch: GroupWatch, report: GroupReport, options: WatchOptions) -> Json:
     """Return one row of the list."""
     return {
         "group": watch.name,
         "cluster": cluster,
-        "state": found.state,
-        "lag": found.lag,
-        "stuck_commit": found.is_stuck,
-        "heat": found.heat,
-        "position_age_s": seconds(found.age_ms),
-        "loss_in_s": seconds(found.loss_ms),
+        "state": report.state,
+        "lag": report.lag,
+        "stuck_commit": report.is_stuck,
+        "heat": report.heat,
+        "position_age_s": seconds(report.age_ms),
+        "loss_in_s": seconds(report.loss_ms),
         "protocol": watch.described.protocol,
         "status": watch.described.status,
         "members": len(watch.described.members),
-        "idle_members": found.idle_members,
+        "idle_members": report.idle_members,
         "topics": sorted({partition_key.topic for partition_key in watch.tracks}),
-        "unread_topics": list(found.unread_topics),
+        "unread_topics": list(report.unread_topics),
         "regressions": watch.regressions,
         "probation": probation(watch, options),
-        "hints": hints(watch, found),
+        "hints": hints(watch, report),
     }
 
 
 def group_page(
-    cluster: ClusterMonitor, watch: GroupWatch, found: GroupReport, kept: Iterable[Kept] | None
+    cluster: ClusterMonitor, watch: GroupWatch, report: GroupReport, kept: Iterable[Kept] | None
 ) -> Json:
     """Return the page of one group on one cluster.
 
     Args:
         cluster: The cluster's monitor.
         watch: State of the group.
-        found: Report on the group.
+        report: Report on the group.
         kept: Pauses of the group; None if they are unknown.
     """
     intents = None if kept is None else list(kept)
     falls = [each for each in cluster.watch.regressions if each.group == watch.name]
-    row = group_row(cluster.name, watch, found, cluster.watch.options)
-    if any(_moved_while_paused(each, intents or ()) for each in found.partitions):
+    row = group_row(cluster.name, watch, report, cluster.watch.options)
+    if any(_moved_while_paused(each, intents or ()) for each in report.partitions):
         row["hints"].append(_PAUSE_LOST)
     return {
         **row,
@@ -88,7 +88,7 @@ def group_page(
             }
             for member in watch.described.members
         ],
-        "partitions": [partition(each, intents or ()) for each in found.partitions],
+        "partitions": [partition(each, intents or ()) for each in report.partitions],
         "recent_regressions": [regression(fall) for fall in reversed(falls)],
         "pauses": None
         if intents is None
@@ -100,48 +100,48 @@ def group_page(
     }  # fmt: skip
 
 
-def partition_row(found: PartitionReport) -> Json:
+def partition_row(report: PartitionReport) -> Json:
     """Return one partition of a group, without its commits and pauses."""
-    owner = found.owner
+    owner = report.owner
     return {
-        "topic": found.place.topic,
-        "partition": found.place.partition,
-        "state": found.state,
-        "pace": found.pace,
-        "committed": found.committed,
-        "beyond_end": found.beyond_end,
-        "start": found.start,
-        "end": found.end,
-        "lag": found.lag,
-        "internal_lag": found.internal_lag,
-        "stuck_commit": found.is_stuck,
-        "unread": found.is_unread,
-        "lost": found.lost,
-        "heat": found.heat,
-        "position_age_s": seconds(found.age_ms),
-        "clear_in_s": seconds(found.clear_ms),
-        "loss_in_s": seconds(found.loss_ms),
+        "topic": report.place.topic,
+        "partition": report.place.partition,
+        "state": report.state,
+        "pace": report.pace,
+        "committed": report.committed,
+        "beyond_end": report.beyond_end,
+        "start": report.start,
+        "end": report.end,
+        "lag": report.lag,
+        "internal_lag": report.internal_lag,
+        "stuck_commit": report.is_stuck,
+        "unread": report.is_unread,
+        "lost": report.lost,
+        "heat": report.heat,
+        "position_age_s": seconds(report.age_ms),
+        "clear_in_s": seconds(report.clear_ms),
+        "loss_in_s": seconds(report.loss_ms),
         "owner": None if owner is None else named(owner.member),
         "owner_before": None if owner is None else owner.before,
         "owner_since": None if owner is None else shown_time(owner.since_ms),
     }
 
 
-def partition(found: PartitionReport, intents: Iterable[Kept]) -> Json:
+def partition(report: PartitionReport, intents: Iterable[Kept]) -> Json:
     """Return one partition of a group."""
     return {
-        **partition_row(found),
-        "paused": any(intent.intent.scope.covers(*found.place) for intent in intents),
-        "read_while_paused": _moved_while_paused(found, intents),
-        "commits": [commit(seen) for seen in reversed(found.commits)],
+        **partition_row(report),
+        "paused": any(intent.intent.scope.covers(*report.place) for intent in intents),
+        "read_while_paused": _moved_while_paused(report, intents),
+        "commits": [commit(seen) for seen in reversed(report.commits)],
     }
 
 
-def _moved_while_paused(found: PartitionReport, intents: Iterable[Kept]) -> bool:
-    since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*found.place)]
+def _moved_while_paused(report: PartitionReport, intents: Iterable[Kept]) -> bool:
+    since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*report.place)]
     if not since:
         return False
-    pairs = zip(found.commits, found.commits[1:], strict=False)
+    pairs = zip(report.commits, report.commits[1:], strict=False)
     return any(
         after.offset > before.offset and after.at_ms > min(since) + _DRAIN_MS
         for before, after in pairs
@@ -157,19 +157,19 @@ def _by(seen: SeenCommit | Regression) -> Json | None:
     return None if seen.committer is None else seen.committer._asdict()
 
 
-def regression(one: Regression) -> Json:
+def regression(fall: Regression) -> Json:
     """Return a commit that went back."""
     return {
-        "group": one.group,
-        "topic": one.topic,
-        "partition": one.partition,
-        "from": one.from_offset,
-        "to": one.to_offset,
-        "at": shown_time(one.at_ms),
-        "committer": _by(one),
-        "owner": one.owner,
-        "owner_before": one.owner_before,
-        "recovered_at": None if one.recovered_ms is None else shown_time(one.recovered_ms),
+        "group": fall.group,
+        "topic": fall.topic,
+        "partition": fall.partition,
+        "from": fall.from_offset,
+        "to": fall.to_offset,
+        "at": shown_time(fall.at_ms),
+        "committer": _by(fall),
+        "owner": fall.owner,
+        "owner_before": fall.owner_before,
+        "recovered_at": None if fall.recovered_ms is None else shown_time(fall.recovered_ms),
     }
 
 
@@ -199,14 +199,14 @@ def cluster_row(cluster: ClusterMonitor) -> Json:
     }
 
 
-def drift(one: Drift) -> Json:
+def drift(change: Drift) -> Json:
     """Return a change of a topic."""
     return {
-        "what": one.what,
-        "topic": one.topic,
-        "before": one.before,
-        "after": one.after,
-        "at": shown_time(one.at_ms),
+        "what": change.what,
+        "topic": change.topic,
+        "before": change.before,
+        "after": change.after,
+        "at": shown_time(change.at_ms),
     }
 
 
@@ -223,50 +223,50 @@ def probation(watch: GroupWatch, options: WatchOptions) -> Json:
     }
 
 
-def hints(watch: GroupWatch, found: GroupReport) -> list[str]:
+def hints(watch: GroupWatch, report: GroupReport) -> list[str]:
     """Return hints for an operator, the first steps first."""
     said = []
     name = watch.name
-    if found.is_stuck:
+    if report.is_stuck:
         said.append(
             "stuck commit: a former owner committed below what is done; nothing is committed until "
             "something new arrives, and a rebalance repeats work. Restart one member, or set the "
             "offset (runbook HeadgateStuckCommit)"
         )
-    if found.state is LagState.REWIND:
-        still = {each.pace for each in found.partitions if each.state is LagState.REWIND}
+    if report.state is LagState.REWIND:
+        still = {each.pace for each in report.partitions if each.state is LagState.REWIND}
         if still & {LagState.STOP, LagState.STALL}:
             said.append(
                 "it was set back, and commits nothing new since: look at its members, not only at "
                 "who set it back"
             )
-    if any(each.beyond_end for each in found.partitions):
+    if any(each.beyond_end for each in report.partitions):
         said.append(
             "a commit lies beyond the log's end: the log was cut off or recreated, or the offset "
             "was set by hand. The consumer begins where its auto.offset.reset says, or skips what "
             "is written until the log is as long. Set the offset"
         )
-    if found.state in (LagState.STOP, LagState.STALL) and not watch.described.members:
+    if report.state in (LagState.STOP, LagState.STALL) and not watch.described.members:
         said.append("the group has no members")
     said += [
         f"no member reads topic {topic}: none subscribes to it any more, and its offsets are left "
         "over. Subscribe a member, or delete them: kafka-consumer-groups.sh --bootstrap-server "
         f"BROKER --group {name} --topic {topic} --delete-offsets"
-        for topic in found.unread_topics
+        for topic in report.unread_topics
     ]
-    if any(each.committed is None for each in found.partitions):
+    if any(each.committed is None for each in report.partitions):
         said.append("some partitions have an owner and no commit: what it does cannot be seen")
-    if any(each.lost and not each.is_unread for each in found.partitions):
+    if any(each.lost and not each.is_unread for each in report.partitions):
         said.append("retention has taken records before they were committed")
-    if found.idle_members:
-        said.append(f"{found.idle_members} members own nothing: more members than partitions")
-    lags = found.state is not LagState.OK or found.heat is Heat.COLD
+    if report.idle_members:
+        said.append(f"{report.idle_members} members own nothing: more members than partitions")
+    lags = report.state is not LagState.OK or report.heat is Heat.COLD
     if watch.probation.admitted_ms is None and lags:
         said.append(
             "on probation and does not keep up: read from the backfill tier, or pause it "
             f"(PUT /v1/pauses/{name}, ours), or set a quota on its client id at the broker"
         )
-    elif found.heat is Heat.COLD:
+    elif report.heat is Heat.COLD:
         said.append("reads from the brokers' disks: replays belong to the backfill tier")
     return said
 

@@ -170,7 +170,7 @@ class _Answer(NamedTuple):
     """The result of a poll; an unexpected error, too, so that it is not lost with its thread."""
 
     view: View
-    found: Reading | Exception
+    result: Reading | Exception
 
 
 class _Asking(Thread):
@@ -211,17 +211,17 @@ class Session:
         if options.sort is not None:
             self._sorts[options.view] = options.sort
 
-    def take(self, view: View, found: Reading | Exception) -> None:
+    def take(self, view: View, result: Reading | Exception) -> None:
         """Add the result of a poll; raise an unexpected error."""
         now = datetime.now().astimezone()
-        if isinstance(found, NoAnswerError):
+        if isinstance(result, NoAnswerError):
             since = self._trouble or Trouble("", time.monotonic(), now)
-            self._trouble = since._replace(text=str(found))
+            self._trouble = since._replace(text=str(result))
             return
-        if isinstance(found, Exception):
-            raise found
+        if isinstance(result, Exception):
+            raise result
         self._trouble = None
-        self._readings[view] = kept(self._readings[view], found)
+        self._readings[view] = kept(self._readings[view], result)
         self._at[view] = now
 
     def press(self, key: str, rows: int) -> bool:

@@ -161,7 +161,7 @@ async def test_what_ends_after_its_term_is_somebody_else_s(then: Any) -> None:
     assert one is not None
     assert other is not None
     cast(Any, assignment._consumer)._coordinator = Coordinator(asked=9)
-    assignment._commits.begin()
+    assignment._offsets.begin()
     await assignment.end()
     one.done()
     other.failed("too late")
@@ -191,7 +191,7 @@ async def test_a_commit_does_not_wait_for_a_deleted_topic_to_come_back() -> None
     assignment, _, counts = assignment_of(ConsumerOptions())
     coordinator = Coordinator()
     cast(Any, assignment._consumer)._coordinator = coordinator
-    assignment._commits.begin()
+    assignment._offsets.begin()
     await assignment.commit()
     assert coordinator.asked == 1
     assert counts.commit_errors == 1

@@ -69,13 +69,13 @@ class WhatIf(NamedTuple):
     charts: Markup
 
 
-def what_if(document: Mapping[str, Any], partitions: int, asked: str | None) -> WhatIf | None:
+def what_if(document: Mapping[str, Any], partitions: int, requested: str | None) -> WhatIf | None:
     """Return the forecasts in an audit; None if there is no choice, or no record has a key.
 
     Args:
         document: The audit.
         partitions: Number of the topic's partitions.
-        asked: Requested number of partitions; the nearest forecast is chosen.
+        requested: Requested number of partitions; the nearest forecast is chosen.
     """
     rows = document.get("what_if") if document.get("distinct_keys") else ()
     try:
@@ -84,14 +84,14 @@ def what_if(document: Mapping[str, Any], partitions: int, asked: str | None) -> 
         return None  # another release wrote it in another format
     if len(options) < 2:
         return None
-    number = re.fullmatch("[0-9]{1,6}", asked or "")
+    number = re.fullmatch("[0-9]{1,6}", requested or "")
     wanted = int(number[0]) if number else partitions
     now, chosen = _nearest(options, partitions), _nearest(options, wanted)
     return WhatIf(options, now, chosen, _charts(options, now, chosen))
 
 
 def _nearest(options: Sequence[Foreseen], partitions: int) -> Foreseen:
-    return min(options, key=lambda one: abs(one.partitions - partitions))
+    return min(options, key=lambda option: abs(option.partitions - partitions))
 
 
 def _foreseen(row: Mapping[str, Any]) -> Foreseen:
@@ -165,11 +165,11 @@ _WORDS: dict[str, tuple[str, _Shown]] = {
 }
 
 
-def figure_words(one: Figure) -> FigureWords:
+def figure_words(figure: Figure) -> FigureWords:
     """Format a figure for a table."""
-    label, shown = _WORDS[one.name]
-    difference = None if one.difference is None else abs(one.difference)
-    return FigureWords(label, shown(one.before), shown(one.after), shown(difference))
+    label, shown = _WORDS[figure.name]
+    difference = None if figure.difference is None else abs(figure.difference)
+    return FigureWords(label, shown(figure.before), shown(figure.after), shown(difference))
 
 
 # ---- the pages
@@ -179,11 +179,11 @@ _KEYS = 20
 _WORST_FIRST = (Change.WORSE, Change.NEW, Change.GONE, Change.SAME, Change.BETTER)
 
 _COLUMNS = {
-    "uneven": lambda one: one.audit.uneven_bytes,
-    "records": lambda one: one.audit.records,
-    "bytes": lambda one: one.audit.bytes,
-    "found": lambda one: (len(one.audit.diagnoses), one.audit.uneven),
-    "change": lambda one: (-_WORST_FIRST.index(one.change), one.audit.uneven),
+    "uneven": lambda row: row.audit.uneven_bytes,
+    "records": lambda row: row.audit.records,
+    "bytes": lambda row: row.audit.bytes,
+    "found": lambda row: (len(row.audit.diagnoses), row.audit.uneven),
+    "change": lambda row: (-_WORST_FIRST.index(row.change), row.audit.uneven),
 }
 
 

@@ -88,16 +88,16 @@ def _count(into: Summary, window: ProducerHour) -> None:
 
 
 def grouped(
-    pairs: Mapping[Pair, Summary], name: Callable[[Pair], str], known: Iterable[str] = ()
+    pairs: Mapping[Pair, Summary], name: Callable[[Pair], str], names: Iterable[str] = ()
 ) -> dict[str, Summary]:
     """Return the sums of summaries by producer or topic.
 
     Args:
         pairs: Summaries of pairs.
         name: Returns the name by which to add up.
-        known: Names that are listed even without events.
+        names: Names that are listed even without events.
     """
-    summaries = {known_name: Summary() for known_name in known}
+    summaries = {each: Summary() for each in names}
     for pair, summary in pairs.items():
         summaries.setdefault(name(pair), Summary()).add(summary)
     return summaries

@@ -254,11 +254,11 @@ _DIGITS = 9  # of a partition's number, at most
 _SEVERITY = {"OK": 0, "WARN": 1, "STALL": 2, "STOP": 3, "REWIND": 4}
 
 _COLUMNS = {
-    "state": lambda one: (_SEVERITY.get(one["state"], 0), one["lag"]),
-    "lag": lambda one: one["lag"],
-    "age": lambda one: one["position_age_s"] or 0.0,
-    "members": lambda one: one["members"],
-    "regressions": lambda one: one["regressions"],
+    "state": lambda group: (_SEVERITY.get(group["state"], 0), group["lag"]),
+    "lag": lambda group: group["lag"],
+    "age": lambda group: group["position_age_s"] or 0.0,
+    "members": lambda group: group["members"],
+    "regressions": lambda group: group["regressions"],
 }
 
 
@@ -287,7 +287,7 @@ class GroupPages:
         values = {
             "failure": None,
             "listing": listed(request, rows, _COLUMNS, "state", ("state",), _words),
-            "counts": sorted(counts.items(), key=lambda one: -_SEVERITY.get(one[0], 0)),
+            "counts": sorted(counts.items(), key=lambda count: -_SEVERITY.get(count[0], 0)),
             "state": states,
             "regressions": answer["regressions"][:20],
             "clusters": answer["clusters"],
@@ -360,8 +360,8 @@ def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
     worst = nsmallest(
         _PARTITIONS,
         group["partitions"],
-        key=lambda one: (-_SEVERITY.get(one["state"], 0), -one["lag"], one["topic"],
-                         one["partition"]),
+        key=lambda row: (-_SEVERITY.get(row["state"], 0), -row["lag"], row["topic"],
+                         row["partition"]),
     )  # fmt: skip
     falls = group["recent_regressions"]
     for index, row in enumerate(worst):

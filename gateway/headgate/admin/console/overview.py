@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -241,8 +242,8 @@ _OF_CONFIGURATION = frozenset(
     )
 )
 _RELOADS = 20
-_LOG_COLUMNS = {"at": lambda one: one.number}
-_OPTION_COLUMNS = {"origin": lambda one: one.origin}
+_LOG_COLUMNS = {"at": attrgetter("number")}
+_OPTION_COLUMNS = {"origin": attrgetter("origin")}
 
 
 class InstallationConsole:
@@ -306,9 +307,9 @@ def _options(request: web.Request, loaded: Loaded, shows_all: bool) -> Listing:
     return listing._replace(rows=[(name, _shown(option)) for name, option in listing.rows])
 
 
-def _shown(one: Effective) -> dict[str, str]:
-    view = option_view(one)
-    return {"value": orjson.dumps(view["value"]).decode(), "origin": one.origin}
+def _shown(option: Effective) -> dict[str, str]:
+    view = option_view(option)
+    return {"value": orjson.dumps(view["value"]).decode(), "origin": option.origin}
 
 
 def _words(entry: LogEntry) -> str:

@@ -154,12 +154,12 @@ def listed(
         for name, row in rows.items()
         if not wanted or wanted in (name if words is None else words(row)).casefold()
     ]
-    matches.sort(key=lambda one: one[0])
+    matches.sort(key=lambda match: match[0])
     if sort == "name":
         matches = matches[::-1] if is_descending else matches
     else:
         value = columns[sort]
-        matches.sort(key=lambda one: value(one[1]), reverse=is_descending)
+        matches.sort(key=lambda match: value(match[1]), reverse=is_descending)
     pages = max(1, -(-len(matches) // PAGE))
     page = min(pages, max(1, natural_number(given.get("page", "1"), 6) or 1))
     url = request.rel_url.with_query([pair for pair in given.items() if pair[0] != "live"])

@@ -28,20 +28,20 @@ _LARGE = 262_144  # bytes: consumers fetch such records one at a time
 Json = Mapping[str, Any]
 
 
-def letter(name: str, found: Json, rejects: Sequence[Json]) -> str:
+def letter(name: str, view: Json, rejects: Sequence[Json]) -> str:
     """Return the message for a producer's owner, to be copied.
 
     Args:
         name: Name of the producer.
-        found: The control plane's view of the producer.
+        view: The control plane's view of the producer.
         rejects: Recent rejects, newest first.
     """
     lines = [f"Producer {name}, as Headgate sees it:"]
     lines.append(
-        f"- {wording.rate(found['events_per_s'])} events, {wording.rate(found['bytes_per_s'], 'B')}"
-        f"; last seen {found['last_seen'] or 'never'}."
+        f"- {wording.rate(view['events_per_s'])} events, {wording.rate(view['bytes_per_s'], 'B')}"
+        f"; last seen {view['last_seen'] or 'never'}."
     )
-    for topic in found["topics"]:
+    for topic in view["topics"]:
         lines += [f"- {topic['topic']}: {finding}" for finding in _of_topic(topic)]
     lines += [f"- {finding}" for finding in _of_rejects(rejects)]
     if len(lines) == 2:
@@ -92,13 +92,13 @@ _SPARK_S = 3600.0
 _REJECTS = 20
 
 _COLUMNS = {
-    "rate": lambda one: one.events_per_s,
-    "bytes": lambda one: one.bytes_per_s,
-    "size": lambda one: one.mean_bytes or 0.0,
-    "unchanged": lambda one: one.share(Name.UNCHANGED, Name.SUPERSEDED),
-    "rejects": lambda one: one.of(Name.REJECTED),
-    "events": lambda one: one.events,
-    "seen": lambda one: one.last_seen,
+    "rate": lambda summary: summary.events_per_s,
+    "bytes": lambda summary: summary.bytes_per_s,
+    "size": lambda summary: summary.mean_bytes or 0.0,
+    "unchanged": lambda summary: summary.share(Name.UNCHANGED, Name.SUPERSEDED),
+    "rejects": lambda summary: summary.of(Name.REJECTED),
+    "events": lambda summary: summary.events,
+    "seen": lambda summary: summary.last_seen,
 }
 
 
@@ -138,7 +138,7 @@ class ProducerPages:
             for topic in view["topics"]
             for reject in topic["recent_rejects"]
         ]
-        rejects.sort(key=lambda one: one["at"] or "", reverse=True)
+        rejects.sort(key=lambda reject: reject["at"] or "", reverse=True)
         ends = await self._plots.read(recorder.EVENTS, (2,), {0: {name}})
         sizes = await self._plots.read(recorder.BYTES, (1,), {0: {name}})
         values = {

@@ -28,10 +28,10 @@ _KINDS = {"ready": "good", "completed": "good", "failed": "bad", "copying": "war
 _ASKED = ("name", "topic", "partitions", "from", "to", "filter", "deliver", "rate", "allow_cold")
 
 _COLUMNS = {
-    "created": lambda one: one["created_at"] or "",
-    "state": lambda one: one["state"],
-    "records": lambda one: one["done"]["records"],
-    "rate": lambda one: one["rate_now"] or 0.0,
+    "created": lambda replay: replay["created_at"] or "",
+    "state": lambda replay: replay["state"],
+    "records": lambda replay: replay["done"]["records"],
+    "rate": lambda replay: replay["rate_now"] or 0.0,
 }
 
 Json = dict[str, Any]

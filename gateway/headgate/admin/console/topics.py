@@ -56,12 +56,12 @@ class PartitionRow(NamedTuple):
 
 
 _COLUMNS = {
-    "rate": lambda one: one.summary.events_per_s,
-    "bytes": lambda one: one.summary.bytes_per_s,
-    "unchanged": lambda one: one.summary.share(Name.UNCHANGED, Name.SUPERSEDED),
-    "rejects": lambda one: one.summary.of(Name.REJECTED),
-    "partitions": lambda one: one.partitions,
-    "held": lambda one: one.held_lag or 0.0,
+    "rate": lambda row: row.summary.events_per_s,
+    "bytes": lambda row: row.summary.bytes_per_s,
+    "unchanged": lambda row: row.summary.share(Name.UNCHANGED, Name.SUPERSEDED),
+    "rejects": lambda row: row.summary.of(Name.REJECTED),
+    "partitions": lambda row: row.partitions,
+    "held": lambda row: row.held_lag or 0.0,
 }
 
 
@@ -179,7 +179,7 @@ class TopicPages:
             now, bytes_now = (unit[at][-1] if at in unit else 0.0 for unit in (records, size))
             waiting = depths.get((state.name, *at), 0.0)
             rows.append(PartitionRow(number, now, bytes_now, share, waiting))
-        return sorted(rows, key=lambda one: (-one.share, one.number))
+        return sorted(rows, key=lambda row: (-row.share, row.number))
 
 
 def _plot_of(unit: str, points: Points, partition: int) -> Plot:

@@ -125,16 +125,16 @@ def read_answer(
 
 
 def outcome_of(
-    topic: str, found: Mapping[str, object], request_id: str | None = None, hide: Hide = str
+    topic: str, fields: Mapping[str, object], request_id: str | None = None, hide: Hide = str
 ) -> Outcome:
     """Read the outcome of one event."""
-    name, key, event_id = found.get("outcome"), _key(found), _text(found.get("event_id"))
+    name, key, event_id = fields.get("outcome"), _key(fields), _text(fields.get("event_id"))
     kind = _ENDED_WELL.get(name)
     if kind is not None:
         partition, offset, records = (
-            found.get("partition"),
-            found.get("offset"),
-            found.get("records"),
+            fields.get("partition"),
+            fields.get("offset"),
+            fields.get("records"),
         )
         return kind(
             topic=topic,
@@ -143,10 +143,10 @@ def outcome_of(
             partition=partition if isinstance(partition, int) else None,
             offset=offset if isinstance(offset, int) else None,
             records=records if isinstance(records, int) else 0,
-            oversize=_text(found.get("oversize")),
+            oversize=_text(fields.get("oversize")),
         )
-    reason, detail = str(found.get("reason", "bad_answer")), hide(str(found.get("detail", "")))
-    status = found.get("status")
+    reason, detail = str(fields.get("reason", "bad_answer")), hide(str(fields.get("detail", "")))
+    status = fields.get("status")
     status = status if isinstance(status, int) else None
     if name == "unknown" or reason == "unknown":
         return Unknown(
@@ -154,23 +154,23 @@ def outcome_of(
             request_id=request_id,
         )  # fmt: skip
     return Rejected(
-        topic=topic, reason=reason, detail=detail, retryable=found.get("retryable") is True,
-        status=status, key=key, event_id=event_id, **_figures(found, request_id),
+        topic=topic, reason=reason, detail=detail, retryable=fields.get("retryable") is True,
+        status=status, key=key, event_id=event_id, **_figures(fields, request_id),
     )  # fmt: skip
 
 
-def _figures(found: Mapping[str, object], request_id: str | None) -> Figures:
+def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:
     """Return the fields of `Rejected` that few answers have."""
     figures = Figures()
     if request_id is not None:
         figures["request_id"] = request_id
-    if isinstance(size := found.get("size_bytes"), int):
+    if isinstance(size := fields.get("size_bytes"), int):
         figures["size_bytes"] = size
-    if isinstance(limit := found.get("limit_bytes"), int):
+    if isinstance(limit := fields.get("limit_bytes"), int):
         figures["limit_bytes"] = limit
-    if isinstance(paths := found.get("largest_paths"), list):
+    if isinstance(paths := fields.get("largest_paths"), list):
         figures["largest_paths"] = tuple(paths)
-    if isinstance(violations := found.get("violations"), list):
+    if isinstance(violations := fields.get("violations"), list):
         figures["violations"] = tuple(violations)
     return figures
 
@@ -204,9 +204,9 @@ def _foreign(status: int, text: str, wait_s: float, request_id: str | None) -> A
     return Refused("bad_answer", detail, status in _TEMPORARY, status, wait_s, figures)
 
 
-def _key(found: Mapping[str, object]) -> Key:
-    encoded = found.get("key_base64")
-    return base64.b64decode(encoded) if isinstance(encoded, str) else _text(found.get("key"))
+def _key(fields: Mapping[str, object]) -> Key:
+    encoded = fields.get("key_base64")
+    return base64.b64decode(encoded) if isinstance(encoded, str) else _text(fields.get("key"))
 
 
 def _text(value: object) -> str | None:
