@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from headgate.check.rules import Finding, error, judge_options, ok, warn
-from headgate.config.pem_files import authorities, key_pairs, pem_troubles
+from headgate.config.checks import authorities, key_pairs, pem_troubles
 from headgate.config.settings import Settings
 from headgate.errors_in_words import file_error, user
 from headgate.model.text import counted

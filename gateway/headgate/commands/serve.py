@@ -135,7 +135,7 @@ def run_coalesce(args: argparse.Namespace) -> int:
     import uvloop  # slow to import, as what follows
 
     from headgate.config import load_with_origins, read_file
-    from headgate.config.pem_files import refuse_bad_pem_files
+    from headgate.config.checks import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields
@@ -172,7 +172,7 @@ def run_monitor(args: argparse.Namespace) -> int:
 
     from headgate.commands.output import style, write
     from headgate.config import load_with_origins, read_file
-    from headgate.config.pem_files import refuse_bad_pem_files
+    from headgate.config.checks import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
     from headgate.metrics import logs
     from headgate.metrics.build import start_fields

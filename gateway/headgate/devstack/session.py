@@ -24,9 +24,16 @@ from headgate.devstack.demo import (
 )
 from headgate.devstack.jars import cache_directory
 from headgate.devstack.ports import prefer
-from headgate.devstack.sample import Table
 from headgate.devstack.servers import ensure_agent, find_redis, prepare_kafka
-from headgate.devstack.stack import BACKENDS, CHOSEN_PORTS, OPERATIONS, DevStack, Ports, option_of
+from headgate.devstack.stack import (
+    BACKENDS,
+    CHOSEN_PORTS,
+    OPERATIONS,
+    DevStack,
+    Ports,
+    Table,
+    option_of,
+)
 from headgate.model.text import indented
 
 Say = Callable[[str], None]

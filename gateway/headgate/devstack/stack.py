@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -15,20 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from aiokafka.admin import NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from headgate.config import load
+from headgate.config.problems import toml_text
 from headgate.devstack.child import IDLE_S, Child, Ledger, StartError
 from headgate.devstack.ports import LOOPBACK, free_port
-from headgate.devstack.sample import (
-    SampleTopic,
-    Table,
-    effective_config,
-    merge,
-    to_toml,
-    topics_to_create,
-)
 from headgate.devstack.servers import (
     STOP_GRACE_S,
     BrokerPlan,
@@ -43,7 +36,11 @@ from headgate.devstack.servers import (
 )
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess
+from headgate.kafka.access import create_topics as create_on_cluster
 from headgate.kafka.aiokafka_internals import open_admin
+from headgate.model.internal_topics import InternalTopic
+from headgate.model.policy import INTERNAL_PREFIXES
+from headgate.model.topics import is_glob
 
 _STILL_S = 10.0  # between two lines about a wait
 _PAUSE_S = 1.0
@@ -72,6 +69,12 @@ class Ports(NamedTuple):
     backfill: int
     redis: int
     monitor: int = 9096
+
+
+Table = Mapping[str, Any]
+_SAMPLE = Path(__file__).with_name("sample.toml")
+_PARTITIONS = {"deals": 12}
+_DEFAULT_PARTITIONS = 6
 
 
 # Ports that the user's configuration may choose, with the option of each.
@@ -249,7 +252,7 @@ class DevStack:
 
 
 def create_topics(
-    bootstrap: str, topics: Sequence[SampleTopic], broker: Child, say: Callable[[str], None]
+    bootstrap: str, topics: Sequence[InternalTopic], broker: Child, say: Callable[[str], None]
 ) -> list[str]:
     """Create the topics that do not exist yet, and try again while the broker is too busy.
 
@@ -277,23 +280,14 @@ def create_topics(
             time.sleep(_PAUSE_S)
 
 
-async def create_missing(bootstrap: str, topics: Sequence[SampleTopic]) -> list[str]:
+async def create_missing(bootstrap: str, topics: Sequence[InternalTopic]) -> list[str]:
     """Create the topics that do not exist yet; return their names. Raises KafkaError."""
     admin = open_admin(ClusterAccess(bootstrap))
     await admin.start()
     try:
         present = set(await admin.list_topics())
         missing = [topic for topic in topics if topic.name not in present]
-        wanted = [
-            NewTopic(topic.name, topic.partitions, 1, topic_configs=dict(topic.configs))
-            for topic in missing
-        ]
-        answer = await admin.create_topics(wanted) if wanted else None
-        # The answer carries a code per topic and is not an error by itself.
-        for name, code, *rest in getattr(answer, "topic_errors", ()):
-            refusal = for_code(code)
-            if code and refusal is not TopicAlreadyExistsError:
-                raise refusal(f"topic {name}: {rest}")
+        await create_on_cluster(admin, missing)
         return [topic.name for topic in missing]
     finally:
         await admin.close()
@@ -370,3 +364,60 @@ def _is_ready(url: str) -> bool:
         return False
     finally:
         connection.close()
+
+
+# ---- the effective configuration: sample, the user's sections, then addresses
+
+
+def effective_config(overlay: Table, addresses: Table) -> dict[str, Any]:
+    """Lay `overlay` over the sample, and `addresses` over both: children cannot be elsewhere."""
+    return merge(merge(tomllib.loads(_SAMPLE.read_text()), overlay), addresses)
+
+
+def merge(under: Table, over: Table) -> dict[str, Any]:
+    """Merge tables section by section; every other value of `over` replaces that of `under`."""
+    merged = dict(under)
+    for name, value in over.items():
+        below = merged.get(name)
+        both_tables = isinstance(value, dict) and isinstance(below, dict)
+        merged[name] = merge(below, value) if both_tables else value  # type: ignore[arg-type]
+    return merged
+
+
+def topics_to_create(config: Table) -> list[InternalTopic]:
+    """Return the topics that the configuration names on the ingest cluster: no globs."""
+    return [
+        InternalTopic(
+            name, "main", _PARTITIONS.get(name, _DEFAULT_PARTITIONS), 1, _topic_configs(policy)
+        )
+        for name, policy in config.get("topics", {}).items()
+        if not is_glob(name)
+        and not name.startswith(INTERNAL_PREFIXES)
+        and policy.get("cluster", "main") == "main"
+    ]
+
+
+def _topic_configs(policy: Table) -> dict[str, str]:
+    # A state topic needs one record per key, as compaction keeps it.
+    return {"cleanup.policy": "compact" if policy.get("kind") == "state" else "delete"}
+
+
+def to_toml(config: Table) -> str:
+    """Write a configuration as TOML, each table under its own heading."""
+    return "\n".join(_tables((), config)).lstrip() + "\n"
+
+
+def _tables(path: tuple[str, ...], table: Table) -> list[str]:
+    values = {name: value for name, value in table.items() if not isinstance(value, dict)}
+    lines = [f"{_key(name)} = {toml_text(value)}" for name, value in values.items()]
+    if path and (lines or not table):
+        lines.insert(0, f"\n[{'.'.join(_key(part) for part in path)}]")
+    for name, value in table.items():
+        if isinstance(value, dict):
+            lines += _tables((*path, name), value)
+    return lines
+
+
+def _key(name: str) -> str:
+    bare = name.replace("-", "").replace("_", "")
+    return name if bare.isalnum() and bare.isascii() else str(toml_text(name))

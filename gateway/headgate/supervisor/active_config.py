@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.admin.installation import Configuration
 from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
-from headgate.config.pem_files import refuse_bad_pem_files
+from headgate.config.checks import refuse_bad_pem_files
 from headgate.config.problems import ConfigError, Origins, Problem, shown
 from headgate.config.settings import HttpSettings
 from headgate.errors_in_words import FileTrouble, PemFile, authorities_trouble, key_pair_trouble

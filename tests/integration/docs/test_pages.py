@@ -17,8 +17,13 @@ import pytest_asyncio
 from redis import Redis
 
 from headgate.consumer.claims import ClaimChecks
-from headgate.devstack.sample import effective_config, to_toml, topics_to_create
-from headgate.devstack.stack import create_internal, create_missing
+from headgate.devstack.stack import (
+    create_internal,
+    create_missing,
+    effective_config,
+    to_toml,
+    topics_to_create,
+)
 from headgate.model.keys import partition_for
 from headgate.oversize.split import rebuild
 from support.gateway.quarantine import out_of_quarantine

@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from headgate.config import ConfigError, load_with_origins
-from headgate.config.pem_files import pem_troubles, refuse_bad_pem_files
+from headgate.config.checks import pem_troubles, refuse_bad_pem_files
 from headgate.errors_in_words import PemFile, authorities_trouble, key_pair_trouble
 from support.identity.authority import Authority, Pair
 from support.root import ROOT

@@ -6,7 +6,7 @@ import tomllib
 from pathlib import Path
 
 from headgate.config import load
-from headgate.devstack.sample import effective_config, merge, to_toml, topics_to_create
+from headgate.devstack.stack import effective_config, merge, to_toml, topics_to_create
 
 ADDRESSES = {
     "clusters": {
