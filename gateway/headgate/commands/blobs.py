@@ -4,11 +4,10 @@ import argparse
 import asyncio
 import logging
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
-from headgate.model.text import one_line
+from headgate.commands.output import say
 
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers
@@ -63,19 +62,14 @@ def run_blobs(args: argparse.Namespace) -> int:
     try:
         store = open_store(settings.blobs.url)
         counts = asyncio.run(
-            collect_garbage(settings, store, args.older_than * 3600, _say, dry_run=args.dry_run)
+            collect_garbage(settings, store, args.older_than * 3600, say, dry_run=args.dry_run)
         )
     except ImportError as error:
         raise CommandError(f"{error}; install headgate[s3]", USAGE) from error
     except NotCollectedError as refusal:
-        _say(f"refused {refusal}")
+        say(f"refused {refusal}")
         return FAILED
     done = "would be removed" if args.dry_run else "removed"
-    _say(f"kept    {counts.referred} referred to, {counts.young} too young")
-    _say(f"done    {counts.removed} {done} ({counts.size} bytes), {counts.pending} unfinished")
+    say(f"kept    {counts.referred} referred to, {counts.young} too young")
+    say(f"done    {counts.removed} {done} ({counts.size} bytes), {counts.pending} unfinished")
     return OK
-
-
-def _say(line: str) -> None:
-    sys.stdout.write(f"{one_line(line)}\n")
-    sys.stdout.flush()

@@ -8,9 +8,10 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 from headgate.commands.output import add_json, say, show_json, show_table
@@ -20,7 +21,7 @@ from headgate.model.text import counted, escaped, one_line
 if TYPE_CHECKING:
     from headgate.commands.command_line import Subparsers
     from headgate.spool.database import Packed
-    from headgate.spool.reading import Aside, Gap, LaneFigures
+    from headgate.spool.reading import LaneFigures, Reader
 
 
 _EXAMPLES = """  headgate spool list /var/lib/headgate/spool
@@ -88,34 +89,23 @@ def run_spool(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.folder}: {error}", FAILED) from error
 
 
-def _list(args: argparse.Namespace) -> int:
-    contents = _read(args.folder)
-    if args.json:
-        show_json(_as_json(contents))
-    else:
-        _show(contents)
-    return FAILED if contents.gaps else OK
-
-
 def _export(args: argparse.Namespace) -> int:
     import orjson
 
     from headgate.spool.reading import Reader
 
-    reader, damaged = Reader(args.folder), 0
-    try:
+    damaged = 0
+    with closing(Reader(args.folder)) as reader:
         for topic, partition, at_ms, event in reader.events(args.topic):
             if event is None:
                 damaged += 1
                 continue
             line = escaped(orjson.dumps(_shown(topic, partition, at_ms, event)).decode())
             sys.stdout.buffer.write(line.encode() + b"\n")
-    finally:
-        reader.close()
     sys.stdout.flush()
     if damaged:
         _warn(f"damaged and left out: {counted(damaged, 'chunk')}")
-    _report_damage(reader.gaps, reader.missing, _warn)
+    _report_damage(reader, _warn)
     return FAILED if damaged or reader.gaps else OK
 
 
@@ -124,11 +114,8 @@ def _drop(args: argparse.Namespace) -> int:
 
     if not args.yes:
         raise CommandError("these events were answered 202 and will be lost: give --yes", USAGE)
-    journal = Journal(args.folder)
-    try:
+    with closing(Journal(args.folder)) as journal:
         dropped = journal.drop(args.topic, aside_only=args.aside)
-    finally:
-        journal.close()
     say(f"dropped {counted(dropped, 'event')}")
     return OK
 
@@ -136,12 +123,15 @@ def _drop(args: argparse.Namespace) -> int:
 def _drain(args: argparse.Namespace) -> int:
     from headgate.config import load
     from headgate.spool.folders import kept_in
+    from headgate.spool.reading import Reader
     from headgate.wiring.spool import drain
 
     logging.getLogger("aiokafka").addHandler(logging.NullHandler())
     settings = load(args.config, os.environ)
     unpublished = asyncio.run(drain(settings, args.folder, args.timeout, say))
-    aside, kept = _aside(args.folder), kept_in(args.folder)
+    kept = kept_in(args.folder)
+    with closing(Reader(args.folder)) as reader:
+        aside = sum(lane.events for lane in reader.aside())
     if unpublished:
         say(f"failed  not published: {counted(unpublished, 'event')}")
     if aside:
@@ -153,16 +143,6 @@ def _drain(args: argparse.Namespace) -> int:
         return FAILED
     say("done    the spool is empty")
     return OK
-
-
-def _aside(folder: Path) -> int:
-    from headgate.spool.reading import Reader
-
-    reader = Reader(folder)
-    try:
-        return sum(lane.events for lane in reader.aside())
-    finally:
-        reader.close()
 
 
 def _shown(topic: str, partition: int, at_ms: int, event: "Packed") -> dict[str, Any]:
@@ -191,83 +171,76 @@ def _warn(line: str) -> None:
     sys.stderr.write(f"headgate: {one_line(line)}\n")
 
 
-class _Contents(NamedTuple):
-    """The readable contents of a spool; `missing` are lost chunks, by topic and partition."""
-
-    lanes: "Sequence[LaneFigures]"
-    aside: "Sequence[Aside]"
-    gaps: "Sequence[Gap]"
-    missing: Sequence[tuple[str, int]]
-    kept: Sequence[Path]
-
-
-def _read(folder: Path) -> _Contents:
-    """Read the contents of a spool. Raises JournalError."""
+def _list(args: argparse.Namespace) -> int:
     from headgate.spool.folders import kept_in
     from headgate.spool.reading import Reader
 
-    reader, kept = Reader(folder), [folder / name for name in kept_in(folder)]
-    try:
-        return _Contents(reader.lanes(), reader.aside(), reader.gaps, reader.missing, kept)
-    finally:
-        reader.close()
+    kept = [args.folder / name for name in kept_in(args.folder)]
+    with closing(Reader(args.folder)) as reader:
+        (_show_json if args.json else _show)(reader, kept)
+        return FAILED if reader.gaps else OK
 
 
-def _show(contents: _Contents) -> None:
+def _show(reader: "Reader", kept: Sequence[Path]) -> None:
     """Print the contents for people."""
-    if contents.lanes:
-        _show_lanes(contents.lanes)
-    elif not contents.aside and not contents.gaps:
+    lanes, aside = reader.lanes(), reader.aside()
+    if lanes:
+        _show_lanes(lanes)
+    elif not aside and not reader.gaps:
         say("empty: nothing waits, and nothing was set aside")
-    for each in contents.aside:
+    for each in aside:
         where = f"{each.topic}-{each.partition}"
         since = _moment(each.oldest_ms)
         say(f"aside   {each.events} of {where}, from {since} on: {each.reason}")
-    _report_damage(contents.gaps, contents.missing, say)
-    for path in contents.kept:
+    _report_damage(reader, say)
+    for path in kept:
         say(f"kept    {path}: a damaged file; `headgate spool export` shows what can be read of it")
 
 
-def _as_json(contents: _Contents) -> dict[str, Any]:
-    """Return the contents for scripts."""
-    return {
-        "waiting": [
-            {
-                "topic": lane.topic,
-                "partition": lane.partition,
-                "events": lane.events,
-                "bytes": lane.bytes,
-                "oldest": _moment(lane.oldest_ms),
-            }
-            for lane in contents.lanes
-        ],
-        "aside": [
-            {
-                "topic": lane.topic,
-                "partition": lane.partition,
-                "events": lane.events,
-                "oldest": _moment(lane.oldest_ms),
-                "reason": lane.reason,
-            }
-            for lane in contents.aside
-        ],
-        "damaged": [gap._asdict() for gap in contents.gaps],
-        "lost": [
-            {"topic": topic, "partition": partition, "chunks": chunks}
-            for (topic, partition), chunks in sorted(Counter(contents.missing).items())
-        ],
-        "kept": [str(path) for path in contents.kept],
-    }
+def _show_json(reader: "Reader", kept: Sequence[Path]) -> None:
+    """Print the contents for scripts."""
+    waiting = [
+        {
+            "topic": lane.topic,
+            "partition": lane.partition,
+            "events": lane.events,
+            "bytes": lane.bytes,
+            "oldest": _moment(lane.oldest_ms),
+        }
+        for lane in reader.lanes()
+    ]
+    aside = [
+        {
+            "topic": lane.topic,
+            "partition": lane.partition,
+            "events": lane.events,
+            "oldest": _moment(lane.oldest_ms),
+            "reason": lane.reason,
+        }
+        for lane in reader.aside()
+    ]
+    lost = [
+        {"topic": topic, "partition": partition, "chunks": chunks}
+        for (topic, partition), chunks in sorted(Counter(reader.missing).items())
+    ]
+    damaged = [gap._asdict() for gap in reader.gaps]
+    show_json(
+        {
+            "waiting": waiting,
+            "aside": aside,
+            "damaged": damaged,
+            "lost": lost,
+            "kept": [*map(str, kept)],
+        }
+    )
 
 
-def _report_damage(
-    gaps: "Sequence[Gap]", missing: Sequence[tuple[str, int]], write: Callable[[str], None]
-) -> None:
+def _report_damage(reader: "Reader", write: Callable[[str], None]) -> None:
     """Write a line for each part that cannot be read."""
-    for gap in gaps:
+    for gap in reader.gaps:
         last = "the end" if gap.last is None else f"{gap.last}"
         write(f"damaged {gap.table}: numbers {gap.first} to {last} cannot be read")
-    for (topic, partition), chunks in sorted(Counter(missing).items()):
+    for (topic, partition), chunks in sorted(Counter(reader.missing).items()):
         write(f"lost    {counted(chunks, 'chunk')} (of 1 to 500 events) of {topic}-{partition}")
 
 

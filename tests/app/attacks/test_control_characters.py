@@ -373,7 +373,7 @@ WRITERS = {
     f"gateway/headgate/{name}.py": why
     for why, names in {
         _TESTED: """
-            cli commands/blobs commands/config commands/output commands/serve commands/spool
+            cli commands/config commands/output commands/serve commands/spool
             model/reply http/pages native/plain_answers
             supervisor/monitor_process metrics/logs
         """,
