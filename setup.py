@@ -48,7 +48,6 @@ HOT = """
     http/events
     http/heads
     http/origins
-    http/starting
     idempotency
     ingest
     kafka/lane

@@ -65,7 +65,7 @@ ALLOWED = {
         "metrics.health",
         "metrics.meter",
     },
-    "idempotency": {"idempotency", "metrics.meter", "model", "native.chosen", "ingest", "redis"},
+    "idempotency": {"idempotency", "metrics.meter", "model", "native.chosen", "redis"},
     "redis": {"redis", "backends.owned", "errors_in_words", "model", "native"},
     "consumer": {"oversize.chunks", "consumer", "model", "backends", "kafka", "redis.pauses"},
     "coalescer": {
@@ -128,6 +128,7 @@ ALLOWED = {
         "native.chosen",
         "metrics",
         "ingest",
+        "offload",
         "replays.registry",
         "replays.segments",
         "tracing.spans",

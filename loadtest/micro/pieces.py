@@ -114,8 +114,14 @@ class _Nothing:
         self.is_leaving, self.header_max_bytes, self.idle_s = False, 8190, 75.0
         self.request_ids, self.fast = lambda: "", FastConnections()
 
-    def begin(self, *request: object) -> None:
-        return None
+    def begin(self, *request: object) -> bytes:
+        return b""
+
+    def write(self, data: bytes) -> None:
+        """Take a response, like a transport."""
+
+    def is_closing(self) -> bool:
+        return False
 
     def get_extra_info(self, name: str) -> None:
         return None
@@ -132,7 +138,7 @@ async def request_pieces(value: bytes) -> list[Piece]:
     assert framed is not None
     posts.heads.learn(framed, "t", {b"host": b"h:1"})
     nothing: Any = _Nothing(posts)
-    connection = FastConnection(nothing, nothing)
+    connection = FastConnection(nothing.begin, nothing.begin, posts, nothing)
     connection.connection_made(nothing)
     connection.data_received(data)
     ticket = Ticket("t", "shop", "0198c0de-0000-7000-8000-000000000000", 0.0)

@@ -23,8 +23,8 @@ module is compiled.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.http.answer import closing, on_the_wire
 from headgate.http.auth import Peer, peer_at
@@ -32,6 +32,9 @@ from headgate.http.heads import Framed, Headers, PlainPosts, frame, may_become_p
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Ticket
 from headgate.model.reply import problem
+
+if TYPE_CHECKING:
+    from headgate.http.server import HttpServer
 
 _AHEAD_BYTES: Final = 65_536  # in the buffer behind an open request; then reading pauses
 _WAIT_S: Final = 0.25  # for the rest of a plain post; then aiohttp waits for it
@@ -44,37 +47,9 @@ _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
 log = logging.getLogger("headgate.http")
 
 
-class Front(Protocol):
-    """The interface of `events.EventsFront`."""
-
-    @property
-    def plain_posts(self) -> PlainPosts: ...
-
-    def begin(
-        self,
-        topic: str,
-        body: bytes,
-        headers: Mapping[bytes, bytes],
-        peer: Peer,
-        respond: Callable[[bytes], None],
-        ended: Callable[[Ticket], None],
-    ) -> Ticket | None: ...
-
-    def finish(self, ticket: Ticket) -> bytes: ...
-
-
-class Server(Protocol):
-    """The part of `server.HttpServer` that a connection uses."""
-
-    is_leaving: bool
-    header_max_bytes: int
-    idle_s: float
-    request_ids: Callable[[], str]
-    fast: "FastConnections"
-
-    def take_over(
-        self, transport: Any, data: bytes, *, is_blocked: bool, is_refused: bool
-    ) -> None: ...
+# Of `events.EventsFront`: start a request, and return its response once it has ended.
+Begin = Callable[[str, bytes, Headers, Peer, Callable[[Ticket], None]], bytes | None]
+Finish = Callable[[Ticket], bytes]
 
 
 class FastConnections:
@@ -113,30 +88,39 @@ def limit_unacknowledged(transport: asyncio.BaseTransport, limit_s: float) -> No
         transport: The connection.
         limit_s: Longest time of unacknowledged data, in seconds.
     """
-    peer = transport.get_extra_info("socket")
-    if peer is None or peer.family not in _INTERNET:
+    connected = transport.get_extra_info("socket")
+    if connected is None or connected.family not in _INTERNET:
         return
-    peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if _USER_TIMEOUT:
-        peer.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, round(limit_s * 1000))
+        connected.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, round(limit_s * 1000))
 
 
 class FastConnection:
     """A connection whose requests were all plain posts so far.
 
+    Args:
+        begin: Starts a request (`events.EventsFront.begin`).
+        finish: Returns the response to a request that has ended.
+        posts: Requests that the connection may answer.
+        server: The server.
+
     Attributes:
-        ticket: Ticket of the open request.
+        is_open: Whether a request is open.
     """
 
-    def __init__(self, front: Front, server: Server) -> None:
-        self.ticket: Ticket | None = None
-        self._done: Ticket | None = None
-        self._front = front
-        self._posts = front.plain_posts
-        self._heads = front.plain_posts.heads
+    def __init__(
+        self, begin: Begin, finish: Finish, posts: PlainPosts, server: "HttpServer"
+    ) -> None:
+        self.is_open = False
+        self._ended: Ticket | None = None
+        self._begin = begin
+        self._finish = finish
+        self._posts = posts
+        self._heads = posts.heads
         self._server = server
-        self._all = server.fast
+        self._connections = server.fast
         self._loop = asyncio.get_running_loop()
         self._transport: Any = None
         self._peer: Peer | None = None
@@ -155,7 +139,7 @@ class FastConnection:
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
         self._made_s = self._answered_s = self._loop.time()
-        self._all.open.add(self)
+        self._connections.open.add(self)
         limit_unacknowledged(transport, self._server.idle_s)
         self._idle = self._loop.call_later(self._server.idle_s, self._close_idle)
 
@@ -163,9 +147,9 @@ class FastConnection:
         if self._transport is None:
             return
         self._buffer = self._buffer + data if self._buffer else data
-        if self.ticket is None and len(self._buffer) >= self._needed:
+        if not self.is_open and len(self._buffer) >= self._needed:
             self._read()
-        is_busy = self.ticket is not None or self._is_blocked
+        is_busy = self.is_open or self._is_blocked
         if is_busy and len(self._buffer) > _AHEAD_BYTES and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
@@ -194,11 +178,11 @@ class FastConnection:
         if self._transport is None:
             return True
         is_new = self._loop.time() < self._made_s + FIRST_REQUEST_S
-        return self.ticket is None and not self._needed and not self._is_blocked and not is_new
+        return not self.is_open and not self._needed and not self._is_blocked and not is_new
 
     def refuse_body(self) -> None:
         """Let aiohttp refuse a request with an incomplete body (503 `draining`)."""
-        if self._needed and self.ticket is None:
+        if self._needed and not self.is_open:
             self._hand_over(is_refused=True)
 
     def close(self) -> None:
@@ -210,10 +194,10 @@ class FastConnection:
 
     def answer(self) -> None:
         """Answer the request that has ended, and start the requests behind it."""
-        ticket, self.ticket, self._done = self._done, None, None
+        ticket, self._ended, self.is_open = self._ended, None, False
         assert ticket is not None
         try:
-            self._respond(self._front.finish(ticket))
+            self._respond(self._finish(ticket))
         except Exception:  # the outermost frame of this request
             self._fail()
         if self._buffer or self._is_paused:
@@ -229,7 +213,7 @@ class FastConnection:
         try:
             while (
                 self._buffer
-                and self.ticket is None
+                and not self.is_open
                 and not self._is_blocked
                 and self._transport is not None
                 and self._start_next()
@@ -237,7 +221,7 @@ class FastConnection:
                 pass
         finally:
             self._is_reading = False
-        has_room = self.ticket is None or len(self._buffer) <= _AHEAD_BYTES
+        has_room = not self.is_open or len(self._buffer) <= _AHEAD_BYTES
         if self._is_paused and has_room and self._transport is not None and not self._is_blocked:
             self._resume()
 
@@ -249,7 +233,7 @@ class FastConnection:
             if not may_become_plain(data):
                 self._hand_over()
             elif self._wait is None:
-                self._wait = self._loop.call_later(_WAIT_S, self._give_up)
+                self._wait = self._loop.call_later(_WAIT_S, self._end_wait)
             return False
         cached = self._heads.find(request)
         if cached is None:
@@ -265,7 +249,7 @@ class FastConnection:
         if self._wait is not None:
             self._stop_waiting()
         self._buffer = data[request.end :]
-        self._begin(cached[0], data[request.start : request.end], cached[1])
+        self._start(cached[0], data[request.start : request.end], cached[1])
         return True
 
     def _read_head(self, request: Framed) -> tuple[str, Headers] | None:
@@ -276,40 +260,43 @@ class FastConnection:
             self._heads.learn(request, *plain)
         return plain
 
-    def _begin(self, topic: str, body: bytes, headers: Headers) -> None:
+    def _start(self, topic: str, body: bytes, headers: Headers) -> None:
         """Start a request; it is answered at once or when it has ended."""
         peer = self._peer
         if peer is None:
             peer = self._peer = peer_at(self._transport)
         try:
-            ticket = self._front.begin(topic, body, headers, peer, self._respond, self._ended)
+            response = self._begin(topic, body, headers, peer, self._when_ended)
         except Exception:  # the outermost frame of this request
             self._fail()
+            return
+        if response is None:
+            self.is_open = True
         else:
-            self.ticket = ticket
+            self._respond(response)
 
     def _wait_for(self, size: int) -> None:
         """Wait until so many bytes are in the buffer, or give up."""
         if self._needed:
             return
-        if self._all.waiting_bytes + size > _WAITING_BYTES:
+        if self._connections.waiting_bytes + size > _WAITING_BYTES:
             self._hand_over()
             return
         self._needed = size
-        self._all.waiting_bytes += size
+        self._connections.waiting_bytes += size
         if self._wait is None:
-            self._wait = self._loop.call_later(_WAIT_S, self._give_up)
+            self._wait = self._loop.call_later(_WAIT_S, self._end_wait)
 
     def _stop_waiting(self) -> None:
         if self._wait is not None:
             self._wait.cancel()
             self._wait = None
-        self._all.waiting_bytes -= self._needed
+        self._connections.waiting_bytes -= self._needed
         self._needed = 0
 
-    def _give_up(self) -> None:
+    def _end_wait(self) -> None:
         self._wait = None
-        if self.ticket is None and self._transport is not None:
+        if not self.is_open and self._transport is not None:
             self._hand_over()
 
     def _hand_over(self, is_refused: bool = False) -> None:
@@ -329,10 +316,10 @@ class FastConnection:
 
     # ---- writing
 
-    def _ended(self, ticket: Ticket) -> None:
-        """Schedule the response to a ticket: the request's own, or one that replaces it."""
-        self._done = ticket
-        self._all.add_ended(self)
+    def _when_ended(self, ticket: Ticket) -> None:
+        """Schedule the response to the open request, which may not have been noted as open yet."""
+        self._ended = ticket
+        self._connections.add_ended(self)
 
     def _respond(self, response: bytes) -> None:
         transport = self._transport
@@ -361,7 +348,7 @@ class FastConnection:
             return
         now_s = self._loop.time()
         since_s = self._answered_s
-        if self.ticket is not None or self._is_blocked or self._wait is not None:
+        if self.is_open or self._is_blocked or self._wait is not None:
             since_s = now_s
         due_s = since_s + self._server.idle_s
         if now_s < due_s:
@@ -378,4 +365,4 @@ class FastConnection:
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
-        self._all.open.discard(self)
+        self._connections.open.discard(self)

@@ -1,8 +1,11 @@
 """Fronts for posting events, the route that must be cheap, and for committing bursts."""
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
@@ -11,39 +14,44 @@ from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
-from headgate.http.body import Budget, read_body, received_body, waits_for_leave
+from headgate.http.body import read_body, received_body, waits_for_leave
 from headgate.http.heads import MAX_BYTES, PlainPosts
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
-from headgate.http.starting import Starting
 from headgate.http.streams import Streams, streamed
-from headgate.idempotency.requests import EVENTS
-from headgate.idempotency.rules import IDEMPOTENCY_KEY
-from headgate.ingest.admission import DRAINING, Admission, ProducerQuotas
+from headgate.idempotency.requests import EVENTS, RequestIdentity, marked
+from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
+from headgate.ingest.admission import DRAINING, TURN_S, FairTurns, ProducerBudget, ProducerQuotas
+from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
-from headgate.model.outcome import TRAITS, Failure, Reason, Refused, TooMuch, brief, rejected
-from headgate.model.publish import Ticket
+from headgate.model.outcome import (
+    OVERLOADED_RETRY_S,
+    TRAITS,
+    Failure,
+    Reason,
+    Refused,
+    TooMuch,
+    brief,
+    rejected,
+)
+from headgate.model.publish import Attempt, Ticket
 from headgate.model.reply import JSON, Reply, answer, json_text, problem
 from headgate.model.request import read_burst, read_options, with_query_key
 from headgate.model.trace import TRACEPARENT, Trace
+from headgate.offload.helper_process import PoolWeigher
 from headgate.tracing.spans import Traces
 
-
-class Weigher(Protocol):
-    """Search for the largest paths of documents, without blocking the event loop."""
-
-    async def weigh(self, document: bytes) -> list[Weight]: ...
-
-
-# ---- POST /v1/topics/{topic}/events
-
-
 ROUTE: Final = "/v1/topics/{topic}/events"
+PATH_SHOWN: Final = 1024  # characters of a path in a span
 _NOT_ALL_WELL: Final = 207
 _EXCEEDED: Final = TRAITS[Reason.QUOTA_EXCEEDED].status
 _REQUEST_ID_MAX: Final = 128
-_BROKEN: Final = 500
-PATH_SHOWN: Final = 1024  # characters of a path in a span
+_INTERNAL: Final = Failure(Reason.INTERNAL, "an internal error")
+_INTERNAL_STATUS: Final = 500
+
+Ended = Callable[[Ticket], None]
+
+log = logging.getLogger("headgate.http")
 
 
 def headers_of(request: web.BaseRequest) -> dict[bytes, bytes]:
@@ -55,18 +63,110 @@ def headers_of(request: web.BaseRequest) -> dict[bytes, bytes]:
     return headers
 
 
+# ---- fair turns: a producer that has used its share of a turn waits (`ingest.admission`)
+
+
+class FairQueue:
+    """A queue that shares the event loop fairly among producers.
+
+    Args:
+        max_wait_s: Longest wait of a request, in seconds; then it is refused.
+        clock: Monotonic clock, in seconds. The event loop's clock is too coarse: it is read once
+            a turn.
+    """
+
+    def __init__(self, max_wait_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._max_wait_s: Final = max_wait_s
+        self._loop: Final = asyncio.get_running_loop()
+        self._clock: Final = clock
+        self._turns: Final = FairTurns[Callable[[], None]]()
+        self._due: float | None = None
+
+    @property
+    def waited(self) -> int:
+        """Return the number of requests that had to wait so far."""
+        return self._turns.waited
+
+    def is_pressed(self) -> bool:
+        """Return whether a producer waits, or waited recently, while other producers send."""
+        return self._turns.is_pressed(self._clock())
+
+    def starts(self, inbound: Inbound) -> bool:
+        """Return whether a request may start now; otherwise it must `wait`."""
+        turns = self._turns
+        may_start = turns.starts(inbound.producer, len(inbound.body), inbound.arrived)
+        if self._due is None and turns.is_turning:
+            self._schedule()
+        return may_start
+
+    def wait(self, inbound: Inbound, start: Callable[[], None]) -> None:
+        """Queue a request; `start` is called when the request may start."""
+        self._turns.wait(inbound.producer, len(inbound.body), start)
+
+    def refusal(self, inbound: Inbound) -> Failure | None:
+        """Return the failure if a request has waited too long."""
+        if self._loop.time() - inbound.arrived <= self._max_wait_s:
+            return None
+        detail = f"producer {brief(inbound.producer)} sends more than its share of this instance"
+        detail += f": this waited {self._max_wait_s:g} s; nothing was written"
+        return Failure(Reason.OVERLOADED, detail, {"limit": "share"}, OVERLOADED_RETRY_S)
+
+    def _schedule(self) -> None:
+        self._due = self._clock() + TURN_S
+        self._loop.call_later(TURN_S, self._next)
+
+    def _next(self) -> None:
+        due, self._due = self._due, None
+        late_s = 0.0 if due is None else self._clock() - due
+        for start in self._turns.next_turn(late_s):
+            try:
+                start()
+            except Exception:  # the outermost frame of this request
+                log.exception("request failed")
+        if self._due is None and self._turns.is_turning:
+            self._schedule()
+
+
+# ---- POST /v1/topics/{topic}/events
+
+
 class EventsFront:
-    """Front that turns aiohttp's requests into tickets, and tickets into responses."""
+    """Front that turns requests into tickets, and tickets into responses.
+
+    Requests come in two ways: aiohttp calls `post`, and a connection that reads plain posts itself
+    calls `begin` and `finish`. Both check the caller with `caller`, start with `start`, and get
+    their response from `reply_to`, or from `refuse` if they do not get as far as the pipeline.
+
+    Args:
+        pipeline: The pipeline.
+        callers: Authenticator; a reload replaces it as a whole.
+        keys: Claims of Idempotency-Keys.
+        deadlines: Deadlines of started requests.
+        queue: Queue of requests whose producer has used up its share.
+        quotas: Quotas of producers.
+        weigher: Search for the largest paths of documents in a helper process.
+        meter: Counter of requests.
+        streams: Receiver of bodies that are too large for memory.
+        request_ids: Generates request ids.
+        body_max_bytes: Limit http.body_max_bytes.
+        body_timeout_s: Timeout for a body, in seconds.
+        request_log: Log of requests.
+        traces: Open traces; None without tracing.
+
+    Attributes:
+        plain_posts: Requests that connections may answer themselves.
+    """
 
     def __init__(
         self,
         pipeline: Pipeline,
         callers: Authenticator,
-        budget: Admission,
-        starting: Starting,
+        keys: RequestIdentity,
+        deadlines: Deadlines,
+        queue: FairQueue,
         quotas: ProducerQuotas,
-        weigher: Weigher,
-        requests: Meter,
+        weigher: PoolWeigher,
+        meter: Meter,
         streams: Streams,
         request_ids: Callable[[], str],
         body_max_bytes: int,
@@ -74,27 +174,31 @@ class EventsFront:
         request_log: RequestLog,
         traces: Traces | None = None,
     ) -> None:
-        self.traces = traces
         self.pipeline = pipeline
-        self.callers = callers  # replaced as a whole on reload
-        self.budget = budget
-        self._starting = starting
-        self._quotas = quotas
-        self._weigher = weigher
-        self.requests = requests
+        self.budget = pipeline.admission
+        self.callers = callers
         self.request_log = request_log
-        self._logs_every_request = request_log.logs_every_request
-        self._streams = streams
-        self._request_ids = request_ids
-        self.body_max_bytes = body_max_bytes
-        self._body_timeout_s = body_timeout_s
+        self.traces = traces
         # aiohttp reads larger bodies, up to the limit.
         self.plain_posts = PlainPosts(min(MAX_BYTES, body_max_bytes))
+        self._keys = keys
+        self._deadlines = deadlines
+        self._queue = queue
+        self._quotas = quotas
+        self._weigher = weigher
+        self._meter = meter
+        self._streams = streams
+        self._request_ids = request_ids
+        self._body_max_bytes = body_max_bytes
+        self._body_timeout_s = body_timeout_s
+        self._logs_every_request = request_log.logs_every_request
         self._loop = asyncio.get_running_loop()
+
+    # ---- requests of aiohttp's connections
 
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
         """Respond once every event of the request has ended, or at the deadline."""
-        arrived = self._loop.time()
+        began_s = self._loop.time()
         headers, trace = headers_of(request), request.get(TRACE)
         request_id, producer = self.request_id(headers), ""
         caller: Identity | None = None
@@ -104,167 +208,21 @@ class EventsFront:
             headers = with_query_key(headers, request.rel_url.raw_query_string)
             self.look_first(request, headers, producer, topic, request_id)
             inbound = await self._inbound(request, headers, caller, topic, request_id)
-            ticket = await self.start(inbound, None if inbound.streamed is None else streamed)
-            if not ticket.done:
-                await self.ended(ticket)
-            if ticket.weighing is not None:
-                await self._weigh(ticket)
-            reply = await self.remembered(ticket, answer(ticket))
-            if reply.status >= _NOT_ALL_WELL:
-                self.request_log.ended(ticket, reply.status)
         except Refused as refused:
             failure, producer = refused.failure, producer or refused.producer
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
-            reply = problem(failure, request_id)
-            self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
+            seconds = self._loop.time() - began_s
+            reply = self.refuse(failure, topic, producer, request_id, seconds, trace)
+        else:
+            ticket = await self.run(inbound, None if inbound.streamed is None else streamed)
+            for index, document in ticket.weighing or ():
+                _put_weights(ticket, index, await self._weigher.weigh(document))
+            ticket.weighing = None
+            reply = self.reply_to(ticket, self._loop.time() - began_s)
         if self._logs_every_request:
             request[REPORTED] = {"request_id": request_id, "producer": producer}
-        self.count(ROUTE, reply.status, self._loop.time() - arrived, request_id, trace)
         return answered(request, reply, request_id)
-
-    def count(
-        self, route: str, status: int, seconds: float, request_id: str, trace: Trace | None
-    ) -> None:
-        """Count an answered request; a sampled one is an exemplar."""
-        self.requests.request(route, status, seconds)
-        if trace is not None:
-            trace.route, trace.request_id = route, request_id
-            self.requests.exemplar(route, status, seconds, trace.trace_id)
-
-    async def start(
-        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
-    ) -> Ticket:
-        """Start a request (`Starting.start`)."""
-        return await self._starting.start(inbound, endpoint, decode_as)
-
-    async def remembered(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the reply to a ticket of `start`, once repeats would get the same reply."""
-        return self._with_limits(ticket, await self._starting.remembered(ticket, reply))
-
-    def ended(self, ticket: Ticket) -> asyncio.Future[None]:
-        """Return a future that is done when all events have ended, or at the deadline."""
-        return self._starting.ended(ticket)
-
-    def begin(
-        self,
-        topic: str,
-        body: bytes,
-        headers: Mapping[bytes, bytes],
-        peer: Peer,
-        respond: Callable[[bytes], None],
-        ended: Callable[[Ticket], None],
-    ) -> Ticket | None:
-        """Start a complete request without task or future; otherwise like `post`.
-
-        Args:
-            topic: Topic of the request.
-            body: Body of the request.
-            headers: Headers of the request; names in lower case.
-            peer: Peer of the connection.
-            respond: Sends the bytes of a response.
-            ended: Callback with the ticket for `finish`; it may be called before this returns.
-
-        Returns:
-            None if the request has ended and `respond` was called; else its ticket.
-        """
-        if self.traces is None or (trace := self.traces.begin(headers)) is None:
-            return self._begin(topic, body, headers, peer, respond, ended, None)
-        trace.path = ROUTE.replace("{topic}", topic)[:PATH_SHOWN]
-        headers = {**headers, TRACEPARENT: trace.context}
-        try:
-            return self._begin(topic, body, headers, peer, respond, ended, trace)
-        except BaseException:
-            self.traces.end(trace, _BROKEN)
-            raise
-
-    def _begin(
-        self,
-        topic: str,
-        body: bytes,
-        headers: Mapping[bytes, bytes],
-        peer: Peer,
-        respond: Callable[[bytes], None],
-        ended: Callable[[Ticket], None],
-        trace: Trace | None,
-    ) -> Ticket | None:
-        arrived = self._loop.time()
-        request_id, producer = self.request_id(headers), ""
-        try:
-            caller = self.caller(headers, peer, topic, request_id)
-            producer = caller.name
-            self._take(producer, topic, len(body), request_id)
-        except Refused as refused:
-            producer = producer or refused.producer
-            failure, status = refused.failure, TRAITS[refused.failure.reason].status
-            self.count(ROUTE, status, 0.0, request_id, trace)
-            self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
-            if self._logs_every_request:
-                self._served(topic, status, len(body), 0.0, request_id, producer, trace)
-            if trace is not None and self.traces is not None:
-                self.traces.end(trace, status)
-            respond(on_the_wire(problem(failure, request_id), request_id))
-            return None
-        inbound = Inbound(
-            topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
-        )
-        ticket = self._starting.begin(inbound, ended)
-        if ticket.done and IDEMPOTENCY_KEY not in headers:
-            respond(self.finish(ticket))
-            return None
-        return ticket
-
-    def finish(self, ticket: Ticket) -> bytes:
-        """Return the response to a ticket of `begin` that is done."""
-        if ticket.trace is None or self.traces is None:
-            return self._finish(ticket)[0]
-        status = _BROKEN
-        try:
-            response, status = self._finish(ticket)
-        finally:
-            self.traces.end(ticket.trace, status)
-        return response
-
-    def _finish(self, ticket: Ticket) -> tuple[bytes, int]:
-        for index, document in ticket.weighing or ():
-            self._put_weights(ticket, index, heaviest(document))
-        reply = self._with_limits(ticket, self._starting.marked(ticket, answer(ticket)))
-        seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
-        self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)
-        if reply.status >= _NOT_ALL_WELL:
-            self.request_log.ended(ticket, reply.status)
-        if self._logs_every_request:
-            fields = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
-            self._served(ticket.topic, reply.status, *fields, ticket.trace)
-        return on_the_wire(reply, ticket.request_id), reply.status
-
-    def _with_limits(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the reply, with the rest of the producer's quotas if it has any."""
-        producer = ticket.producer
-        if producer not in self._quotas.policies or reply.status == _EXCEEDED:
-            return reply  # a reply to an exceeded quota already contains it
-        return reply.with_headers(self._quotas.fields(producer))
-
-    def _served(
-        self,
-        topic: str,
-        status: int,
-        size: int,
-        seconds: float,
-        request_id: str,
-        producer: str,
-        trace: Trace | None,
-    ) -> None:
-        """Log a request of `begin` and `finish`; the connection logs all others."""
-        path = ROUTE.replace("{topic}", quote(topic, safe=""))
-        fields = {"request_id": request_id, "producer": producer}
-        self.request_log.served("POST", path, status, size, seconds, trace, **fields)
-
-    def _take(self, producer: str, topic: str, size: int, request_id: str) -> None:
-        failure = self.budget.take_bytes(producer, size)
-        if failure is not None:
-            self._count(producer, topic, failure, request_id)
-            raise Refused(failure)
 
     async def _inbound(
         self,
@@ -346,18 +304,112 @@ class EventsFront:
             raise Refused(failure)
 
     async def _read(
-        self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: Budget
+        self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: ProducerBudget
     ) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
-        limit = self.body_max_bytes
+        limit = self._body_max_bytes
         if not encoding and request.content.is_eof():
             return received_body(request, limit, budget)
         return await read_body(request, encoding, limit, self._body_timeout_s, budget)
 
-    def _count(self, producer: str, topic: str, failure: Failure, request_id: str) -> None:
-        """Count a request that ended before the pipeline as one rejected event."""
-        self.requests.account(producer, topic, [rejected(failure)], [0], request_id)
-        self.pipeline.report_refused(producer, topic, failure)
+    # ---- plain posts that a connection has read itself
+
+    def begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        peer: Peer,
+        ended: Ended,
+    ) -> bytes | None:
+        """Start a complete request without task or future; otherwise like `post`.
+
+        Args:
+            topic: Topic of the request.
+            body: Body of the request.
+            headers: Headers of the request; names in lower case.
+            peer: Peer of the connection.
+            ended: Callback with the ticket for `finish`; it may be called before this returns.
+
+        Returns:
+            The response to a request that is refused at once; None if `ended` is called.
+        """
+        if self.traces is None or (trace := self.traces.begin(headers)) is None:
+            return self._begin(topic, body, headers, peer, ended, None)
+        trace.path = ROUTE.replace("{topic}", topic)[:PATH_SHOWN]
+        headers = {**headers, TRACEPARENT: trace.context}
+        try:
+            return self._begin(topic, body, headers, peer, ended, trace)
+        except BaseException:
+            self.traces.end(trace, _INTERNAL_STATUS)
+            raise
+
+    def _begin(
+        self,
+        topic: str,
+        body: bytes,
+        headers: Mapping[bytes, bytes],
+        peer: Peer,
+        ended: Ended,
+        trace: Trace | None,
+    ) -> bytes | None:
+        arrived = self._loop.time()
+        request_id, producer = self.request_id(headers), ""
+        try:
+            caller = self.caller(headers, peer, topic, request_id)
+            producer = caller.name
+            self._take(producer, topic, len(body), request_id)
+        except Refused as refused:
+            producer = producer or refused.producer
+            reply = self.refuse(refused.failure, topic, producer, request_id, 0.0, trace)
+            if trace is not None and self.traces is not None:
+                self.traces.end(trace, reply.status)
+            if self._logs_every_request:
+                self._served(topic, reply.status, len(body), 0.0, request_id, producer, trace)
+            return on_the_wire(reply, request_id)
+        inbound = Inbound(
+            topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
+        )
+        self.start(inbound, ended)
+        return None
+
+    def _take(self, producer: str, topic: str, size: int, request_id: str) -> None:
+        failure = self.budget.take_bytes(producer, size)
+        if failure is not None:
+            self._count(producer, topic, failure, request_id)
+            raise Refused(failure)
+
+    def finish(self, ticket: Ticket) -> bytes:
+        """Return the response to a ticket of `begin`."""
+        seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
+        status = _INTERNAL_STATUS
+        try:
+            reply = self.reply_to(ticket, seconds)
+            status = reply.status
+        finally:
+            if ticket.trace is not None and self.traces is not None:
+                self.traces.end(ticket.trace, status)
+        if self._logs_every_request:
+            fields = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
+            self._served(ticket.topic, status, *fields, ticket.trace)
+        return on_the_wire(reply, ticket.request_id)
+
+    def _served(
+        self,
+        topic: str,
+        status: int,
+        size: int,
+        seconds: float,
+        request_id: str,
+        producer: str,
+        trace: Trace | None,
+    ) -> None:
+        """Log a request of `begin` and `finish`; the connection logs all others."""
+        path = ROUTE.replace("{topic}", quote(topic, safe=""))
+        fields = {"request_id": request_id, "producer": producer}
+        self.request_log.served("POST", path, status, size, seconds, trace, **fields)
+
+    # ---- both: the caller
 
     def caller(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
@@ -368,7 +420,7 @@ class EventsFront:
             Refused: The gateway drains, the authentication failed, or the caller may not post to
                 the topic.
         """
-        if self.pipeline.admission.is_closed:
+        if self.budget.is_closed:
             raise Refused(DRAINING)
         return self.may_post(headers, peer, topic, request_id)
 
@@ -391,20 +443,6 @@ class EventsFront:
             raise Refused(failure, caller.name)
         return caller
 
-    async def _weigh(self, ticket: Ticket) -> None:
-        """Add the largest paths of oversized events to their failures."""
-        for index, document in ticket.weighing or ():
-            self._put_weights(ticket, index, await self._weigher.weigh(document))
-
-    @staticmethod
-    def _put_weights(ticket: Ticket, index: int, weights: Sequence[Weight]) -> None:
-        outcome = ticket.outcomes[index]
-        if outcome is None or outcome.failure is None:
-            return
-        paths = [weight._asdict() for weight in weights]
-        figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
-        ticket.outcomes[index] = outcome.with_failure(outcome.failure._replace(figures=figures))
-
     def now(self) -> float:
         """Return the monotonic time, in seconds."""
         return self._loop.time()
@@ -417,6 +455,180 @@ class EventsFront:
             if shown.isascii() and shown.isprintable():
                 return shown
         return self._request_ids()
+
+    # ---- both: from a request to its ticket
+
+    def start(
+        self,
+        inbound: Inbound,
+        ended: Ended,
+        decode_as: Decode | None = None,
+        endpoint: bytes = EVENTS,
+    ) -> None:
+        """Start a request in its producer's turn, with its Idempotency-Key, and with a deadline.
+
+        Args:
+            inbound: The request; the bytes of its body were taken from the budget.
+            ended: Called once with the ticket, when its response may be sent; perhaps before this
+                returns.
+            decode_as: Decodes the body for a front of another protocol.
+            endpoint: Endpoint of the request, and its parameters besides the topic.
+        """
+        if not self._queue.starts(inbound):
+            late = partial(self._start_late, inbound, ended, decode_as, endpoint)
+            self._queue.wait(inbound, late)
+        elif IDEMPOTENCY_KEY in inbound.headers:
+            self._claim(inbound, ended, decode_as, endpoint)
+        else:
+            self._wait_for(self.pipeline.take(inbound, decode_as), ended)
+
+    async def run(
+        self, inbound: Inbound, decode_as: Decode | None = None, endpoint: bytes = EVENTS
+    ) -> Ticket:
+        """Start a request like `start`, and return its ticket when its response may be sent."""
+        done: asyncio.Future[Ticket] = self._loop.create_future()
+        self.start(inbound, partial(_settle, done), decode_as, endpoint)
+        return await done
+
+    def ended(self, ticket: Ticket) -> asyncio.Future[Ticket]:
+        """Return a future that is done when all events have ended, or at the deadline."""
+        done: asyncio.Future[Ticket] = self._loop.create_future()
+        self._wait_for(ticket, partial(_settle, done))
+        return done
+
+    def _start_late(
+        self, inbound: Inbound, ended: Ended, decode_as: Decode | None, endpoint: bytes
+    ) -> None:
+        """Start a request that has waited for its turn."""
+        failure = self._queue.refusal(inbound)
+        if failure is None and IDEMPOTENCY_KEY in inbound.headers:
+            self._claim(inbound, ended, decode_as, endpoint)
+        else:
+            self._go_on(inbound, ended, decode_as, failure)
+
+    def _claim(
+        self, inbound: Inbound, ended: Ended, decode_as: Decode | None, endpoint: bytes
+    ) -> None:
+        """Claim the request's Idempotency-Key, then go on."""
+        try:
+            route = self.pipeline.gate.open(inbound.topic, needs_offset=decode_as is not None)
+        except Refused:
+            self._go_on(inbound, ended, decode_as, None)  # the pipeline refuses and counts it
+            return
+        value = inbound.streamed
+        body = inbound.body if value is None else value.stored.sha256.encode()
+        refuse = route.policy.redis_loss == "refuse"
+        named = (endpoint, route.state.topic_id, inbound.producer, inbound.headers, body, refuse)
+        go_on = partial(self._go_on, inbound, ended, decode_as)
+        self._keys.begin(KeyedRequest(*named), go_on)
+
+    def _go_on(
+        self,
+        inbound: Inbound,
+        ended: Ended,
+        decode_as: Decode | None,
+        attempt: Attempt | Failure | None,
+    ) -> None:
+        """Pass a request that has waited, for its turn or for Redis, to the pipeline.
+
+        Args:
+            inbound: The request.
+            ended: As for `start`.
+            decode_as: As for `start`.
+            attempt: Attempt of its Idempotency-Key; or the failure, if the request is refused.
+        """
+        ticket, now_s = self.pipeline.ticket(inbound), self._loop.time()
+        ticket.claimed_s, ticket.arrived = now_s - inbound.arrived, now_s
+        try:
+            if isinstance(attempt, Failure):
+                self.pipeline.refuse(ticket, attempt)
+            else:
+                self.pipeline.take(inbound, decode_as, attempt, ticket)
+        except Exception:  # the outermost frame of this request
+            log.exception("request failed")
+            ticket = self.pipeline.ticket(inbound)
+            ticket.refuse(rejected(_INTERNAL))
+        self._wait_for(ticket, ended)
+
+    def _wait_for(self, ticket: Ticket, ended: Ended) -> None:
+        """Call back when a started request has ended, at the latest at its deadline."""
+        attempt = ticket.attempt
+        if attempt is not None and attempt.request is not None:
+            ended = partial(self._when_reported, ended)
+        if ticket.done:
+            ended(ticket)
+        else:
+            ticket.waiter = ended
+            self._deadlines.watch(ticket)
+
+    def _when_reported(self, ended: Ended, ticket: Ticket) -> None:
+        """Call back once the end is in Redis, so that a repeat gets the same response."""
+        assert ticket.attempt is not None
+        self._keys.when_reported(ticket.attempt, partial(ended, ticket))
+
+    # ---- both: from a ticket to its response
+
+    def reply_to(self, ticket: Ticket, seconds: float) -> Reply:
+        """Return the response to a ticket that has ended; count and log the request."""
+        for index, document in ticket.weighing or ():
+            _put_weights(ticket, index, heaviest(document))
+        reply = self.marked(ticket, answer(ticket))
+        if reply.status >= _NOT_ALL_WELL:
+            self.request_log.ended(ticket, reply.status)
+        self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)
+        return reply
+
+    def marked(self, ticket: Ticket, reply: Reply) -> Reply:
+        """Return the reply with headers about the Idempotency-Key and the producer's quotas."""
+        if ticket.attempt is not None:
+            reply = marked(ticket.attempt, ticket.outcomes, reply)
+        if ticket.producer not in self._quotas.policies or reply.status == _EXCEEDED:
+            return reply  # a reply to an exceeded quota already contains it
+        return reply.with_headers(self._quotas.fields(ticket.producer))
+
+    def refuse(
+        self,
+        failure: Failure,
+        topic: str,
+        producer: str,
+        request_id: str,
+        seconds: float,
+        trace: Trace | None,
+    ) -> Reply:
+        """Return the response to a request that ended before the pipeline; count and log it."""
+        reply = problem(failure, request_id)
+        self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
+        self.count(ROUTE, reply.status, seconds, request_id, trace)
+        return reply
+
+    def count(
+        self, route: str, status: int, seconds: float, request_id: str, trace: Trace | None
+    ) -> None:
+        """Count an answered request; a sampled one is an exemplar."""
+        self._meter.request(route, status, seconds)
+        if trace is not None:
+            trace.route, trace.request_id = route, request_id
+            self._meter.exemplar(route, status, seconds, trace.trace_id)
+
+    def _count(self, producer: str, topic: str, failure: Failure, request_id: str) -> None:
+        """Count a request that ended before the pipeline as one rejected event."""
+        self._meter.account(producer, topic, [rejected(failure)], [0], request_id)
+        self.pipeline.report_refused(producer, topic, failure)
+
+
+def _settle(future: "asyncio.Future[Ticket]", ticket: Ticket) -> None:
+    if not future.done():  # else the waiting task was cancelled
+        future.set_result(ticket)
+
+
+def _put_weights(ticket: Ticket, index: int, weights: Sequence[Weight]) -> None:
+    """Add the largest paths of an oversized event to its failure."""
+    outcome = ticket.outcomes[index]
+    if outcome is None or outcome.failure is None:
+        return
+    paths = [weight._asdict() for weight in weights]
+    figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
+    ticket.outcomes[index] = outcome.with_failure(outcome.failure._replace(figures=figures))
 
 
 # ---- POST /v1/bursts/{id}/commit

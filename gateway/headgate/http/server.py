@@ -28,9 +28,9 @@ from headgate.http.connection import (
     FIRST_REQUEST_S,
     FastConnection,
     FastConnections,
-    Front,
     limit_unacknowledged,
 )
+from headgate.http.events import EventsFront
 from headgate.http.framing import Pacing, unambiguous, unreadable
 from headgate.http.listener import Listener
 from headgate.http.problems import problem_response
@@ -297,7 +297,7 @@ class HttpServer(web.Server):
         header_max_bytes: int,
         request_ids: Callable[[], str],
         request_log: RequestLog,
-        front: Front | None = None,
+        front: EventsFront | None = None,
         idle_s: float = IDLE_S,
     ) -> None:
         self.loop = asyncio.get_running_loop()
@@ -328,7 +328,10 @@ class HttpServer(web.Server):
 
     def __call__(self) -> Any:
         """Return the protocol of a new connection."""
-        return self.connection() if self._front is None else FastConnection(self._front, self)
+        front = self._front
+        if front is None:
+            return self.connection()
+        return FastConnection(front.begin, front.finish, front.plain_posts, self)
 
     def connection(self) -> HttpConnection:
         """Return a connection of aiohttp."""

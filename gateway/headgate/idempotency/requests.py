@@ -6,10 +6,9 @@ request may be written again.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from headgate.idempotency.claims import Sized, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
@@ -27,13 +26,15 @@ from headgate.idempotency.rules import (
     unpack_outcomes,
 )
 from headgate.idempotency.store import NO_REDIS
-from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
-from headgate.model.outcome import Failure, Outcome, Reason, Refused, rejected
-from headgate.model.publish import Attempt, Claim, Ticket
+from headgate.model.outcome import Failure, Outcome, Refused
+from headgate.model.publish import Attempt, Claim
 from headgate.model.reply import Reply
 
-_AT_ONCE_BYTES = 1_048_576  # the digest of more would block the event loop for milliseconds
+EVENTS: Final = b"events"  # endpoint of requests that post events
+_AT_ONCE_BYTES: Final = 1_048_576  # the digest of more would block the event loop for milliseconds
+_REPLAYED: Final = ("Idempotency-Replayed", "true")
+_BYPASSED: Final = ("Idempotency-Bypassed", "true")
 
 Begun = Callable[[Attempt | Failure], None]
 
@@ -60,20 +61,24 @@ class RequestIdentity:
         self._key_ms = key_ms
         self._meter = meter
 
-    async def digest(self, keyed: KeyedRequest) -> None:
-        """Digest a large request before `begin`, on a thread, so as not to block the event loop."""
-        if self._client is not None and len(keyed.body) > _AT_ONCE_BYTES:
-            await asyncio.to_thread(keyed.fingerprint)
-
     def begin(self, keyed: KeyedRequest, begun: Begun) -> None:
         """Claim the request's key.
+
+        A large request is digested on a thread first, so as not to block the event loop.
 
         Args:
             keyed: The request.
             begun: Called with the attempt, or with the failure: malformed, idempotency_conflict,
                 idempotency_mismatch, redis_unavailable. It is called once, at once or when Redis
-                has answered, in the order of the requests.
+                has answered, in the order of the requests that need no thread.
         """
+        if self._client is None or len(keyed.body) <= _AT_ONCE_BYTES:
+            self._claim(keyed, begun)
+        else:
+            digested = asyncio.get_running_loop().run_in_executor(None, keyed.fingerprint)
+            digested.add_done_callback(lambda _: self._claim(keyed, begun))
+
+    def _claim(self, keyed: KeyedRequest, begun: Begun) -> None:
         try:
             key = read_key(keyed.headers[IDEMPOTENCY_KEY])
         except Refused as refused:
@@ -132,144 +137,11 @@ def _attempt(claim: Claim, verdict: ClaimVerdict) -> Attempt | Failure:
     return attempt
 
 
-Result = TypeVar("Result")
-
-log = logging.getLogger("headgate.idempotency")
-
-EVENTS: Final = b"events"  # endpoint of requests on the fast path
-_REPLAYED: Final = ("Idempotency-Replayed", "true")
-_BYPASSED: Final = ("Idempotency-Bypassed", "true")
-_BUG: Final = Failure(Reason.INTERNAL, "an internal error")
-
-
-class Once:
-    """The path of requests with an Idempotency-Key, between a front and the pipeline.
-
-    Args:
-        pipeline: The pipeline.
-        keys: Claims of Idempotency-Keys.
-        clock: Monotonic clock, in seconds, as for `Inbound.arrived`.
-        watch: Called with each started ticket of `begin`, for its deadline.
-    """
-
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        keys: RequestIdentity,
-        clock: Callable[[], float],
-        watch: Callable[[Ticket], None],
-    ) -> None:
-        self._pipeline = pipeline
-        self._keys = keys
-        self._clock = clock
-        self._watch = watch
-
-    async def start(self, inbound: Inbound, endpoint: bytes, decode_as: Decode | None) -> Ticket:
-        """Start the events that earlier attempts with the request's key have not published.
-
-        Args:
-            inbound: The request.
-            endpoint: Endpoint, and its target besides the topic.
-            decode_as: Decoder of the request; None for the default one.
-        """
-        keyed = self._keyed(inbound, endpoint, decode_as)
-        if keyed is None:
-            return self._pipeline.take(inbound, decode_as)  # this refuses and counts the request
-        await self._keys.digest(keyed)
-        begun: asyncio.Future[Attempt | Failure] = asyncio.get_running_loop().create_future()
-        self._keys.begin(keyed, partial(_settle, begun))
-        ticket = self._pipeline.ticket(inbound)
-        self._go_on(ticket, inbound, decode_as, await begun)
-        return ticket
-
-    async def finish(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the reply to a ticket that is done, once a repeat would get it, too."""
-        if ticket.attempt is None:
-            return reply
-        reported: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._keys.when_reported(ticket.attempt, partial(_settle, reported, None))
-        await reported
-        return self.marked(ticket, reply)
-
-    def begin(self, inbound: Inbound, ended: Callable[[Ticket], None]) -> Ticket:
-        """Start and finish a complete request, without a task or a future.
-
-        Args:
-            inbound: The request.
-            ended: Called once with the ticket, or with one that replaces it, when its reply may be
-                sent; perhaps before this returns.
-        """
-        ticket = self._pipeline.ticket(inbound)
-        keyed = self._keyed(inbound, EVENTS, None)
-        if keyed is None:
-            self._pipeline.take(inbound, ticket=ticket)
-            ended(ticket)
-        else:
-            self._keys.begin(keyed, partial(self._begun, ticket, inbound, ended))
-        return ticket
-
-    def marked(self, ticket: Ticket, reply: Reply) -> Reply:
-        """Return the reply with a header about the result for the key."""
-        attempt = ticket.attempt
-        if attempt is None:
-            return reply
-        if _is_replay(attempt, ticket.outcomes):
-            return reply.with_header(_REPLAYED)
-        return reply.with_header(_BYPASSED) if attempt.bypassed else reply
-
-    def _keyed(
-        self, inbound: Inbound, endpoint: bytes, decode_as: Decode | None
-    ) -> KeyedRequest | None:
-        """Return the request to claim; None if the topic takes no requests now."""
-        try:
-            route = self._pipeline.gate.open(inbound.topic, needs_offset=decode_as is not None)
-        except Refused:
-            return None
-        refuse = route.policy.redis_loss == "refuse"
-        headers, streamed = inbound.headers, inbound.streamed
-        body = inbound.body if streamed is None else streamed.stored.sha256.encode()
-        topic_id = route.state.topic_id
-        return KeyedRequest(endpoint, topic_id, inbound.producer, headers, body, refuse)
-
-    def _begun(
-        self,
-        ticket: Ticket,
-        inbound: Inbound,
-        ended: Callable[[Ticket], None],
-        attempt: Attempt | Failure,
-    ) -> None:
-        """Start a request on the fast path, and handle its end."""
-        try:
-            self._go_on(ticket, inbound, None, attempt)
-        except Exception:  # the outermost frame of this request
-            log.exception("request failed")
-            failed = self._pipeline.ticket(inbound)
-            failed.refuse(rejected(_BUG))
-            ended(failed)
-            return
-        if ticket.done:
-            self._ended(ended, ticket)
-        else:
-            ticket.waiter = partial(self._ended, ended)
-            self._watch(ticket)
-
-    def _go_on(
-        self, ticket: Ticket, inbound: Inbound, decode_as: Decode | None, attempt: Attempt | Failure
-    ) -> None:
-        if isinstance(attempt, Attempt):
-            now_s = self._clock()
-            ticket.claimed_s, ticket.arrived = now_s - ticket.arrived, now_s
-            self._pipeline.take(inbound, decode_as, attempt, ticket)
-        else:
-            self._pipeline.refuse(ticket, attempt)
-
-    def _ended(self, ended: Callable[[Ticket], None], ticket: Ticket) -> None:
-        """Reply to a done ticket once its end is in Redis."""
-        attempt = ticket.attempt
-        if attempt is None:
-            ended(ticket)
-        else:
-            self._keys.when_reported(attempt, partial(ended, ticket))
+def marked(attempt: Attempt, outcomes: Sequence[Outcome | None], reply: Reply) -> Reply:
+    """Return the reply with a header about the result for the key."""
+    if _is_replay(attempt, outcomes):
+        return reply.with_header(_REPLAYED)
+    return reply.with_header(_BYPASSED) if attempt.bypassed else reply
 
 
 def _is_replay(attempt: Attempt, outcomes: Sequence[Outcome | None]) -> bool:
@@ -278,8 +150,3 @@ def _is_replay(attempt: Attempt, outcomes: Sequence[Outcome | None]) -> bool:
         return False
     first = outcomes[0]  # a failure if the request was refused as a whole
     return first is not None and first.failure is None
-
-
-def _settle(future: "asyncio.Future[Result]", result: Result) -> None:
-    if not future.done():  # otherwise the waiting task was cancelled
-        future.set_result(result)

@@ -20,17 +20,16 @@ from headgate.config import HttpSettings, Settings
 from headgate.config.settings import ProducerSettings
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
-from headgate.http.events import BurstsFront, EventsFront
+from headgate.http.events import BurstsFront, EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
 from headgate.http.openapi.docs_pages import Documents
 from headgate.http.origins import Cors, Origins
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import Confluent, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
-from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.events import EventIdentity
-from headgate.idempotency.requests import Once, RequestIdentity
+from headgate.idempotency.requests import RequestIdentity
 from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits
 from headgate.ingest.complete import ClockWatch, Reports, now_ms
 from headgate.ingest.deadlines import Deadlines
@@ -159,7 +158,6 @@ class Worker:
         timeout_s, body_timeout_s = http.request_timeout_ms / 1000, http.body_timeout_ms / 1000
         self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
         keys = RequestIdentity(service, prefix, redis.idempotency_ttl_ms, self.meter)
-        once = Once(self.pipeline, keys, loop.time, self._deadlines.watch)
         streams = StreamLimits(
             settings.blobs.max_bytes, http.body_max_bytes, body_timeout_s, http.json_max_depth
         )
@@ -168,11 +166,12 @@ class Worker:
         self._front = EventsFront(
             pipeline=self.pipeline,
             callers=self._callers,
-            budget=self.admission,
-            starting=Starting(self.pipeline, once, self._deadlines, self._limits.in_turn),
+            keys=keys,
+            deadlines=self._deadlines,
+            queue=self._limits.queue,
             quotas=quotas,
             weigher=PoolWeigher(parts.helper),
-            requests=self.meter,
+            meter=self.meter,
             streams=Streams(self.gate, self.blobs, streams),
             request_ids=self._request_ids,
             body_max_bytes=http.body_max_bytes,
@@ -199,7 +198,7 @@ class Worker:
         return [name for name in names if self.policies.match(name) is not None]
 
     def _open_lanes(self, listener: Deliveries) -> KafkaLanes:
-        parts, is_pressed = self.parts, self._limits.in_turn.is_pressed
+        parts, is_pressed = self.parts, self._limits.queue.is_pressed
         limits = {name: lane_limits(cluster) for name, cluster in parts.ingest.items()}
         self.lanes = KafkaLanes(
             parts.clusters, self.topics, listener, limits, self.meter, is_pressed
@@ -349,7 +348,7 @@ class Limits:
             settings.admission.in_flight_max_events // workers,
         )
         self.quotas = ProducerQuotas(workers, time.monotonic, meter.quota_rejected)
-        self.in_turn = InTurn(settings.http.request_timeout_ms / 1000)
+        self.queue = FairQueue(settings.http.request_timeout_ms / 1000)
         self.replace(settings.producers)
 
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:

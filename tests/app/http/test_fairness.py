@@ -8,7 +8,7 @@ import pytest
 
 from headgate.config.settings import ProducerSettings
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.starting import InTurn
+from headgate.http.events import FairQueue
 from headgate.ingest.admission import MAX_SHARE, REQUEST_BYTES, ProducerQuotas
 from support.clients.http_client import JSON, Answer, events_path, request_bytes
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
@@ -52,10 +52,10 @@ async def flooded(port: DataPort, way: dict[str, str]) -> list[bytes]:
 async def test_a_flood_waits_for_its_turns_and_every_event_is_published_once(
     way: dict[str, str],
 ) -> None:
-    in_turn = InTurn(30.0)
-    async with data_port(in_turn=in_turn) as port:
+    queue = FairQueue(30.0)
+    async with data_port(queue=queue) as port:
         answers = await flooded(port, way)
-        assert in_turn.waited > 0, "else none had to wait, and this shows nothing"
+        assert queue.waited > 0, "else none had to wait, and this shows nothing"
         assert {head.split(b" ")[1] for head in answers} == {b"201"}
         keys = [publish.record.key for publish in port.room.written]
         assert sorted(keys) == sorted(b"%d" % number for number in range(FLOOD + 1))
@@ -64,7 +64,7 @@ async def test_a_flood_waits_for_its_turns_and_every_event_is_published_once(
 
 @ways
 async def test_who_waits_too_long_is_refused_and_keeps_nothing(way: dict[str, str]) -> None:
-    async with data_port(in_turn=InTurn(-1.0)) as port:  # any wait is too long
+    async with data_port(queue=FairQueue(-1.0)) as port:  # any wait is too long
         answers = await flooded(port, way)
         statuses = [head.split(b" ")[1] for head in answers]
         assert set(statuses) == {b"201", b"503"}

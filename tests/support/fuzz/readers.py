@@ -14,6 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.http.answer import answered
+from headgate.http.auth import Peer
 from headgate.http.connection import FastConnection
 from headgate.http.framing import ambiguity
 from headgate.http.heads import PlainPosts
@@ -48,12 +49,11 @@ class Front:
         topic: str,
         body: bytes,
         headers: Mapping[bytes, bytes],
-        _remote: str | None,
-        _respond: Callable[[bytes], None],
+        _peer: Peer,
         _ended: Callable[[Ticket], None],
-    ) -> Ticket | None:
+    ) -> bytes | None:
         self.taken.append(Read(topic, without_length(headers), body))
-        return None
+        return b""
 
     def finish(self, ticket: Ticket) -> bytes:
         raise AssertionError("there are no tickets")
@@ -102,7 +102,8 @@ class Native:
     def receive(self, data: bytes) -> bytes:
         """Give a connection the data. What it leaves to aiohttp, or waits with."""
         self._rest = b""
-        connection: Any = FastConnection(self._front, cast(Any, self))
+        begin, finish, posts = self._front.begin, self._front.finish, self._front.plain_posts
+        connection: Any = FastConnection(begin, finish, posts, cast(Any, self))
         connection.connection_made(Wire())
         connection.data_received(data)
         rest: bytes = self._rest or connection._buffer
@@ -216,7 +217,7 @@ class Aiohttp:
 
 def is_idle(protocol: Any) -> bool:
     if not isinstance(protocol, HttpConnection):
-        return protocol.ticket is None
+        return not protocol.is_open
     return protocol._request is None and not protocol._held and not protocol._has_whole
 
 

@@ -13,16 +13,14 @@ from headgate.backends.base import Deliveries, Lanes, Suppression, Verdicts
 from headgate.coalescer.bursts import Bursts
 from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.devstack.ports import LOOPBACK
-from headgate.formats.json_text import Weight, heaviest
 from headgate.http.auth import Authenticator
-from headgate.http.events import EventsFront
+from headgate.http.events import EventsFront, FairQueue
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
-from headgate.http.starting import InTurn, Starting
 from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
-from headgate.idempotency.requests import Once, RequestIdentity
+from headgate.idempotency.requests import RequestIdentity
 from headgate.ingest.admission import ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
 from headgate.metrics.health import Readiness
@@ -30,6 +28,7 @@ from headgate.metrics.meter import Meter
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import Publish, RequestIds
 from headgate.model.topics import PartitionState, TopicState
+from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.tracing.spans import Traces
 from headgate.wiring.app import data_plane
 from support.clients.http_client import Answer, exchange
@@ -92,11 +91,6 @@ class OneCluster:
         return []
 
 
-class _Weigher:
-    async def weigh(self, document: bytes) -> list[Weight]:
-        return heaviest(document)
-
-
 class DataPort:
     """A running data port. `post` and `ask` are made off the event loop, by a client that sends
     what it is given."""
@@ -135,7 +129,7 @@ async def data_port(
     requests: Meter | None = None,
     context: ssl.SSLContext | None = None,
     quotas: ProducerQuotas | None = None,
-    in_turn: InTurn | None = None,
+    queue: FairQueue | None = None,
     traces: Traces | None = None,
 ) -> AsyncIterator[DataPort]:
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
@@ -146,14 +140,14 @@ async def data_port(
     pipeline = room.pipeline
     keys = RequestIdentity(identity, "test", 60_000, a_meter())
     deadlines = Deadlines(pipeline.expire, 30.0, loop.time)
-    once = Once(pipeline, keys, loop.time, deadlines.watch)
     front = EventsFront(
         pipeline,
         callers or Authenticator(AuthSettings(), {}),
-        room.admission,
-        Starting(pipeline, once, deadlines, in_turn or InTurn(30.0)),
+        keys,
+        deadlines,
+        queue or FairQueue(30.0),
         quotas or ProducerQuotas(1, loop.time, lambda _producer, _count: None),
-        _Weigher(),
+        PoolWeigher(HelperProcess()),
         requests or a_meter(),
         Streams(pipeline.gate, None, StreamLimits(1, 1, 30.0, 128)),
         ids,

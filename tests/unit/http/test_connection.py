@@ -16,6 +16,7 @@ from aiohttp import web
 
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.answer import answered, on_the_wire
+from headgate.http.auth import Peer
 from headgate.http.heads import PlainPosts
 from headgate.http.problems import problem_response
 from headgate.http.request_log import RequestLog
@@ -49,24 +50,22 @@ class Front:
         topic: str,
         body: bytes,
         headers: Mapping[bytes, bytes],
-        remote: str | None,
-        respond: Callable[[bytes], None],
+        peer: Peer,
         ended: Callable[[Ticket], None],
-    ) -> Ticket | None:
+    ) -> bytes | None:
         if body == b"fail":
             raise KeyError("a bug")
         if body == b"none":
-            respond(on_the_wire(Reply(503, JSON, (), body), "id"))
-            return None
+            return on_the_wire(Reply(503, JSON, (), body), "id")
         ticket = Ticket(topic, "shop", "id", 0.0)
         self.bodies[id(ticket)] = body
         ticket.done = body != b"wait"
         self.open.append(ticket)  # kept, so that ids stay their own
         if ticket.done:
-            respond(self.finish(ticket))
-            return None
-        ticket.waiter = ended
-        return ticket
+            ended(ticket)
+        else:
+            ticket.waiter = ended
+        return None
 
     def finish(self, ticket: Ticket) -> bytes:
         body = self.bodies[id(ticket)]

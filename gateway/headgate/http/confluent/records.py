@@ -64,9 +64,7 @@ class Group:
         named = (target.topic, target.producer, target.headers, body, target.request_id)
         inbound = Inbound(*named, events.now(), trace=target.trace)
         self._ticket = events.pipeline.take(inbound, self._decode)
-        self._done: asyncio.Future[None] | None = None
-        if not self._ticket.done:
-            self._done = events.ended(self._ticket)
+        self._done = events.ended(self._ticket)
 
     def _decode(self, _inbound: Inbound, route: Route) -> Decoded:
         """Decode the records. An invalid record fails alone."""
@@ -93,8 +91,7 @@ class Group:
 
     async def ended(self) -> None:
         """Wait until every record has ended, at the latest at the deadline."""
-        if self._done is not None:
-            await self._done
+        await self._done
 
     def lines(self) -> list[bytes]:
         """Return the reports of all records, once they have ended."""

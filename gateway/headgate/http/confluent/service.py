@@ -442,15 +442,13 @@ class ProduceEndpoint:
         named = (topic, producer, call.headers, body, call.request_id, events.now())
         inbound = Inbound(*named, trace=call.request.get(TRACE))
         endpoint = f"v2/{'' if number is None else number}".encode()
-        ticket = await events.start(inbound, partial(self._decode, form, number), endpoint)
-        if not ticket.done:
-            await events.ended(ticket)
+        ticket = await events.run(inbound, partial(self._decode, form, number), endpoint)
         outcomes = ticket.answered()
         failure = outcomes[0].failure if outcomes else None
         status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
         events.request_log.ended(ticket, status)
         if ticket.is_batch and outcomes:
-            return await events.remembered(ticket, confluent_v2.produced(outcomes))
+            return events.marked(ticket, confluent_v2.produced(outcomes))
         assert failure is not None, "a request has a record, or was refused"
         return failed(failure, TYPE)
 
