@@ -46,8 +46,6 @@ HOT = """
     http/auth
     http/connection
     http/events
-    http/heads
-    http/origins
     idempotency
     ingest
     kafka/lane

@@ -24,8 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
 from headgate.http.answer import on_the_wire
-from headgate.http.connection import FastConnection, FastConnections
-from headgate.http.heads import MAX_BYTES, PlainPosts, frame
+from headgate.http.connection import MAX_BYTES, FastConnection, FastConnections, PlainPosts, frame
 from headgate.model.content import (
     Comparison,
     Content,

@@ -5,9 +5,8 @@ from aiohttp import web
 from headgate.admin.console.app import console
 from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
-from headgate.http.openapi.docs_pages import docs_file, docs_page
+from headgate.http.answer import docs_file, docs_page, index_page, problem_page
 from headgate.http.pages import Handler, problems
-from headgate.http.problems import index_page, problem_page
 from headgate.http.request_log import RequestLog
 from headgate.model.outcome import Failure, Reason, Refused, brief
 

@@ -14,10 +14,9 @@ from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
-from headgate.http.body import read_body, received_body, waits_for_leave
-from headgate.http.heads import MAX_BYTES, PlainPosts
+from headgate.http.body import Streams, read_body, received_body, streamed, waits_for_leave
+from headgate.http.connection import MAX_BYTES, PlainPosts
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
-from headgate.http.streams import Streams, streamed
 from headgate.idempotency.requests import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
 from headgate.ingest.admission import DRAINING, TURN_S, FairTurns, ProducerBudget, ProducerQuotas

@@ -14,7 +14,7 @@ import orjson
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from headgate.http.problems import problem_response
+from headgate.http.answer import problem_response
 from headgate.http.request_log import REPORTED, RequestLog, received_bytes
 from headgate.metrics.exposition import (
     CONTENT_TYPE,

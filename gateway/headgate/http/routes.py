@@ -10,12 +10,19 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from headgate.http.answer import (
+    Documents,
+    docs_file,
+    docs_page,
+    index_page,
+    problem_page,
+    problem_response,
+    response,
+)
+from headgate.http.auth import CORS_HEADERS, Cors
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront, headers_of
-from headgate.http.openapi.docs_pages import Documents, docs_file, docs_page
-from headgate.http.origins import CORS_HEADERS, Cors
-from headgate.http.problems import index_page, problem_page, problem_response, response
 from headgate.http.request_log import TRACE
 from headgate.metrics.health import Readiness
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused

@@ -21,9 +21,8 @@ from aiohttp import web
 
 from headgate.admin.requests import handed_on
 from headgate.errors_in_words import connection_error
-from headgate.http.auth import peer_of
+from headgate.http.auth import CORS_HEADERS, peer_of
 from headgate.http.body import BROKEN, continue_body
-from headgate.http.origins import CORS_HEADERS
 from headgate.metrics.health import Readiness
 from headgate.metrics.snapshot import Snapshot, decode
 from headgate.model.outcome import Failure, Reason, Refused

@@ -16,8 +16,8 @@ from headgate.admin.requests import asking
 from headgate.backends.owned import OwnedTasks
 from headgate.commands.terminal import PLAIN, Style
 from headgate.config import Settings
+from headgate.http.auth import Origins
 from headgate.http.listener import server_context
-from headgate.http.origins import Origins
 from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
 from headgate.http.request_log import REPORTED, RequestLog
 from headgate.http.server import PagesRunner

@@ -30,8 +30,8 @@ from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
 from headgate.config.settings import HttpSettings
 from headgate.errors_in_words import listen_error, listen_option
+from headgate.http.auth import Origins
 from headgate.http.listener import Listener
-from headgate.http.origins import Origins
 from headgate.http.server import HttpServer, PagesRunner
 from headgate.metrics.build import start_fields
 from headgate.redis.pauses import RedisPauses

@@ -18,16 +18,16 @@ from headgate.blobs.blobs import Blobs
 from headgate.coalescer.bursts import Bursts
 from headgate.config import HttpSettings, Settings
 from headgate.config.settings import ProducerSettings
+from headgate.http.answer import Documents
+from headgate.http.auth import Cors, Origins
+from headgate.http.body import StreamLimits, Streams
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import BurstsFront, EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
-from headgate.http.openapi.docs_pages import Documents
-from headgate.http.origins import Cors, Origins
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import Confluent, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
-from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import RequestIdentity
 from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits

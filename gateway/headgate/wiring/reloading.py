@@ -13,8 +13,7 @@ from headgate.backends.heap import give_back
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings, reloadable
 from headgate.config.settings import AuthSettings
-from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
-from headgate.http.origins import Origins
+from headgate.http.auth import AttemptLimit, Authenticator, Origins, SignedTokens
 from headgate.metrics.meter import memory_bytes
 from headgate.model.policy import PolicyTable
 

@@ -15,8 +15,7 @@ from typing import NamedTuple
 import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
-from headgate.http.auth import Authenticator, Peer
-from headgate.http.origins import Cors
+from headgate.http.auth import Authenticator, Cors, Peer
 from headgate.http.pages import prefers_openmetrics
 from support.gateway.data_plane_world import PromptRoom, data_port
 

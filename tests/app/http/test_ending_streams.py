@@ -16,8 +16,7 @@ from headgate.admin.app import management_app
 from headgate.admin.control_plane import Admin, Services
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.auth import Authenticator
-from headgate.http.origins import Origins
+from headgate.http.auth import Authenticator, Origins
 from headgate.replays.second_tier import NoSecondTier
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port

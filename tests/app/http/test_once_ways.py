@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from headgate.http.heads import PlainPosts
+from headgate.http.connection import PlainPosts
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.rules import (

@@ -17,7 +17,7 @@ from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
-from headgate.http.origins import CORS_HEADERS
+from headgate.http.auth import CORS_HEADERS
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.replays.registry import Control
 from headgate.replays.second_tier import NoSecondTier, Rows

@@ -15,11 +15,9 @@ from aiohttp.streams import EMPTY_PAYLOAD
 
 from headgate.http.answer import answered
 from headgate.http.auth import Peer
-from headgate.http.connection import FastConnection
-from headgate.http.framing import ambiguity
-from headgate.http.heads import PlainPosts
+from headgate.http.connection import FastConnection, PlainPosts
 from headgate.http.request_log import RequestLog
-from headgate.http.server import HttpConnection, HttpServer
+from headgate.http.server import HttpConnection, HttpServer, ambiguity
 from headgate.model.publish import Ticket
 from headgate.model.reply import JSON, Reply
 

@@ -13,8 +13,7 @@ from headgate.check.rules import Finding, Level
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.http.auth import AttemptLimit, Authenticator, SignedTokens
-from headgate.http.origins import Origins
+from headgate.http.auth import AttemptLimit, Authenticator, Origins, SignedTokens
 from headgate.metrics.fleet import Fleet, Rates, Recorder
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure

@@ -14,11 +14,11 @@ from headgate.coalescer.bursts import Bursts
 from headgate.config.settings import AuthSettings, HttpSettings
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator
+from headgate.http.body import StreamLimits, Streams
 from headgate.http.events import EventsFront, FairQueue
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
-from headgate.http.streams import StreamLimits, Streams
 from headgate.idempotency.client import IdentityClient
 from headgate.idempotency.requests import RequestIdentity
 from headgate.ingest.admission import ProducerQuotas

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.http.origins import Cors
+from headgate.http.auth import Cors
 from headgate.model.outcome import TRAITS
 from support.clients.node import NODE, PACKAGE, needs_node
 from support.scale import examples

@@ -15,10 +15,9 @@ import pytest_asyncio
 from aiohttp import web
 
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.answer import answered, on_the_wire
+from headgate.http.answer import answered, on_the_wire, problem_response
 from headgate.http.auth import Peer
-from headgate.http.heads import PlainPosts
-from headgate.http.problems import problem_response
+from headgate.http.connection import PlainPosts
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.outcome import Refused

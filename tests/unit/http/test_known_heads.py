@@ -13,7 +13,7 @@ from aiohttp import web
 
 from headgate.http.answer import answered, on_the_wire
 from headgate.http.auth import Peer
-from headgate.http.heads import Framed, KnownHeads, PlainPosts, frame
+from headgate.http.connection import Framed, KnownHeads, PlainPosts, frame
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.publish import Ticket

@@ -3,8 +3,7 @@
 import pytest
 
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings
-from headgate.http.auth import Authenticator, Peer
-from headgate.http.origins import Origins
+from headgate.http.auth import Authenticator, Origins, Peer
 from headgate.model.outcome import Failure, Reason
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"

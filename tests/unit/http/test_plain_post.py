@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.http.heads import PlainPosts
+from headgate.http.connection import PlainPosts
 
 PLAIN = ((b"Host", b"x"), (b"Content-Type", b"application/json"), (b"Content-Length", b"10"))
 LOWER = {b"host": b"x", b"content-type": b"application/json", b"content-length": b"10"}

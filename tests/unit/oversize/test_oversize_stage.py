@@ -13,7 +13,7 @@ import pytest
 
 from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
-from headgate.http.streams import streamed
+from headgate.http.body import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Name, Reason, Refused

@@ -17,11 +17,10 @@ from headgate.formats.confluent import NO_RECORDS, codes_of, error
 from headgate.formats.confluent_v3 import TYPE, Sent, failure_report, read_record, report
 from headgate.formats.json_slow import parse_slowly
 from headgate.formats.json_stream import PIECE_BYTES, Documents
-from headgate.http.auth import peer_of
+from headgate.http.auth import CORS_HEADERS, peer_of
 from headgate.http.body import BROKEN, continue_body, is_coded
 from headgate.http.confluent.service import ProduceService, ServiceRequest, no_cluster
 from headgate.http.events import EventsFront
-from headgate.http.origins import CORS_HEADERS
 from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused

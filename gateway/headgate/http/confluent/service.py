@@ -17,10 +17,10 @@ from aiohttp import web
 from headgate.formats import confluent_v2, confluent_v3
 from headgate.formats.confluent import NOT_ON_THE_CLUSTER, codes_of, error, failed
 from headgate.formats.confluent_v2 import TYPE, Format
+from headgate.http.answer import response
 from headgate.http.auth import Identity, peer_of
 from headgate.http.body import BREAKS
 from headgate.http.events import EventsFront, headers_of
-from headgate.http.problems import response
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief

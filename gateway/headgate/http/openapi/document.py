@@ -18,7 +18,7 @@ from headgate import __version__
 from headgate.audits.results import MAX_EARLIER, MAX_ROWS, Change
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.formats.confluent import codes_of
-from headgate.http.openapi.docs_pages import FILES
+from headgate.http.answer import FILES
 from headgate.http.pages import LIMIT, MAX_LIMIT
 from headgate.model.installation import MEANINGS, Kind, Level
 from headgate.model.outcome import TRAITS, Failure, Name, Reason

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from headgate.admin.app import management_app
 from headgate.config.settings import Settings
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.openapi.docs_pages import FILES
+from headgate.http.answer import FILES
 from support.gateway.admin_world import FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port
 

@@ -12,6 +12,7 @@ from openapi_schema_validator import OAS31Validator
 
 from headgate.admin.app import management_app
 from headgate.config.settings import HttpSettings, Settings
+from headgate.http.auth import Cors
 from headgate.http.openapi.document import (
     DATA,
     MANAGEMENT_PORT,
@@ -19,7 +20,6 @@ from headgate.http.openapi.document import (
     document_of,
     operations,
 )
-from headgate.http.origins import Cors
 from headgate.http.routes import Confluent, DataPlane
 from headgate.model.outcome import TRAITS
 from support.gateway.admin_world import FakeInstance, admin_of
