@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
 from headgate.http.answer import on_the_wire
-from headgate.http.connection import MAX_BYTES, FastConnection, FastConnections, PlainPosts, frame
+from headgate.http.connection import MAX_BYTES, FastConnection, FastConnections, PlainPosts
 from headgate.model.content import (
     Comparison,
     Content,
@@ -40,6 +40,7 @@ from headgate.model.publish import Ticket
 from headgate.model.reply import answer
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
+from headgate.native.chosen import framed
 from plan import Plan
 from wire import CONTENT_TYPES, encode
 from workload import Shape, events
@@ -133,9 +134,9 @@ async def request_pieces(value: bytes) -> list[Piece]:
     head = next(iter(plan.requests())).data.partition(b"\r\n\r\n")[0]
     head = re.sub(rb"Content-Length: \d+", b"Content-Length: %d" % len(value), head)
     data = head + b"\r\n\r\n" + value
-    posts, framed = PlainPosts(MAX_BYTES), frame(data)
-    assert framed is not None
-    posts.heads.learn(framed, "t", {b"host": b"h:1"})
+    posts, request = PlainPosts(MAX_BYTES), framed(data)
+    assert request is not None
+    posts.heads.learn(request, "t", {b"host": b"h:1"})
     nothing: Any = _Nothing(posts)
     connection = FastConnection(nothing.begin, nothing.begin, posts, nothing)
     connection.connection_made(nothing)
@@ -144,7 +145,7 @@ async def request_pieces(value: bytes) -> list[Piece]:
     ticket.expect(1)
     ticket.put(0, Outcome(Name.PUBLISHED, 3, 4711, b"key-17", ticket.request_id, None, 1))
     return [
-        ("find where a request ends, its head known", partial(frame, data), 1),
+        ("find where a request ends, its head known", partial(framed, data), 1),
         (
             "take a request whose head is known, to the pipeline",
             partial(connection.data_received, data),

@@ -1,8 +1,9 @@
-"""Responses that are sent in one write.
+"""Responses: bytes that are sent in one write, problem documents, and the pages for people.
 
 aiohttp builds a response field by field and sends it through its writer: 23 % of a single event's
 cost (docs/design/measured.md#the-cost-of-http). The gateway's responses to events are complete, so
-their bytes go directly to the transport. All other responses are aiohttp's (`problems.response`).
+their bytes go directly to the transport (`on_the_wire`, `answered`). All other responses are
+aiohttp's (`response`).
 """
 
 import re
@@ -19,82 +20,6 @@ from aiohttp.http import HttpVersion11
 
 from headgate.model.outcome import SHOWN, TRAITS, Failure, Reason, Refused
 from headgate.model.reply import JSON, Reply, problem
-
-# Problem documents (RFC 9457) as responses, and the pages that their `type` points to.
-
-
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:46em;margin:2em auto;padding:0 1em}}
-table{{border-collapse:collapse}}td,th{{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}}
-code{{background:#eee;padding:0 .2em}}</style></head><body>
-{body}
-</body></html>
-"""
-
-
-def response(reply: Reply, request_id: str) -> web.Response:
-    """Return a reply as a response of aiohttp."""
-    built = web.Response(body=reply.body, status=reply.status, content_type=reply.content_type)
-    for name, value in reply.headers:
-        built.headers[name] = value
-    if request_id:  # pages have none
-        built.headers["X-Request-Id"] = request_id
-    return built
-
-
-def problem_response(failure: Failure, instance: str) -> web.Response:
-    """Return the response for a request that failed as a whole. `instance` is the request id."""
-    return response(problem(failure, instance), instance)
-
-
-def index_page() -> web.Response:
-    """Return the page with all reasons."""
-    rows = "".join(
-        f'<tr><td>{traits.status}</td><td><a href="/problems/{reason}"><code>{reason}</code></a>'
-        f"</td><td>{'yes' if traits.retryable else 'no'}</td><td>{escape(traits.title)}</td></tr>"
-        for reason, traits in TRAITS.items()
-    )
-    body = (
-        "<h1>Problems</h1><p>Why an event or a request did not end well.</p><table>"
-        f"<tr><th>Status</th><th>Reason</th><th>Retry</th><th>Meaning</th></tr>{rows}</table>"
-    )
-    return _page("Problems", body)
-
-
-def problem_page(reason: Reason) -> web.Response:
-    """Return the page of one reason: its meaning and the advice for clients."""
-    traits = TRAITS[reason]
-    retry = (
-        "The same event may succeed later: wait for <code>Retry-After</code>, or back off."
-        if traits.retryable
-        else "Sending the same event again gives the same answer."
-    )
-    body = (
-        f"<h1><code>{reason}</code>: {escape(traits.title)}</h1>"
-        f"<p>Status {traits.status} {HTTPStatus(traits.status).phrase}.</p>"
-        f"<p>{_with_code(traits.advice)}</p><p>{retry}</p>"
-        '<p><a href="/problems">All problems</a></p>'
-    )
-    return _page(f"{reason}: {traits.title}", body)
-
-
-def _with_code(text: str) -> str:
-    """Return the HTML of a text, with `code` for its parts in backticks."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
-
-
-def _page(title: str, body: str) -> web.Response:
-    return html_page(_PAGE.format(title=escape(title), body=body))
-
-
-def html_page(text: str) -> web.Response:
-    """Return an HTML page; its content policy forbids all other resources."""
-    built = web.Response(text=text, content_type="text/html")
-    built.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
-    return built
-
 
 # With more unsent bytes, the response waits for the reader like aiohttp's writer.
 AT_ONCE_BYTES: Final = 65_536
@@ -157,17 +82,93 @@ def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.Str
         request.version == HttpVersion11
         and request.keep_alive
         and request.content.is_eof()
-        and "Origin" not in request.headers  # `http.origins` may add headers
+        and "Origin" not in request.headers  # `auth.Cors` may add headers
         and request.content.is_eof()  # else the connection closes after the response
     ):
         return cast(web.StreamResponse, Answer(reply, request_id))
     return response(reply, request_id)
 
 
-# Page /docs: the API of a port in Swagger UI, where people can try it.
+def response(reply: Reply, request_id: str) -> web.Response:
+    """Return a reply as a response of aiohttp."""
+    built = web.Response(body=reply.body, status=reply.status, content_type=reply.content_type)
+    for name, value in reply.headers:
+        built.headers[name] = value
+    if request_id:  # pages have none
+        built.headers["X-Request-Id"] = request_id
+    return built
+
+
+def problem_response(failure: Failure, instance: str) -> web.Response:
+    """Return the response for a request that failed as a whole. `instance` is the request id."""
+    return response(problem(failure, instance), instance)
+
+
+# ---- /problems: the pages that the `type` of a problem document (RFC 9457) points to
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body{{font:16px/1.5 system-ui,sans-serif;max-width:46em;margin:2em auto;padding:0 1em}}
+table{{border-collapse:collapse}}td,th{{text-align:left;padding:.2em 1em .2em 0;vertical-align:top}}
+code{{background:#eee;padding:0 .2em}}</style></head><body>
+{body}
+</body></html>
+"""
+
+
+def index_page() -> web.Response:
+    """Return the page with all reasons."""
+    rows = "".join(
+        f'<tr><td>{traits.status}</td><td><a href="/problems/{reason}"><code>{reason}</code></a>'
+        f"</td><td>{'yes' if traits.retryable else 'no'}</td><td>{escape(traits.title)}</td></tr>"
+        for reason, traits in TRAITS.items()
+    )
+    body = (
+        "<h1>Problems</h1><p>Why an event or a request did not end well.</p><table>"
+        f"<tr><th>Status</th><th>Reason</th><th>Retry</th><th>Meaning</th></tr>{rows}</table>"
+    )
+    return _page("Problems", body)
+
+
+def problem_page(reason: Reason) -> web.Response:
+    """Return the page of one reason: its meaning and the advice for clients."""
+    traits = TRAITS[reason]
+    retry = (
+        "The same event may succeed later: wait for <code>Retry-After</code>, or back off."
+        if traits.retryable
+        else "Sending the same event again gives the same answer."
+    )
+    body = (
+        f"<h1><code>{reason}</code>: {escape(traits.title)}</h1>"
+        f"<p>Status {traits.status} {HTTPStatus(traits.status).phrase}.</p>"
+        f"<p>{_with_code(traits.advice)}</p><p>{retry}</p>"
+        '<p><a href="/problems">All problems</a></p>'
+    )
+    return _page(f"{reason}: {traits.title}", body)
+
+
+def _with_code(text: str) -> str:
+    """Return the HTML of a text, with `code` for its parts in backticks."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
+
+
+def _page(title: str, body: str) -> web.Response:
+    return html_page(_PAGE.format(title=escape(title), body=body))
+
+
+def html_page(text: str) -> web.Response:
+    """Return an HTML page; its content policy forbids all other resources."""
+    built = web.Response(text=text, content_type="text/html")
+    built.headers["Content-Security-Policy"] = "default-src 'none'; style-src 'unsafe-inline'"
+    return built
+
+
+# ---- /docs: the API of a port in Swagger UI, where people can try it
 #
-# All files of the page come from `static/`. Its content policy forbids browsers to fetch anything
-# from other servers, or to run other scripts.
+# All files of the page come from `openapi/static`. Its content policy forbids browsers to fetch
+# anything from other servers, or to run other scripts.
 
 
 _STATIC = Path(str(files("headgate.http.openapi"))) / "static"

@@ -1,4 +1,4 @@
-"""Authentication of producers by name, by token, by signed token, or by certificate.
+"""Callers: authentication by name, token, signed token or certificate, and browsers' origins.
 
 Configured tokens are stored as hashes only, and so are signed tokens after their check: a signature
 check takes 100 to 300 us, a look-up 3 us.
@@ -16,7 +16,7 @@ from asyncio import BaseTransport
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address, ip_address
 from itertools import chain
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -25,12 +25,81 @@ from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, brief
 from headgate.model.topics import Globs
 
-# Protection against requests that browsers send for other web pages.
+if TYPE_CHECKING:  # joserfc takes memory, and most gateways have no signed tokens
+    from headgate.http.jwt import CheckedTokens
+
+# ---- the peer: its address, and the names in its certificate
+
+
+_COMMON_NAME: Final = "commonName"
+_KINDS: Final = {"URI": "uri", "DNS": "dns", "email": "email"}
+
+
+class Certificate(NamedTuple):
+    """A client certificate that an authority of `http.tls_client_ca_file` has signed.
+
+    Attributes:
+        names: Kinds (the values of `auth.mtls_name`) and names.
+        until: Expiry, in seconds since 1970.
+    """
+
+    names: tuple[tuple[str, str], ...]
+    until: float
+
+
+class Peer(NamedTuple):
+    """The peer of a connection.
+
+    Attributes:
+        address: IP address; None on a Unix socket, or if the client has disconnected.
+        certificate: Verified client certificate; None without one.
+    """
+
+    address: str | None
+    certificate: Certificate | None = None
+
+
+def peer_of(request: web.BaseRequest) -> Peer:
+    """Return the peer that sent a request."""
+    transport = request.transport
+    certificate = None if transport is None else _certificate(transport)
+    return Peer(request.remote, certificate)
+
+
+def peer_at(transport: BaseTransport) -> Peer:
+    """Return the peer of a connection. Its address is empty if the socket has none."""
+    address = transport.get_extra_info("peername")
+    shown = str(address[0]) if isinstance(address, tuple) else ""
+    return Peer(shown, _certificate(transport))
+
+
+def _certificate(transport: BaseTransport) -> Certificate | None:
+    # Python returns the fields only if the authority was checked.
+    fields = transport.get_extra_info("peercert")
+    return read_certificate(fields) if fields else None
+
+
+def read_certificate(fields: Mapping[str, Any]) -> Certificate:
+    """Return the certificate with the fields of `ssl.SSLSocket.getpeercert`."""
+    return Certificate(tuple(_names(fields)), ssl.cert_time_to_seconds(fields["notAfter"]))
+
+
+def _names(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for relative_name in fields.get("subject", ()):
+        for kind, name in relative_name:
+            if kind == _COMMON_NAME:
+                yield "cn", name
+    for kind, name in fields.get("subjectAltName", ()):
+        if kind in _KINDS:
+            yield _KINDS[kind], name
+
+
+# ---- protection against requests that browsers send for other web pages
 #
-# Any page can make a browser send forms and plain texts to any address. A page whose name resolves to
-# the gateway (DNS rebinding) can send any request and read the response. Tokens stop both, since
-# browsers do not add tokens by themselves. Without authentication, or with credentials that browsers
-# remember (Basic), the gateway checks headers that pages cannot forge.
+# Any page can make a browser send forms and plain texts to any address. A page whose name resolves
+# to the gateway (DNS rebinding) can send any request and read the response. Tokens stop both, since
+# browsers do not add tokens by themselves. Without authentication, or with credentials that
+# browsers remember (Basic), the gateway checks headers that pages cannot forge.
 
 
 _ANY = "*"
@@ -213,72 +282,6 @@ class Cors:
             "Access-Control-Allow-Headers": requested or _ANY,
             "Access-Control-Max-Age": str(_MAX_AGE_S),
         }
-
-
-# ---- the peer: its address, and the names in its certificate
-
-
-_COMMON_NAME: Final = "commonName"
-_KINDS: Final = {"URI": "uri", "DNS": "dns", "email": "email"}
-
-
-class Certificate(NamedTuple):
-    """A client certificate that an authority of `http.tls_client_ca_file` has signed.
-
-    Attributes:
-        names: Kinds (the values of `auth.mtls_name`) and names.
-        until: Expiry, in seconds since 1970.
-    """
-
-    names: tuple[tuple[str, str], ...]
-    until: float
-
-
-class Peer(NamedTuple):
-    """The peer of a connection.
-
-    Attributes:
-        address: IP address; None on a Unix socket, or if the client has disconnected.
-        certificate: Verified client certificate; None without one.
-    """
-
-    address: str | None
-    certificate: Certificate | None = None
-
-
-def peer_of(request: web.BaseRequest) -> Peer:
-    """Return the peer that sent a request."""
-    transport = request.transport
-    certificate = None if transport is None else _certificate(transport)
-    return Peer(request.remote, certificate)
-
-
-def peer_at(transport: BaseTransport) -> Peer:
-    """Return the peer of a connection. Its address is empty if the socket has none."""
-    address = transport.get_extra_info("peername")
-    shown = str(address[0]) if isinstance(address, tuple) else ""
-    return Peer(shown, _certificate(transport))
-
-
-def _certificate(transport: BaseTransport) -> Certificate | None:
-    # Python returns the fields only if the authority was checked.
-    fields = transport.get_extra_info("peercert")
-    return read_certificate(fields) if fields else None
-
-
-def read_certificate(fields: Mapping[str, Any]) -> Certificate:
-    """Return the certificate with the fields of `ssl.SSLSocket.getpeercert`."""
-    return Certificate(tuple(_names(fields)), ssl.cert_time_to_seconds(fields["notAfter"]))
-
-
-def _names(fields: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for relative_name in fields.get("subject", ()):
-        for kind, name in relative_name:
-            if kind == _COMMON_NAME:
-                yield "cn", name
-    for kind, name in fields.get("subjectAltName", ()):
-        if kind in _KINDS:
-            yield _KINDS[kind], name
 
 
 # ---- limit on wrong credentials per address
@@ -500,23 +503,6 @@ class Claims(NamedTuple):
     until: float
 
 
-class SignedTokens(Protocol):
-    """Checks of signed tokens (`http.jwt.CheckedTokens`).
-
-    Attributes:
-        generation: Number that changes when a key is withdrawn; earlier checks are then invalid.
-        trusted_until: Time at which the keys are too old, in seconds since 1970.
-    """
-
-    @property
-    def generation(self) -> int: ...
-
-    @property
-    def trusted_until(self) -> float: ...
-
-    def check(self, token: bytes) -> Claims | Failure: ...
-
-
 class _Checked(NamedTuple):
     """A signed token with a valid signature."""
 
@@ -546,7 +532,7 @@ class Authenticator:
         producers: Mapping[str, ProducerSettings],
         origins: Origins = OWN_PAGES,
         attempts: AttemptLimit | None = None,
-        signed: SignedTokens | None = None,
+        signed: "CheckedTokens | None" = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._origins = origins

@@ -1,4 +1,8 @@
-"""Reading of request bodies with a size limit and a deadline, and their decompression."""
+"""Request bodies: reading with a size limit and a deadline, decompression, and streaming.
+
+A body is read into memory (`read_body`), or streamed to the blob store if it is too large for
+memory and its topic has claim-check (`Streams`).
+"""
 
 import asyncio
 import sys
@@ -13,12 +17,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
+from headgate.blobs.blobs import Blobs
 from headgate.formats.decode import Headers
 from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
+from headgate.ingest.admission import ProducerBudget
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
-from headgate.model.oversize import StoredBlob
 from headgate.model.publish import Decoded
 from headgate.model.route import BEHIND, Route, too_large
 
@@ -47,14 +52,6 @@ BREAKS = (
 BROKEN = malformed("the body is broken: it ends too early, or its chunks cannot be read")
 
 
-class Budget(Protocol):
-    """Budget of in-flight bytes (`ingest.admission`)."""
-
-    def take_bytes(self, size: int) -> Failure | None: ...
-
-    def give(self, size: int, events: int) -> None: ...
-
-
 class Inflater(Protocol):
     """The common interface of zlib's and zstd's decompressors."""
 
@@ -67,13 +64,13 @@ class Inflater(Protocol):
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
-def received_body(request: web.BaseRequest, cap: int, budget: Budget) -> bytes:
+def received_body(request: web.BaseRequest, cap: int, budget: ProducerBudget) -> bytes:
     """Return the body of a request that has arrived completely, like `read_body` without waits.
 
     Args:
         request: The request.
         cap: Maximum size of the body, in bytes.
-        budget: Budget from which the body's bytes are taken.
+        budget: ProducerBudget from which the body's bytes are taken.
 
     Raises:
         Refused: The body is too large, or the budget is used up.
@@ -84,7 +81,7 @@ def received_body(request: web.BaseRequest, cap: int, budget: Budget) -> bytes:
 
 
 async def read_body(
-    request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: Budget
+    request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: ProducerBudget
 ) -> bytes:
     """Return the decompressed body; its bytes stay taken from the budget.
 
@@ -93,7 +90,7 @@ async def read_body(
         encoding: Content-Encoding of the request.
         cap: Maximum size of the body, as sent and as decompressed, in bytes.
         timeout_s: Timeout for the body, in seconds.
-        budget: Budget from which the body's bytes are taken.
+        budget: ProducerBudget from which the body's bytes are taken.
 
     Raises:
         Refused: The body is too large, late or broken, or the budget is used up.
@@ -120,7 +117,7 @@ async def read_body(
     return body
 
 
-def take(budget: Budget, size: int) -> None:
+def take(budget: ProducerBudget, size: int) -> None:
     """Take bytes from the budget.
 
     Raises:
@@ -132,7 +129,7 @@ def take(budget: Budget, size: int) -> None:
 
 
 async def _received(
-    request: web.BaseRequest, cap: int, timeout_s: float, budget: Budget, taken: list[int]
+    request: web.BaseRequest, cap: int, timeout_s: float, budget: ProducerBudget, taken: list[int]
 ) -> bytes:
     content = request.content
     if content.is_eof():
@@ -175,7 +172,9 @@ def _capped(body: bytes, cap: int) -> bytes:
     return body
 
 
-async def _collected(request: web.BaseRequest, cap: int, budget: Budget, taken: list[int]) -> bytes:
+async def _collected(
+    request: web.BaseRequest, cap: int, budget: ProducerBudget, taken: list[int]
+) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while chunk := await request.content.readany():
@@ -266,7 +265,7 @@ def _too_much(size: int, cap: int, chunks: list[bytes]) -> TooMuch:
     return TooMuch(too_large(size, cap, "http.body_max_bytes"), chunks)
 
 
-# Streaming of bodies that are too large for memory to the blob store, on claim-check topics.
+# ---- streaming of bodies that are too large for memory to the blob store, on claim-check topics.
 #
 # At most a few megabytes of each body are in memory, and only those count in the in-flight budget.
 # The event goes on when its blob is stored. Its position among the events of its key counts from
@@ -275,22 +274,6 @@ def _too_much(size: int, cap: int, chunks: list[bytes]) -> TooMuch:
 
 _PIECE_BYTES = 262_144
 STREAM_BYTES = 16_777_216  # of one stream in memory: pieces, and the parts of an upload to S3
-
-
-class Upload(Protocol):
-    """An upload of a blob (`blobs.blobs.BlobStream`)."""
-
-    async def write(self, data: bytes) -> None: ...
-
-    async def commit(self, topic: str) -> StoredBlob: ...
-
-    async def abort(self) -> None: ...
-
-
-class UploadStore(Protocol):
-    """A store for uploads (`blobs.blobs.Blobs`). `inspect` gets pieces in a thread."""
-
-    async def begin(self, inspect: Callable[[bytes], None]) -> Upload: ...
 
 
 class StreamLimits(NamedTuple):
@@ -318,12 +301,7 @@ class Streams:
         limits: Limits on streamed bodies.
     """
 
-    def __init__(
-        self,
-        gate: Gate,
-        blobs: UploadStore | None,
-        limits: StreamLimits,
-    ) -> None:
+    def __init__(self, gate: Gate, blobs: Blobs | None, limits: StreamLimits) -> None:
         self._gate = gate
         self._blobs = blobs
         self._limits = limits
@@ -334,7 +312,7 @@ class Streams:
         topic: str,
         headers: Headers,
         much: TooMuch,
-        budget: Budget,
+        budget: ProducerBudget,
     ) -> Streamed:
         """Store the body of a request for which `much` was raised.
 
@@ -376,13 +354,13 @@ class Streams:
     async def _store(
         self,
         request: web.BaseRequest,
-        blobs: UploadStore,
+        blobs: Blobs,
         topic: str,
-        found: Announced,
+        event: Announced,
         route: Route,
         chunks: deque[bytes],
     ) -> Streamed:
-        inspector = BodyInspector(found, route, self._limits.json_max_depth)
+        inspector = BodyInspector(event, route, self._limits.json_max_depth)
         stream = await blobs.begin(inspector.take)
         try:
             async for piece in self._pieces(request, chunks):
@@ -392,7 +370,7 @@ class Streams:
         except BaseException:
             await stream.abort()
             raise
-        return Streamed(found.event, stored, digest)
+        return Streamed(event.event, stored, digest)
 
     async def _pieces(self, request: web.BaseRequest, chunks: deque[bytes]) -> AsyncIterator[bytes]:
         """Yield the body in pieces, from its first byte."""

@@ -4,7 +4,7 @@ The rules:
 
 1. The connection reads one request after the other. At most one is open; later bytes wait in the
    buffer, so that responses are sent in the order of the requests.
-2. A plain post (`http.heads`) that has arrived completely goes to the front at once, without a
+2. A plain post (`PlainPosts`) that has arrived completely goes to the front at once, without a
    task or a request object. Its response is one write when its ticket is done, at the end of the
    event loop's turn, so that lanes can first report all their events.
 3. The first request that is anything else hands the connection over to aiohttp for good, with all
@@ -40,15 +40,18 @@ if TYPE_CHECKING:
     from headgate.http.server import HttpServer
 
 
-# Plain posts of events: the requests that a connection reads itself, and the heads it remembers.
+# ---- plain posts of events: requests that a connection reads itself, and the heads it remembers
 #
 # A client sends nearly the same head with each request. The first one is read strictly: a head with
 # anything that is not on a short list is not plain, and aiohttp reads it instead. Later heads that
-# differ only in values without effect on parsing (length, ids, a key) are recognised by their bytes.
-# tests/unit/http/test_requests_fuzz.py compares all of this with aiohttp's parser.
+# differ only in values without effect on parsing (length, ids, a key) are recognised by their
+# bytes. tests/unit/http/test_requests_fuzz.py compares all of this with aiohttp's parser.
 
 
 Headers = Mapping[bytes, bytes]
+# A request that `framed` has recognised: its head without the values that vary; those values except
+# the length, with names in lower case; start and end of its body, which may not have arrived yet.
+Framed = tuple[bytes, dict[bytes, bytes], int, int]
 
 # Larger bodies are rare, and their JSON would be weighed or digested on the event loop.
 MAX_BYTES: Final = 262_144
@@ -76,38 +79,6 @@ _HEADS_REMEMBERED: Final = 1000
 _PATH_MAX: Final = 1024  # characters; a topic name of 249 characters may be encoded as 747
 
 
-class Framed:
-    """Position of a request in received bytes.
-
-    Attributes:
-        same: Its head without the values that vary.
-        own: Values that vary, except the length; names in lower case.
-        start: Start of its body.
-        end: End of its body, which may not have arrived completely.
-    """
-
-    __slots__ = ("end", "own", "same", "start")
-
-    def __init__(self, same: bytes, own: dict[bytes, bytes], start: int, end: int) -> None:
-        self.same: Final = same
-        self.own: Final = own
-        self.start: Final = start
-        self.end: Final = end
-
-
-def frame(data: bytes) -> Framed | None:
-    """Return the request at the start of the data, or None.
-
-    None if its head is incomplete, long or without a length, or if a varying value occurs twice or
-    is no plain word.
-    """
-    request = framed(data)
-    if request is None:
-        return None
-    same, own, start, end = request
-    return Framed(same, own, start, end)
-
-
 def may_become_plain(data: bytes) -> bool:
     """Return whether data without a complete head may be the start of a plain post."""
     if not data.startswith(_START) and not _START.startswith(data):
@@ -132,33 +103,33 @@ class KnownHeads:
         self._is_on = most > 0
         self.hits = 0
 
-    def learn(self, framed: Framed, topic: str, headers: Headers) -> None:
+    def learn(self, request: Framed, topic: str, headers: Headers) -> None:
         """Remember the head of a plain post.
 
         Args:
-            framed: Position of the request.
+            request: The request.
             topic: Topic of the request.
             headers: All headers; names in lower case.
         """
         if not self._is_on:
             return
+        head, own, _, _ = request
         shared = {
-            name: value
-            for name, value in headers.items()
-            if name not in framed.own and name != _LENGTH
+            name: value for name, value in headers.items() if name not in own and name != _LENGTH
         }
-        self._known.put(framed.same, (topic, shared))
+        self._known.put(head, (topic, shared))
 
-    def find(self, framed: Framed) -> tuple[str, Headers] | None:
+    def find(self, request: Framed) -> tuple[str, Headers] | None:
         """Return topic and headers (without the length) of a request with a known head."""
-        cached = self._known.get(framed.same)
+        head, own, _, _ = request
+        cached = self._known.get(head)
         if cached is None:
             return None
         self.hits += 1
-        if not framed.own:
+        if not own:
             return cached
         topic, headers = cached
-        return topic, {**headers, **framed.own}
+        return topic, {**headers, **own}
 
 
 class PlainPosts:
@@ -238,6 +209,9 @@ class PlainPosts:
         if len(path) > _PATH_MAX:
             return topic
         return self._topics.put(path, topic)
+
+
+# ---- the connections
 
 
 _AHEAD_BYTES: Final = 65_536  # in the buffer behind an open request; then reading pauses
@@ -432,7 +406,7 @@ class FastConnection:
     def _start_next(self) -> bool:
         """Start the first request in the buffer. Return False if it has to wait."""
         data = self._buffer
-        request = frame(data)
+        request = framed(data)
         if request is None:
             if not may_become_plain(data):
                 self._hand_over()
@@ -444,21 +418,23 @@ class FastConnection:
             cached = self._read_head(request)
         else:
             self._strange = 0
-        if cached is None or request.end - request.start > self._posts.max_bytes:
+        _, _, start, end = request
+        if cached is None or end - start > self._posts.max_bytes:
             self._hand_over()
             return False
-        if len(data) < request.end:
-            self._wait_for(request.end)
+        if len(data) < end:
+            self._wait_for(end)
             return False
         if self._wait is not None:
             self._stop_waiting()
-        self._buffer = data[request.end :]
-        self._start(cached[0], data[request.start : request.end], cached[1])
+        self._buffer = data[end:]
+        topic, headers = cached
+        self._start(topic, data[start:end], headers)
         return True
 
     def _read_head(self, request: Framed) -> tuple[str, Headers] | None:
         """Read a head that is not known, and remember it if it is plain."""
-        plain = self._posts.read_head(self._buffer[: request.start], self._server.header_max_bytes)
+        plain = self._posts.read_head(self._buffer[: request[2]], self._server.header_max_bytes)
         if plain is not None and self._strange < _STRANGE_HEADS:
             self._strange += 1
             self._heads.learn(request, *plain)

@@ -291,7 +291,7 @@ _UNREADABLE = (JoseError, ValueError, TypeError, KeyError, RecursionError)
 
 
 class CheckedTokens:
-    """Checks of signed tokens. Implements `auth.SignedTokens`.
+    """Checks of signed tokens, for `auth.Authenticator`.
 
     Args:
         auth: Settings of authentication.
@@ -319,10 +319,12 @@ class CheckedTokens:
 
     @property
     def generation(self) -> int:
+        """Return the number that changes when a key is withdrawn: earlier checks are then void."""
         return self._keys.generation
 
     @property
     def trusted_until(self) -> float:
+        """Return the time at which the keys are too old, in seconds since 1970."""
         return self._keys.trusted_until
 
     def check(self, token: bytes) -> Claims | Failure:

@@ -44,7 +44,7 @@ from headgate.ingest.admission import DRAINING
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
 from headgate.model.publish import RequestIds
 
-# Framing of HTTP requests: one request at a time for aiohttp, and checks for invalid requests.
+# ---- framing of HTTP requests: one request at a time for aiohttp, and checks for invalid requests.
 #
 # If a proxy and this gateway disagree about the end of a request, one client's bytes may become
 # another client's request (request smuggling). tests/app/attacks/test_request_smuggling.py compares
@@ -232,6 +232,9 @@ class Pacing:
         if self._is_trailer:
             return len(line) <= _TRAILER_MAX_BYTES
         return _CHUNK_START.fullmatch(line) is not None
+
+
+# ---- the connections, and the servers
 
 
 _LINGER_S = 2.0  # time of reading after an early refusal, so that the client sees the response

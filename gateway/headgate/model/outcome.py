@@ -442,7 +442,7 @@ class Refused(Exception):
 class TooMuch(Refused):
     """Refusal of a body above the limit; `chunks` are the parts that were read.
 
-    It is a normal refusal, unless the event can be streamed (`http.streams`). It is defined here,
+    It is a normal refusal, unless the event can be streamed (`http.body`). It is defined here,
     because a compiled class can only have compiled subclasses.
     """
 

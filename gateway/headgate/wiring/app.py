@@ -22,7 +22,7 @@ from headgate.http.answer import Documents
 from headgate.http.auth import Cors, Origins
 from headgate.http.body import StreamLimits, Streams
 from headgate.http.confluent.records import RecordStreams
-from headgate.http.confluent.service import KnownTopics, ProduceEndpoint, ProduceService, TopicViews
+from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import BurstsFront, EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
 from headgate.http.request_log import RequestLog
@@ -41,6 +41,7 @@ from headgate.kafka.options import (
     BATCH_BYTES,
     lane_limits,
 )
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop
 from headgate.model.content import forget_received
@@ -363,7 +364,7 @@ class Limits:
 def data_plane(
     front: EventsFront,
     bursts: Bursts,
-    topics: KnownTopics,
+    topics: KafkaTopics,
     readiness: Callable[[], Readiness],
     request_ids: RequestIds,
     http: HttpSettings,
@@ -422,7 +423,7 @@ async def listen(
     return server, port
 
 
-def _confluent(front: EventsFront, topics: KnownTopics, http: HttpSettings) -> Confluent:
+def _confluent(front: EventsFront, topics: KafkaTopics, http: HttpSettings) -> Confluent:
     service = ProduceService(front, topics)
     return Confluent(
         service,

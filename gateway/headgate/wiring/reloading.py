@@ -13,12 +13,12 @@ from headgate.backends.heap import give_back
 from headgate.backends.owned import OwnedTasks
 from headgate.config import HttpSettings, Settings, reloadable
 from headgate.config.settings import AuthSettings
-from headgate.http.auth import AttemptLimit, Authenticator, Origins, SignedTokens
+from headgate.http.auth import AttemptLimit, Authenticator, Origins
 from headgate.metrics.meter import memory_bytes
 from headgate.model.policy import PolicyTable
 
 if TYPE_CHECKING:
-    from headgate.http.jwt import FetchedKeys
+    from headgate.http.jwt import CheckedTokens, FetchedKeys
 
 
 log = logging.getLogger("headgate.wiring")
@@ -194,7 +194,7 @@ class Callers:
         self._origins = origins
         self._attempts = AttemptLimit(auth.failed_attempts_per_minute)
         self._keys: FetchedKeys | None = None
-        self._signed: SignedTokens | None = None
+        self._signed: CheckedTokens | None = None
         if "jwt" in auth.mode:
             self._keys, self._signed = _signed_tokens(auth, report)
 
@@ -216,7 +216,7 @@ class Callers:
 
 def _signed_tokens(
     auth: AuthSettings, report: Callable[[str], None]
-) -> "tuple[FetchedKeys, SignedTokens]":
+) -> "tuple[FetchedKeys, CheckedTokens]":
     # An extra of the package, needed only for signed tokens.
     from headgate.http.jwt import CheckedTokens, FetchedKeys
 

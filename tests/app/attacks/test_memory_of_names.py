@@ -9,7 +9,7 @@ import pytest
 
 from headgate.config.settings import AuthSettings
 from headgate.http.auth import Authenticator, Peer
-from headgate.http.connection import KnownHeads, PlainPosts, frame
+from headgate.http.connection import KnownHeads, PlainPosts
 from headgate.model.policy import PolicyTable, TopicPolicy
 from support.gateway.fakes import route
 

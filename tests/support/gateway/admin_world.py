@@ -13,7 +13,8 @@ from headgate.check.rules import Finding, Level
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.http.auth import AttemptLimit, Authenticator, Origins, SignedTokens
+from headgate.http.auth import AttemptLimit, Authenticator, Origins
+from headgate.http.jwt import CheckedTokens
 from headgate.metrics.fleet import Fleet, Rates, Recorder
 from headgate.metrics.meter import Labels, Meter
 from headgate.model.outcome import Failure
@@ -131,7 +132,7 @@ def admin_of(
     instance: FakeInstance,
     store: KeptInMemory | None = None,
     services: Services | None = None,
-    signed: SignedTokens | None = None,
+    signed: CheckedTokens | None = None,
     log: InstallationLog | None = None,
     configuration: FakeConfiguration | None = None,
 ) -> Admin:

@@ -30,7 +30,7 @@ class Said(NamedTuple):
 
 
 class Tokens:
-    """Implements `auth.SignedTokens` with tokens that were signed beforehand, so to speak."""
+    """Implements `jwt.CheckedTokens` with tokens that were signed beforehand, so to speak."""
 
     def __init__(self, **known: Said) -> None:
         self.known = {name.encode(): Claims(*said) for name, said in known.items()}

@@ -15,8 +15,8 @@ from aiohttp.test_utils import RawTestServer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.http.body import Budget, decompress, read_body
-from headgate.ingest.admission import Admission
+from headgate.http.body import decompress, read_body
+from headgate.ingest.admission import Admission, ProducerBudget
 from headgate.model.outcome import Reason, Refused
 
 if sys.version_info >= (3, 14):
@@ -143,7 +143,7 @@ def test_an_empty_body_stays_empty() -> None:
 
 @asynccontextmanager
 async def reading(
-    budget: Budget, cap: int, timeout_s: float = 30.0
+    budget: ProducerBudget, cap: int, timeout_s: float = 30.0
 ) -> AsyncIterator[tuple[RawTestServer, list[bytes | Reason]]]:
     found: list[bytes | Reason] = []
 

@@ -61,9 +61,8 @@ class Front:
         ticket.done = body != b"wait"
         self.open.append(ticket)  # kept, so that ids stay their own
         if ticket.done:
-            ended(ticket)
-        else:
-            ticket.waiter = ended
+            return self.finish(ticket)
+        ticket.waiter = ended
         return None
 
     def finish(self, ticket: Ticket) -> bytes:

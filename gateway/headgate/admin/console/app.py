@@ -184,7 +184,7 @@ class Console:
             "version": VERSION,
         }
 
-    # The check of browsers' headers (`http.origins`) already refuses forms of other pages. The
+    # The check of browsers' headers (`auth.Origins`) already refuses forms of other pages. The
     # tokens still work if a proxy drops those headers. A token belongs to the caller and to this
     # process: after a restart, the page must be loaded again.
 

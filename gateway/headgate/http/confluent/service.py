@@ -8,7 +8,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 import orjson
@@ -23,6 +23,7 @@ from headgate.http.body import BREAKS
 from headgate.http.events import EventsFront, headers_of
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
+from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
 from headgate.model.publish import Decoded
@@ -34,26 +35,6 @@ from headgate.model.topics import PartitionState, TopicState
 log = logging.getLogger("headgate.http")
 
 _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
-
-
-class KnownTopics(Protocol):
-    """State of topics and clusters in Kafka (`kafka.topics`)."""
-
-    def states(self) -> Sequence[TopicState]:
-        """Return the topics that a policy matches, sorted by name."""
-        ...
-
-    def cluster_ids(self) -> Mapping[str, str]:
-        """Return Kafka's cluster ids by configured name, for clusters that have responded."""
-        ...
-
-    async def partitions(self, topic: str) -> Sequence[PartitionState]:
-        """Return the topic's partitions.
-
-        Raises:
-            Refused: Kafka is not available.
-        """
-        ...
 
 
 class ServiceRequest(NamedTuple):
@@ -80,7 +61,7 @@ Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
 class ProduceService:
     """Common parts of Confluent's endpoints; `answer` turns failures into Confluent's errors."""
 
-    def __init__(self, events: EventsFront, topics: KnownTopics) -> None:
+    def __init__(self, events: EventsFront, topics: KafkaTopics) -> None:
         self.events = events
         self.topics = topics
         self._loop = asyncio.get_running_loop()

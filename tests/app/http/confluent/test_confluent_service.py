@@ -8,8 +8,9 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from headgate.formats import confluent_v2
-from headgate.http.confluent.service import KnownTopics, ProduceService, ServiceRequest
+from headgate.http.confluent.service import ProduceService, ServiceRequest
 from headgate.http.events import EventsFront
+from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import Failure, Reason
 
 
@@ -47,7 +48,7 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events = Events()
-    service = ProduceService(cast(EventsFront, events), cast(KnownTopics, None))
+    service = ProduceService(cast(EventsFront, events), cast(KafkaTopics, None))
     answer: Any = await service.answer(request(0), "/topics", confluent_v2.TYPE, broken)
     assert (answer.status, answer.content_type) == (500, confluent_v2.TYPE)
     assert json.loads(answer.body) == {"error_code": 50003, "message": "an internal error"}
@@ -57,6 +58,6 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
 
 
 async def test_an_answer_that_is_under_way_is_broken_off() -> None:
-    service = ProduceService(cast(EventsFront, Events()), cast(KnownTopics, None))
+    service = ProduceService(cast(EventsFront, Events()), cast(KafkaTopics, None))
     with pytest.raises(KeyError):
         await service.answer(request(10), "/topics", confluent_v2.TYPE, broken)
