@@ -23,8 +23,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from headgate.formats.decode import decode
 from headgate.formats.json_text import KeyReader
-from headgate.http.answer import on_the_wire
-from headgate.http.connection import MAX_BYTES, FastConnection, FastConnections, PlainPosts
+from headgate.http.connection import (
+    MAX_BYTES,
+    FastConnection,
+    FastConnections,
+    PlainPosts,
+    on_the_wire,
+)
 from headgate.model.content import (
     Comparison,
     Content,

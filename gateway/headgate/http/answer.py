@@ -1,9 +1,9 @@
-"""Responses: bytes that are sent in one write, problem documents, and the pages for people.
+"""Responses on aiohttp's connections, problem documents, and the pages for people.
 
 aiohttp builds a response field by field and sends it through its writer: 23 % of a single event's
 cost (docs/design/measured.md#the-cost-of-http). The gateway's responses to events are complete, so
-their bytes go directly to the transport (`on_the_wire`, `answered`). All other responses are
-aiohttp's (`response`).
+their bytes go directly to the transport (`answered`). All other responses are aiohttp's
+(`response`).
 """
 
 import re
@@ -15,34 +15,14 @@ from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from aiohttp import web
-from aiohttp.helpers import rfc822_formatted_time
 from aiohttp.http import HttpVersion11
 
+from headgate.http.connection import closing, on_the_wire
 from headgate.model.outcome import SHOWN, TRAITS, Failure, Reason, Refused
 from headgate.model.reply import JSON, Reply, problem
 
 # With more unsent bytes, the response waits for the reader like aiohttp's writer.
 AT_ONCE_BYTES: Final = 65_536
-_LINES: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
-    for status in HTTPStatus
-}
-
-
-def on_the_wire(reply: Reply, request_id: str) -> bytes:
-    """Return the bytes of an HTTP/1.1 response on a connection that stays open."""
-    more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
-    head = (
-        f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
-        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n"
-        f"X-Content-Type-Options: nosniff\r\n{more}\r\n"
-    )
-    return head.encode("latin-1") + reply.body
-
-
-def closing(response: bytes) -> bytes:
-    """Return the same response for a connection that closes after it."""
-    return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
 class Answer:

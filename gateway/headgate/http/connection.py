@@ -25,15 +25,17 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from headgate.http.answer import closing, on_the_wire
+from aiohttp.helpers import rfc822_formatted_time
+
 from headgate.http.auth import Peer, peer_at
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Ticket
-from headgate.model.reply import problem
+from headgate.model.reply import Reply, problem
 from headgate.native.chosen import framed
 
 if TYPE_CHECKING:
@@ -209,6 +211,31 @@ class PlainPosts:
         if len(path) > _PATH_MAX:
             return topic
         return self._topics.put(path, topic)
+
+
+# ---- responses
+
+
+_LINES: Final = {
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: "
+    for status in HTTPStatus
+}
+
+
+def on_the_wire(reply: Reply, request_id: str) -> bytes:
+    """Return the bytes of an HTTP/1.1 response on a connection that stays open."""
+    more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
+    head = (
+        f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
+        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n"
+        f"X-Content-Type-Options: nosniff\r\n{more}\r\n"
+    )
+    return head.encode("latin-1") + reply.body
+
+
+def closing(response: bytes) -> bytes:
+    """Return the same response for a connection that closes after it."""
+    return response.replace(b"\r\n", b"\r\nConnection: close\r\n", 1)
 
 
 # ---- the connections

@@ -12,10 +12,10 @@ from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
-from headgate.http.answer import answered, on_the_wire
+from headgate.http.answer import answered
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Streams, read_body, received_body, streamed, waits_for_leave
-from headgate.http.connection import MAX_BYTES, PlainPosts
+from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.requests import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest

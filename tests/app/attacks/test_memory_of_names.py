@@ -11,6 +11,7 @@ from headgate.config.settings import AuthSettings
 from headgate.http.auth import Authenticator, Peer
 from headgate.http.connection import KnownHeads, PlainPosts
 from headgate.model.policy import PolicyTable, TopicPolicy
+from headgate.native.chosen import framed
 from support.gateway.fakes import route
 
 NAMES, LONG = 1000, 8000  # of 8 MB together
@@ -25,9 +26,9 @@ HEADS = KnownHeads()
 
 def learn(name: str) -> None:
     """A head of 4 KiB at most is looked at."""
-    framed = frame(f"POST / HTTP/1.1\r\nContent-Length: 0\r\nX-A: {name}\r\n\r\n".encode())
-    if framed is not None:
-        HEADS.learn(framed, "orders", {b"x-a": name.encode()})
+    request = framed(f"POST / HTTP/1.1\r\nContent-Length: 0\r\nX-A: {name}\r\n\r\n".encode())
+    if request is not None:
+        HEADS.learn(request, "orders", {b"x-a": name.encode()})
 
 
 @pytest.mark.parametrize(

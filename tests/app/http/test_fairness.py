@@ -104,7 +104,7 @@ async def test_every_answer_to_who_has_a_quota_says_what_is_left(
 ) -> None:
     quotas = quotas_of(shop=ProducerSettings(quota_events_per_s=10, quota_bytes_per_s=500))
     room = PromptRoom()
-    room.build(quotas=quotas)
+    room.build(spend_quota=quotas.check)
     async with data_port(room, quotas=quotas) as port:
         headers = {**JSON, **way, "Headgate-Producer": "shop"}
         first = await port.post("orders", b'{"id":"0"}', headers)

@@ -15,9 +15,9 @@ import pytest_asyncio
 from aiohttp import web
 
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.answer import answered, on_the_wire, problem_response
+from headgate.http.answer import answered, problem_response
 from headgate.http.auth import Peer
-from headgate.http.connection import PlainPosts
+from headgate.http.connection import PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.outcome import Refused

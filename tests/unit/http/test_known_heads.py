@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from headgate.http.answer import answered, on_the_wire
+from headgate.http.answer import answered
 from headgate.http.auth import Peer
-from headgate.http.connection import Framed, KnownHeads, PlainPosts
+from headgate.http.connection import Framed, KnownHeads, PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
 from headgate.http.server import HttpServer
 from headgate.model.publish import Ticket
