@@ -376,7 +376,8 @@ class Admit:
         failure = self._admission.take_events(ticket.producer, count)
         if failure is not None:
             raise Refused(failure)
-        ticket.expect(count)
+        ticket.outcomes, ticket.sizes = [None] * count, [0] * count
+        ticket.remaining = count
         failure = self._spend_quota(ticket.producer, count, size)
         if failure is not None:
             self._admission.give(ticket.producer, 0, count)

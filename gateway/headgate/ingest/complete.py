@@ -6,8 +6,8 @@ Every event gets exactly one outcome here, and every admission budget is returne
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Sequence, Sized
+from typing import Final, Protocol
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Identities, Suppression
@@ -384,7 +384,28 @@ def _bounds(state: TopicState, stamped_ms: int) -> str:
 # Fan-out of lane reports, in a fixed order.
 
 
-HandOver = Callable[[Sequence[Publish]], None]
+class Oversize(Protocol):
+    """The stage for all events of topics with an oversize policy (`oversize.stage`).
+
+    It takes small events too: they must not overtake a large event of their key.
+
+    Attributes:
+        waiting: Keys with an event that later events of the key must not overtake.
+        in_parts: Events of which several records are in lanes.
+    """
+
+    waiting: Sized
+    in_parts: Sized
+
+    def take(self, publish: Publish) -> None: ...
+
+    def drop(self, publish: Publish) -> None:
+        """Drop an event of which no record was handed over."""
+        ...
+
+    def handed_over(self, batch: Sequence[Publish]) -> None:
+        """Mark the oversized events of a batch as handed over to the producer."""
+        ...
 
 
 class Reports:
@@ -396,8 +417,8 @@ class Reports:
         clock: Watch on the timestamps that Kafka refuses.
         complete: Stage that ends events.
         suppression: Returns the suppression state, which settles the reservations of ended events.
-        on_hand_over: Returns the callback of the oversize stage, which must know when the first
-            record of an event is handed over; None if there is no such stage.
+        oversize: Returns the oversize stage, which must know when the first record of an event is
+            handed over; None if there is no such stage.
         traces: Open traces; None without tracing.
     """
 
@@ -406,24 +427,24 @@ class Reports:
         clock: ClockWatch,
         complete: Complete,
         suppression: Callable[[], Suppression],
-        on_hand_over: Callable[[], HandOver] | None = None,
+        oversize: Callable[[], Oversize] | None = None,
         traces: Traces | None = None,
     ) -> None:
         self._clock = clock
         self._complete = complete
         self._suppression_of = suppression
         self._suppression: Suppression | None = None
-        self._on_hand_over_of = on_hand_over
-        self._on_hand_over: HandOver | None = None
+        self._oversize_of = oversize
+        self._oversize: Oversize | None = None
         self._traces = traces
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
         if self._traces is not None:
             self._traces.handed_over(batch)
-        if self._on_hand_over is None and self._on_hand_over_of is not None:
-            self._on_hand_over = self._on_hand_over_of()
-        if self._on_hand_over is not None:
-            self._on_hand_over(batch)
+        if self._oversize is None and self._oversize_of is not None:
+            self._oversize = self._oversize_of()
+        if self._oversize is not None and len(self._oversize.in_parts) > 0:
+            self._oversize.handed_over(batch)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         if self._traces is not None:

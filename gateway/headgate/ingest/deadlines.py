@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from headgate.backends.base import Suppression
 from headgate.ingest.complete import Complete
@@ -21,7 +22,11 @@ SWEEP_S = 0.05  # how late an answer may come after its deadline
 
 
 class Deadlines:
-    """Tickets in order of arrival. All have the same timeout, so the oldest is due first."""
+    """Tickets in order of arrival. All have the same timeout, so the oldest is due first.
+
+    Attributes:
+        watch: Adds a ticket.
+    """
 
     def __init__(
         self, expire: Callable[[Ticket], None], timeout_s: float, clock: Callable[[], float]
@@ -30,9 +35,7 @@ class Deadlines:
         self._timeout_s = timeout_s
         self._clock = clock
         self._tickets: deque[Ticket] = deque()
-
-    def watch(self, ticket: Ticket) -> None:
-        self._tickets.append(ticket)
+        self.watch: Final[Callable[[Ticket], None]] = self._tickets.append
 
     def sweep(self) -> None:
         """Forget tickets that are done, and expire tickets that are due."""

@@ -9,10 +9,10 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headgate.backends.base import Lanes, Suppression
-from headgate.ingest.complete import Complete
+from headgate.ingest.complete import Complete, Oversize
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Common, EventIds, Publish, Stage, place_again
 from headgate.model.record import EVENT_ID, content_type_of
@@ -101,24 +101,6 @@ def _route_of(batch: list[Publish]) -> Route:
 # Events that exceed the size limits first go through the topic's oversize policy.
 
 
-class Oversize(Protocol):
-    """The stage for all events of topics with an oversize policy (`oversize.stage`).
-
-    It takes small events too: they must not overtake a large event of their key.
-    """
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether an event waits that later events of its key must not overtake."""
-        ...
-
-    def take(self, publish: Publish) -> None: ...
-
-    def drop(self, publish: Publish) -> None:
-        """Drop an event of which no record was handed over."""
-        ...
-
-
 class Produce:
     """Stage that completes records and puts them into their lanes.
 
@@ -167,7 +149,7 @@ class Produce:
         common = publish.common
         if common is None:
             return False
-        return bool(common.route.strategies) or self._stage().is_busy
+        return bool(common.route.strategies) or len(self._stage().waiting) > 0
 
     def hand_over(self, publishes: Sequence[Publish]) -> None:
         """Put events that are within the size limits into their lanes."""

@@ -451,12 +451,6 @@ class Ticket:
         self.weighing: list[tuple[int, bytes]] | None = None
         self.trace: Trace | None = None
 
-    def expect(self, events: int) -> None:
-        """Set the number of events that need an outcome."""
-        self.outcomes = [None] * events
-        self.sizes = [0] * events
-        self.remaining = events
-
     def start(self, publishes: list[Publish]) -> None:
         """Set the events that are on their way; all others have their outcome already."""
         self.publishes = publishes

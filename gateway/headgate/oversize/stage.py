@@ -9,7 +9,7 @@ may follow it.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 
 from headgate.backends.base import Deliveries, Lanes, Suppression
 from headgate.ingest.complete import Complete
@@ -38,6 +38,10 @@ class OversizeStage:
         tools: Tools of the strategies.
         count: Callback with producer, topic and strategy of each event that is written.
         is_behind: Returns whether the spool contains events of a topic.
+
+    Attributes:
+        waiting: Keys with an event that later events of the key must not overtake.
+        in_parts: Events of which several records are in lanes.
     """
 
     def __init__(
@@ -63,15 +67,12 @@ class OversizeStage:
         self._choose = ChooseStrategy(tools)
         self._count = count
         self._order = InOrder(self._go_on)
+        self.waiting: Sized = self._order.lines
         self._fitting: dict[Publish, asyncio.Task[None]] = {}
         self._plans: dict[Publish, OversizePlan | MultiRecordPublish | Failure] = {}
         self._manifests: dict[Publish, Publish] = {}  # placeholder of each event's manifest
-        self._multi: dict[Publish, MultiRecordPublish] = {}  # events with records in lanes
-
-    @property
-    def is_busy(self) -> bool:
-        """Return whether an event waits that later events of its key must not overtake."""
-        return bool(self._order.lines)
+        self._multi: dict[Publish, MultiRecordPublish] = {}
+        self.in_parts: Sized = self._multi
 
     def take(self, publish: Publish) -> None:
         """Take an event of any size, in order of arrival.
@@ -106,10 +107,9 @@ class OversizeStage:
 
     def handed_over(self, batch: Sequence[Publish]) -> None:
         """Mark the oversized events of a batch as handed over to the producer."""
-        if self._multi:
-            for publish in batch:
-                if isinstance(publish.owner, MultiRecordPublish):
-                    publish.owner.handed_over()
+        for publish in batch:
+            if isinstance(publish.owner, MultiRecordPublish):
+                publish.owner.handed_over()
 
     async def close(self) -> None:
         """Fail all events in preparation; nothing of them was written."""

@@ -91,7 +91,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
         parts.clock,
         complete,
         lambda: suppression,
-        lambda: oversize.handed_over,
+        lambda: oversize,
         parts.traces,
     )
     spool = None if parts.spool is None else parts.spool(reports, parts.lanes)
