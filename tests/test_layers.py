@@ -148,7 +148,7 @@ ALLOWED = {
         "metrics",
         "replays.registry",
     },
-    "tracing": {"__version__", "tracing", "model"},
+    "tracing": {"__version__", "errors_in_words", "tracing", "model"},
     "top": {"commands.terminal", "model", "monitor.table", "top"},
     "replays": {
         "kafka",
@@ -162,7 +162,7 @@ ALLOWED = {
     "check": {
         "check",
         "kafka",
-        "audits.facts_topic",
+        "audits.facts",
         "backends",
         "config",
         "model",
@@ -173,7 +173,7 @@ ALLOWED = {
 }
 # What the Spark jobs may.
 SPARK_ALLOWED = {
-    "__version__", "audits.facts_topic", "audits.results", "charts", "commands.command_line",
+    "__version__", "audits.facts", "audits.results", "charts", "commands.command_line",
     "commands.completion", "commands.output", "commands.terminal", "devstack.jars",
     "devstack.java", "errors_in_words", "kafka.access", "kafka.aiokafka_internals",
     "kafka.groups", "kafka.wire",
@@ -218,7 +218,7 @@ CODECS = {
     "model.content",
     "model.reply",
     "model.schema",
-    "oversize.split",
+    "oversize.chunks",
     "spool.database",
 }
 # What Spark executors import: nothing of ours, but for what is chosen between C and its twin.
@@ -226,9 +226,9 @@ TWINS = {"native.chosen.murmur2", "native.chosen.is_too_deep"}
 ALONE = {"model.keys", "model.record", "replays.packed"}
 # Modules of other rooms that are as pure as `model` and `formats`. A lower room may import them.
 PURE = {
-    "audits.facts", "audits.facts_topic", "audits.results", "coalescer.windows",
+    "audits.facts", "audits.results", "coalescer.windows",
     "commands.side_by_side", "commands.terminal", "consumer.ownership", "ingest.admission",
-    "kafka.groups", "oversize.chunks", "oversize.split", "redis.servers", "replays.offset_map",
+    "kafka.groups", "oversize.chunks", "redis.servers", "replays.offset_map",
     "replays.packed", "replays.plan", "replays.registry", "replays.segments", "replays.spec",
 }  # fmt: skip
 # Time, randomness, the environment and the world are arguments of pure modules.

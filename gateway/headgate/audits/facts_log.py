@@ -13,8 +13,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from headgate.audits.facts import Columns, Facts, FactsRecord, encode_records
-from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
+from headgate.audits.facts import (
+    FACTS_TOPIC,
+    Columns,
+    Facts,
+    FactsRecord,
+    encode_records,
+    facts_cluster,
+)
 from headgate.backends.owned import OwnedTasks
 from headgate.config import Settings
 from headgate.kafka.lanes import KafkaLanes

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from headgate.backends.heap import give_back
-from headgate.blobs.files import FileBlobs
-from headgate.blobs.store import ObjectStore, Pending
+from headgate.blobs.stores import FileBlobs, ObjectBlobs, ObjectStore, Pending
 from headgate.errors_in_words import connection_error
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.oversize import StoredBlob, blob_name
@@ -43,8 +42,6 @@ def open_store(url: str) -> ObjectStore:
         ImportError: The store needs a package that is missing.
     """
     if url.startswith("s3://"):
-        from headgate.blobs.objects import ObjectBlobs  # with fsspec, 2 MiB
-
         return ObjectBlobs(url)
     return FileBlobs(Path(url.removeprefix("file://")))
 

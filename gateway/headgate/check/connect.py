@@ -9,7 +9,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError, ResponseError
 
-from headgate.audits.facts_topic import FACTS_TOPIC, facts_cluster
+from headgate.audits.facts import FACTS_TOPIC, facts_cluster
 from headgate.check.rules import (
     Finding,
     error,

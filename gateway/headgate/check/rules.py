@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults
+from headgate.audits.facts import FACTS_TOPIC, facts_faults
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.checks import is_loopback
 from headgate.config.settings import ProducerSettings, Settings, dotted

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from headgate.audits.facts import FACTS_TOPIC, facts_faults, facts_topic
 from headgate.audits.facts_log import cluster_of_facts
-from headgate.audits.facts_topic import FACTS_TOPIC, facts_faults, facts_topic
 from headgate.config import Settings
 from headgate.errors_in_words import connection_error
 from headgate.kafka.options import cluster_options

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from headgate.formats.decode import is_json
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Name, Outcome, Reason, Refused
@@ -27,10 +27,12 @@ from headgate.oversize.chunks import (
     MAX_BYTES,
     MIN_CHUNK_BYTES,
     Head,
+    NotSplit,
+    Split,
     cut,
     headers_of,
+    split,
 )
-from headgate.oversize.split import NotSplit, Split, split
 
 # Plans of the strategies: the records that replace an event, or None if the strategy does not fit.
 
@@ -105,14 +107,6 @@ def claim_check(publish: Publish, route: Route, stored: StoredBlob) -> OversizeP
     return standing(publish, route, "claim-check", claim_headers(*stored))
 
 
-def notify(publish: Publish, route: Route, digest: str) -> OversizePlan | None:
-    """Return a plan with a notification; None if the event has no key."""
-    if publish.record.key is None:
-        return None
-    size = len(publish.record.value or b"")
-    return standing(publish, route, "notify", notify_headers(size, digest))
-
-
 def chunk(publish: Publish, route: Route, set_id: str) -> OversizePlan | None:
     """Return a plan with chunks as large as the limits allow, each with all event headers."""
     value = publish.record.value or b""
@@ -162,12 +156,6 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
     return OversizePlan("split", records) if all(_fits(each, route) for each in records) else None
 
 
-def may_split(publish: Publish) -> bool:
-    """Return whether the event is a keyed JSON document; only those are split."""
-    content_type = dict(publish.record.headers).get(CONTENT_TYPE)
-    return publish.record.key is not None and content_type is not None and is_json(content_type)
-
-
 log = logging.getLogger("headgate.oversize")
 
 _SPLIT_HERE_BYTES = 65_536  # smaller documents cost less to split than to send to the helper
@@ -179,25 +167,19 @@ _LOST = Failure(
 )
 
 
-class BlobStore(Protocol):
-    """A store for the values of claim checks (`blobs`)."""
-
-    async def put(self, topic: str, value: bytes) -> StoredBlob: ...
-
-
 class Tools(NamedTuple):
     """Tools of the strategies.
 
     Attributes:
         ids: Generates ids of splits and chunk sets.
-        blobs: Store for claim checks; None if none is configured.
+        store: Stores a topic's value for claim checks; None if there is no blob store.
         helper: Process that splits large documents.
         compress: Compresses a record into a batch of its own; blocks.
         lone_bytes: A record that counts as so many bytes is always alone in its batch.
     """
 
     ids: EventIds
-    blobs: BlobStore | None
+    store: Callable[[str, bytes], Awaitable[StoredBlob]] | None
     helper: HelperProcess
     compress: Callable[[Record], Prepared]
     lone_bytes: int
@@ -247,20 +229,23 @@ class ChooseStrategy:
         return OversizePlan("compress", [planned._replace(batch=lone, size=size)])
 
     async def _notify(self, publish: Publish, route: Route) -> OversizePlan | None:
-        digest = await asyncio.to_thread(_sha256, publish.record.value or b"")
-        return notify(publish, route, digest)
+        if publish.record.key is None:
+            return None
+        value = publish.record.value or b""
+        digest = (await asyncio.to_thread(sha256, value)).hexdigest()
+        return standing(publish, route, "notify", notify_headers(len(value), digest))
 
     async def _claim_check(self, publish: Publish, route: Route) -> OversizePlan | None:
-        blobs = self._tools.blobs
-        if blobs is None:
+        if self._tools.store is None:
             return None
-        stored = await blobs.put(publish.record.topic, publish.record.value or b"")
+        stored = await self._tools.store(publish.record.topic, publish.record.value or b"")
         return claim_check(publish, route, stored)
 
     async def _split(self, publish: Publish, route: Route) -> OversizePlan | None:
         rule, value, key = route.policy.split, publish.record.value or b"", publish.record.key
-        if rule is None or key is None or not may_split(publish):
-            return None
+        content_type = dict(publish.record.headers).get(CONTENT_TYPE)
+        if rule is None or key is None or content_type is None or not is_json(content_type):
+            return None  # only keyed JSON documents are split
         parts: Split | str | None
         if len(value) <= _SPLIT_HERE_BYTES:
             parts = try_split(value, rule, key)
@@ -285,10 +270,6 @@ def try_split(document: bytes, rule: SplitRule, key: bytes) -> Split | str:
         return split(document, rule, key)
     except NotSplit as no:
         return str(no)
-
-
-def _sha256(value: bytes) -> str:
-    return sha256(value).hexdigest()
 
 
 def _common(publish: Publish) -> Common:

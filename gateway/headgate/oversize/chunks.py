@@ -1,4 +1,4 @@
-"""Oversized values in pieces: chunks, streamed bodies, split documents, and names of blobs.
+"""Oversized values in pieces: chunks of a value, and elements of a split document.
 
 Writers put the first chunk of a set before its other chunks in the log. A reader that finds a later
 chunk first has therefore begun in the middle of the set. `ChunkSets` reassembles the chunks.
@@ -8,8 +8,14 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
+import orjson
+
+from headgate.formats.json_text import KeyReader, elements, members
+from headgate.model.keys import KeyRule, parse_pointer
+from headgate.model.outcome import Refused
+from headgate.model.oversize import SplitRule
 from headgate.model.record import (
     CHUNK_BYTES,
     CHUNK_COUNT,
@@ -300,14 +306,14 @@ class ChunkSets:
             self._evict(chunk_set)
         return chunk_set
 
-    def _keep(self, one: _Set, chunk: Chunk) -> None:
+    def _keep(self, chunk_set: _Set, chunk: Chunk) -> None:
         value = chunk.value or b""
-        one.chunks[chunk.head.number] = value
-        one.bytes += len(value)
-        self._owners[one.owner] += len(value)
+        chunk_set.chunks[chunk.head.number] = value
+        chunk_set.bytes += len(value)
+        self._owners[chunk_set.owner] += len(value)
         self.bytes += len(value)
         while self.bytes > self._bounds.max_bytes and len(self._ages) > 1:
-            self._evict(one)
+            self._evict(chunk_set)
 
     def _evict(self, spare: _Set) -> None:
         """Drop the oldest set of the producer that holds most bytes, to protect the others."""
@@ -317,19 +323,19 @@ class ChunkSets:
         partition, set_id = next(own_sets, candidates[0][0])
         self._drop(partition, set_id, Dropped.EVICTED)
 
-    def _finish(self, partition: _Partition, one: _Set) -> CompleteValue | None:
-        position, head = one.first.place, one.head
-        if one.bytes > head.size:
+    def _finish(self, partition: _Partition, chunk_set: _Set) -> CompleteValue | None:
+        position, head = chunk_set.first.place, chunk_set.head
+        if chunk_set.bytes > head.size:
             self._drop(position, head.set_id, Dropped.CORRUPT)
             return None
-        if len(one.chunks) < head.total:
+        if len(chunk_set.chunks) < head.total:
             return None
-        value = one.value() if one.bytes == head.size else None
+        value = chunk_set.value() if chunk_set.bytes == head.size else None
         if value is None:
             self._drop(position, head.set_id, Dropped.CORRUPT)
             return None
         self._remove(partition, position, head.set_id)
-        return CompleteValue(value, one.last_offset)
+        return CompleteValue(value, chunk_set.last_offset)
 
     def _drop(self, place: Place, set_id: bytes, why: Dropped) -> None:
         self._dropped[why] += 1
@@ -343,11 +349,6 @@ class ChunkSets:
         if self._owners[removed.owner] <= 0:
             del self._owners[removed.owner]
         partition.end(set_id)
-
-
-# ---- Events that are too large for memory: their bodies are streamed to the blob store
-#
-# The headers of the request describe such an event; its body is inspected piece by piece.
 
 
 # ---- Documents split at one of their arrays: elements become records, the rest is the manifest
@@ -365,6 +366,128 @@ class ChunkSets:
 # the document.  bytes, sha256: size and digest of the document.
 
 
-# ---- Names of blobs, content-addressed below their topic, and checks of blob URLs
-#
-# file:///var/lib/headgate/blobs/documents/3f/3f79bb7b435b0521...   root/topic/two digits/sha256
+MAX_ELEMENTS = 10_000
+_BLANKS = b" \t\r\n"
+
+
+class _Manifest(TypedDict):
+    keys: list[str]
+    at: int
+    gaps: list[str]
+    around: list[str]
+    sha256: str
+
+
+class Element(NamedTuple):
+    """An element of a split document: the key of its record, and its exact slice."""
+
+    key: bytes
+    value: bytes
+
+
+class Split(NamedTuple):
+    """A split document: its elements and its manifest."""
+
+    elements: list[Element]
+    manifest: bytes
+
+
+class NotSplit(Exception):
+    """A document that cannot be split by the rule; the message has the reason."""
+
+
+def split(document: bytes, rule: SplitRule, parent_key: bytes) -> Split:
+    """Split a document, which must be valid JSON of bounded depth. Raises NotSplit."""
+    array = _array(document, rule.pointer)
+    at = document.find(array)
+    if document.find(array, at + 1) >= 0:
+        raise NotSplit(f"the text of the array at {rule.pointer} occurs twice")
+    values = elements(array)
+    if not 0 < len(values) <= MAX_ELEMENTS:
+        raise NotSplit(f"{rule.pointer} has {len(values)} elements, not 1 to {MAX_ELEMENTS}")
+    pieces = [*map(Element, _keys(values, rule, parent_key), values)]
+    rest = document[:at] + b"[]" + document[at + len(array) :]
+    lead, trailing = len(rest) - len(rest.lstrip(_BLANKS)), len(rest.rstrip(_BLANKS))
+    about = {
+        "manifest": 1,
+        "pointer": rule.pointer,
+        "element_key": rule.key,
+        "count": len(pieces),
+        "bytes": len(document),
+        "sha256": sha256(document).hexdigest(),
+        "keys": [each.key.decode() for each in pieces],
+        "document": orjson.Fragment(rest[lead:trailing]),
+        "at": at - lead,
+        "gaps": [gap.decode() for gap in _gaps(array, values)],
+        "around": [rest[:lead].decode(), rest[trailing:].decode()],
+    }
+    return Split(pieces, orjson.dumps(about))
+
+
+def rebuild(manifest: bytes, values: Mapping[bytes, bytes]) -> bytes:
+    """Return the document, byte for byte.
+
+    Args:
+        manifest: The value of the manifest.
+        values: The values of the elements by key; additional ones are ignored.
+
+    Raises:
+        KeyError: An element is missing.
+        ValueError: The elements belong to another version of the document, or the manifest is
+            malformed.
+    """
+    try:
+        about: _Manifest = orjson.loads(manifest)
+        rest, keys = members(manifest)["document"], [key.encode() for key in about["keys"]]
+        at, gaps, digest = about["at"], [gap.encode() for gap in about["gaps"]], about["sha256"]
+        lead, trailing = (blanks.encode() for blanks in about["around"])
+    except (KeyError, TypeError, AttributeError, Refused) as error:
+        raise ValueError(f"not a manifest: {error!r}") from None
+    between = gaps[1:-1] if len(gaps) == len(keys) + 1 else gaps[1:2] * (len(keys) - 1)
+    parts = [lead, rest[:at], gaps[0]]
+    for number, key in enumerate(keys):
+        parts += [between[number - 1]] if number else []
+        parts.append(values[key])
+    document = b"".join([*parts, gaps[-1], rest[at + 2 :], trailing])
+    if sha256(document).hexdigest() != digest:
+        raise ValueError("the elements are of another version of the document")
+    return document
+
+
+def _array(document: bytes, pointer: str) -> bytes:
+    value = document
+    for token in parse_pointer(pointer):
+        try:
+            value = members(value).get(token, b"") if value.lstrip()[:1] == b"{" else b""
+        except Refused as refused:
+            raise NotSplit(str(refused)) from None
+    if value[:1] != b"[" or not parse_pointer(pointer):
+        raise NotSplit(f"there is no array at {pointer}")
+    return value
+
+
+def _keys(values: Sequence[bytes], rule: SplitRule, parent_key: bytes) -> list[bytes]:
+    read = KeyReader(KeyRule.parse((rule.key,)))
+    try:
+        keys = [read(value) or b"" for value in values]
+    except Refused as refused:
+        raise NotSplit(f"an element has no key: {refused}") from None
+    if len({*keys, parent_key}) <= len(keys):
+        raise NotSplit("two elements have one key, or that of the whole")
+    return keys
+
+
+def _gaps(array: bytes, values: Sequence[bytes]) -> list[bytes]:
+    """Return the gaps between elements.
+
+    They are only blanks and commas, so the first occurrence of an element's text after the previous
+    element is the element itself.
+    """
+    gaps, at = [], 0
+    for value in values:
+        start = array.index(value, at + (1 if at == 0 else 0))
+        gaps.append(array[at:start])
+        at = start + len(value)
+    gaps.append(array[at:])
+    is_uniform = len(set(gaps[1:-1])) == 1
+    return [gaps[0], gaps[1], gaps[-1]] if is_uniform else gaps

@@ -17,6 +17,7 @@ import aiohttp
 import orjson
 
 from headgate import __version__
+from headgate.errors_in_words import connection_error
 from headgate.model.times import Outage
 from headgate.tracing.spans import Span, SpanKind
 
@@ -186,12 +187,12 @@ class Exporter:
             body = request(self._resource, spans)
         except TypeError as error:  # a retry would fail too, and would block all later spans
             self._done(spans, "dropped")
-            log.error("spans cannot be encoded: %r", error)  # noqa: TRY400
+            log.error("spans cannot be encoded: %s", error)  # noqa: TRY400
             return True
         try:
             answer = await self._post(body)
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
-            self._is_away(repr(error))
+            self._is_away(connection_error(error))
             return False
         if answer.status in _RETRYABLE:
             self._is_away(f"it answers {answer.status}")

@@ -64,6 +64,7 @@ from headgate.suppression.sharded import (
 from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.parts import Parts, identity_of, labels, suppressor_of
 from headgate.wiring.pipeline import (
+    Built,
     OpenLanes,
     PipelineParts,
     RequestLimits,
@@ -100,7 +101,7 @@ class Worker:
         self.topics, self.meter = parts.topics, parts.meter
         self._tasks = OwnedTasks()
         self._exit = AsyncExitStack()
-        http, redis, loop = settings.http, settings.redis, asyncio.get_running_loop()
+        http = settings.http
 
         # producers: who they are, and how much they may send
         self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
@@ -125,72 +126,80 @@ class Worker:
         )
 
         # the path of an event
-        self.service = service = identity_of(parts)
+        self.service = identity_of(parts)
         self.blobs = None
         if settings.blobs.url is not None:
             self.blobs = Blobs(settings.blobs.url, settings.blobs.uploads)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
-        ids, prefix = EventIds(os.urandom(6)), redis.namespace
-        self._built = build_pipeline(
+        self._built = self._build_pipeline(backlogs if has_spool else None, clock_ms)
+        self.pipeline, self.spool = self._built.pipeline, self._built.spool
+        self.topics.on_change(self._topic_changed)  # after the lanes, which end with a topic
+
+        # the data port
+        timeout_s, loop = http.request_timeout_ms / 1000, asyncio.get_running_loop()
+        self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
+        self._request_ids = RequestIds(os.urandom(6))
+        self._request_log = RequestLog(logs_every_request=settings.logs.access)
+        self._front = front = self._build_front()
+        bursts = Bursts(
+            self.gate, self.topics, lambda: self.policies, self.lanes, quotas.check, clock_ms,
+            timeout_s,
+        )  # fmt: skip
+        self._plane = data_plane(
+            front, bursts, self.topics, self.readiness, self._request_ids, http, others
+        )
+
+    def _build_pipeline(self, backlogs: Backlogs | None, clock_ms: Callable[[], int]) -> Built:
+        parts, http, service = self.parts, self.settings.http, self.service
+        namespace = self.settings.redis.namespace
+        identities = None if service is None else EventIdentity(service, namespace, self.meter)
+        ids, store = EventIds(os.urandom(6)), None if self.blobs is None else self.blobs.put
+        return build_pipeline(
             PipelineParts(
                 schedule=at_end_of_turn,
                 gate=self.gate,
                 admission=self.admission,
-                spend_quota=quotas.check,
+                spend_quota=self._limits.quotas.check,
                 ids=ids,
                 limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
                 clock_ms=clock_ms,
                 clock=self._clock,
                 lanes=self._open_lanes,
                 suppression=self._open_suppression,
-                identities=None if service is None else EventIdentity(service, prefix, self.meter),
+                identities=identities,
                 helper=parts.helper,
-                tools=Tools(ids, self.blobs, parts.helper, SingleRecordBatch, BATCH_BYTES),
+                tools=Tools(ids, store, parts.helper, SingleRecordBatch, BATCH_BYTES),
                 meter=self.meter,
                 facts=self.facts_log.facts,
-                spool=partial(self._open_spool, backlogs) if has_spool else None,
+                spool=None if backlogs is None else partial(self._open_spool, backlogs),
                 traces=parts.tracing.traces,
             )
         )
-        self.pipeline, self.spool = self._built.pipeline, self._built.spool
-        self.topics.on_change(self._topic_changed)  # after the lanes, which end with a topic
 
-        # the data port
-        timeout_s, body_timeout_s = http.request_timeout_ms / 1000, http.body_timeout_ms / 1000
-        self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
-        keys = RequestIdentity(service, prefix, redis.idempotency_ttl_ms, self.meter)
+    def _build_front(self) -> EventsFront:
+        settings, helper = self.settings, self.parts.helper
+        http, redis = settings.http, settings.redis
+        body_timeout_s = http.body_timeout_ms / 1000
+        ttl_ms = redis.idempotency_ttl_ms
+        keys = RequestIdentity(self.service, redis.namespace, ttl_ms, self.meter)
         streams = StreamLimits(
             settings.blobs.max_bytes, http.body_max_bytes, body_timeout_s, http.json_max_depth
         )
-        self._request_ids = RequestIds(os.urandom(6))
-        self._request_log = RequestLog(logs_every_request=settings.logs.access)
-        self._front = EventsFront(
+        return EventsFront(
             pipeline=self.pipeline,
             callers=self._callers,
             keys=keys,
             deadlines=self._deadlines,
             queue=self._limits.queue,
-            quotas=quotas,
-            weigher=PoolWeigher(parts.helper),
+            quotas=self._limits.quotas,
+            weigher=PoolWeigher(helper),
             meter=self.meter,
             streams=Streams(self.gate, self.blobs, streams),
             request_ids=self._request_ids,
             body_max_bytes=http.body_max_bytes,
             body_timeout_s=body_timeout_s,
             request_log=self._request_log,
-            traces=parts.tracing.traces,
-        )
-        bursts = Bursts(
-            self.gate,
-            self.topics,
-            lambda: self.policies,
-            self.lanes,
-            quotas.check,
-            clock_ms,
-            timeout_s,
-        )
-        self._plane = data_plane(
-            self._front, bursts, self.topics, self.readiness, self._request_ids, http, others
+            traces=self.parts.tracing.traces,
         )
 
     def _served_topics(self) -> list[str]:
@@ -261,9 +270,27 @@ class Worker:
         await self.callers.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
         ending.callback(self._request_log.close)
-        self.server, self.port = await listen(
-            self._plane, self._front, self._request_ids, self.settings.http, ending
+        await self._listen(ending)
+
+    async def _listen(self, ending: AsyncExitStack) -> None:
+        """Open the data port."""
+        http = self.settings.http
+        self.server = HttpServer(
+            self._plane.answer,
+            http.header_max_bytes,
+            self._request_ids,
+            self._request_log,
+            self._front,
+            idle_s=http.idle_timeout_ms / 1000,
         )
+        runner = web.ServerRunner(self.server, shutdown_timeout=_LINGER_S)
+        await runner.setup()
+        ending.push_async_callback(runner.cleanup)
+        ending.push_async_callback(close_sites, runner, self.server, _LINGER_S)
+        self.port = Listener(runner, http.host, http.port, shares=True)
+        await self.port.start(server_context(http))
+        ending.callback(self.port.close)
+        ending.push_async_callback(self.port.stop_accepting)
 
     async def drain(self) -> None:
         """Refuse new requests, wait for those in flight (bounded), then stop."""
@@ -358,7 +385,7 @@ class Limits:
         self.admission.limits = in_flight_limits(producers, self._workers)
 
 
-# ---- the HTTP side: the handler of each path, and the port
+# ---- the HTTP side: handlers of paths
 
 
 def data_plane(
@@ -394,33 +421,6 @@ def _own_document(http: HttpSettings) -> bytes:
     from headgate.http.openapi.document import DATA, document_of
 
     return document_of(http, DATA)
-
-
-async def listen(
-    plane: DataPlane,
-    front: EventsFront,
-    request_ids: RequestIds,
-    http: HttpSettings,
-    closing: AsyncExitStack,
-) -> tuple[HttpServer, Listener]:
-    """Open the data port; `closing` takes the callbacks that close it."""
-    server = HttpServer(
-        plane.answer,
-        http.header_max_bytes,
-        request_ids,
-        front.request_log,
-        front,
-        idle_s=http.idle_timeout_ms / 1000,
-    )
-    runner = web.ServerRunner(server, shutdown_timeout=_LINGER_S)
-    await runner.setup()
-    closing.push_async_callback(runner.cleanup)
-    closing.push_async_callback(close_sites, runner, server, _LINGER_S)
-    port = Listener(runner, http.host, http.port, shares=True)
-    await port.start(server_context(http))
-    closing.callback(port.close)
-    closing.push_async_callback(port.stop_accepting)
-    return server, port
 
 
 def _confluent(front: EventsFront, topics: KafkaTopics, http: HttpSettings) -> Confluent:

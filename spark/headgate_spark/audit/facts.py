@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from headgate.audits import facts_topic as names
+from headgate.audits import facts as names
 from headgate.kafka.groups import Partition
 from headgate_spark.audit.collect import Row, Tables, collected, rows_of
 from headgate_spark.audit.figures import Unpublished, UnpublishedKey, UnpublishedRow

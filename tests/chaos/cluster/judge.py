@@ -14,7 +14,7 @@ from chaos.cluster.traffic import GOOD
 from chaos.suppression import moves
 from chaos.suppression.history import Attempt, wrong_answers
 from headgate.consumer.assembler import Assembler
-from headgate.oversize.split import rebuild
+from headgate.oversize.chunks import rebuild
 from support.gateway.oversize_world import as_read
 from support.kafka.kafka_log import LogRecord
 

@@ -25,7 +25,7 @@ from headgate.devstack.stack import (
     topics_to_create,
 )
 from headgate.model.keys import partition_for
-from headgate.oversize.split import rebuild
+from headgate.oversize.chunks import rebuild
 from support.gateway.quarantine import out_of_quarantine
 from support.kafka.kafka_log import read_log
 from support.pages import (

@@ -22,8 +22,7 @@ from confluent_kafka import Producer
 from headgate.consumer import assembler as library
 from headgate.consumer.assembler import Assembler, Bounds, Event
 from headgate.consumer.claims import ClaimChecks
-from headgate.oversize.chunks import Head, headers_of
-from headgate.oversize.split import rebuild
+from headgate.oversize.chunks import Head, headers_of, rebuild
 from support.gateway.oversize_world import (
     LIMIT,
     as_read,

@@ -10,7 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from headgate.consumer.claims import ClaimChecks
-from headgate.oversize.split import rebuild
+from headgate.oversize.chunks import rebuild
 from support.gateway.oversize_world import (
     LIMIT,
     assembled,

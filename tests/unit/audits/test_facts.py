@@ -11,8 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.audits.facts import FACTS_A_RECORD, MAX_WAITING, Columns, Facts, encode_records
-from headgate.audits.facts_topic import COLUMNS, KEY_MAX_BYTES, facts_cluster
+from headgate.audits.facts import (
+    COLUMNS,
+    FACTS_A_RECORD,
+    KEY_MAX_BYTES,
+    MAX_WAITING,
+    Columns,
+    Facts,
+    encode_records,
+    facts_cluster,
+)
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from support.gateway.fakes import NOW_MS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headgate.audits.facts_topic import facts_topic
+from headgate.audits.facts import facts_topic
 from headgate.check.local import judge_settings
 from headgate.check.rules import (
     Finding,

@@ -100,7 +100,7 @@ class OversizeRoom(Room):
             )
 
         routes = Routes(PolicyTable(policies), FakeTopics(*states), compile_route)
-        tools = Tools(EventIds(b"\2" * 6), self.blobs, self.helper, FakeLone, 1 << 20)
+        tools = Tools(EventIds(b"\2" * 6), self.blobs.put, self.helper, FakeLone, 1 << 20)
         self.build(gate=Gate(routes), tools=tools)
 
     def decide(self) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.oversize import SplitRule
-from headgate.oversize.split import NotSplit, rebuild, split
+from headgate.oversize.chunks import NotSplit, rebuild, split
 
 RULE = SplitRule("/options", "/id")
 blanks = st.text(" \t\r\n", max_size=3)
