@@ -43,6 +43,8 @@ COMPILED_TESTS := $(COMPILED_UNITS:%=tests/unit/%) $(addprefix tests/unit/metric
   tests/app/http tests/app/ingest tests/app/spool/test_spool.py tests/app/spool/test_spool_edges.py tests/app/spool/test_spool_histories.py \
   tests/contract tests/integration/http/test_bad_input_json.py tests/integration/suppression/test_suppression_faults.py \
   tests/integration/kafka/test_lanes_chaos.py tests/integration/kafka/test_lanes_refusals.py
+# What a newer aiohttp could change: the applications and connections on real sockets.
+AIOHTTP_TESTS := tests/app tests/unit/http tests/integration/http
 CC ?= cc
 NATIVE_TESTS := tests/unit/native/test_scanner.py tests/unit/native/test_canonical_forms.py tests/unit/native/test_heads.py tests/unit/http/test_requests_fuzz.py tests/unit/native/test_records.py tests/unit/native/test_resp.py tests/unit/model/test_reply.py tests/unit/native/test_digests.py tests/unit/native/test_murmur2.py tests/unit/native/test_depth.py
 # Python itself is not built with the sanitizers: their library comes first, and leaks are counted by the tests.
@@ -54,7 +56,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
+.PHONY: help machine setup setup-run run shop test test-full test-aiohttp test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -134,6 +136,10 @@ test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 
 test-full: setup lint ## scenarios at full size; their figures
 	$(PYTEST) --timeout 3600 --hypothesis-profile full $(ARGS)
+	@$(MAKE) --no-print-directory test-aiohttp
+
+test-aiohttp: setup ## the HTTP suites with the newest aiohttp that pyproject.toml allows, if another one is installed
+	@$(BIN)/python .ci/newest_aiohttp.py env PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(JOBS) --dist worksteal -m "not full" $(AIOHTTP_TESTS)
 
 test-compiled: setup ## behaviour of the hot path, on the compiled modules
 	EXPECT_COMPILED=1 PYTHONPATH= $(UNIT_PYTEST) -o "pythonpath=$(BESIDE)" -m "not full" --ignore-glob '*/test_model_*' $(COMPILED_TESTS)
