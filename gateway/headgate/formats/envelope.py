@@ -17,8 +17,7 @@ from typing import Annotated
 
 import msgspec
 
-from headgate.formats.json_text import elements, is_crowd
-from headgate.formats.structs import ABSENT, StructReader
+from headgate.formats.json_text import ABSENT, StructReader, elements, is_crowd
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
 from headgate.model.publish import RawEvent
 from headgate.model.record import CONTENT_TYPE, Header

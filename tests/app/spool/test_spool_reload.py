@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.formats import confluent_v2
+from headgate.formats import confluent
 from headgate.model.outcome import Name, Reason
 from headgate.model.publish import Ticket
 from support.gateway.spool_world import AFTER_S, SpoolWorld, names
@@ -60,7 +60,7 @@ async def test_an_event_that_needs_an_offset_is_never_said_to_be_published_witho
     world.spool.sweep()
     await world.writing.write()
     assert reasons(ticket) == [Reason.UNKNOWN]
-    assert b'"offset":-1' not in confluent_v2.produced(ticket.answered()).body
+    assert b'"offset":-1' not in confluent.produced(ticket.answered()).body
     await world.drain()
     assert [value["n"] for _, _, value in world.written()] == [0, 1]
     assert world.admission.events == 0

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from headgate.formats import confluent, confluent_v2, confluent_v3
-from headgate.formats.confluent_v2 import Format
+from headgate.formats import confluent
+from headgate.formats.confluent import Format
 from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason, Refused
 from headgate.model.policy import CompatJsonKeys as JsonKeys
 from headgate.model.publish import SPREAD, RawEvent
@@ -20,13 +20,13 @@ def v2(
     partition: int | None = None,
 ) -> list[RawEvent]:
     body = f'{{"records": [{records}], "value_schema": null, "key_schema_id": 7}}'
-    found = confluent_v2.read_records(body.encode(), form, keys, partition, 100)
+    found = confluent.read_records(body.encode(), form, keys, partition, 100)
     return [one for one in found if isinstance(one, RawEvent)]
 
 
 def v2_refusal(body: bytes, form: Format = Format.JSON, keys: JsonKeys = "quoted") -> Failure:
     with pytest.raises(Refused) as caught:
-        confluent_v2.read_records(body, form, keys, None, 100)
+        confluent.read_records(body, form, keys, None, 100)
     return caught.value.failure
 
 
@@ -46,7 +46,7 @@ def v2_refusal(body: bytes, form: Format = Format.JSON, keys: JsonKeys = "quoted
     ],
 )
 def test_the_content_type_names_the_format(content_type: bytes, form: Format | None) -> None:
-    assert confluent_v2.format_of(content_type) is form
+    assert confluent.format_of(content_type) is form
 
 
 def test_v2_json_records() -> None:
@@ -78,7 +78,7 @@ def test_v2_text_records() -> None:
 
 def test_a_partition_that_none_can_have_fails_its_record_alone() -> None:
     body = b'{"records": [{"value": 1, "partition": -1}, {"value": 2, "partition": 1}]}'
-    wrong, right = confluent_v2.read_records(body, Format.JSON, "quoted", None, 100)
+    wrong, right = confluent.read_records(body, Format.JSON, "quoted", None, 100)
     assert isinstance(wrong, Failure)
     assert wrong.reason is Reason.UNKNOWN_PARTITION
     assert isinstance(right, RawEvent)
@@ -186,7 +186,7 @@ def test_what_is_no_base64_in_v2(value: bytes) -> None:
 
 
 def test_the_answer_of_v2() -> None:
-    reply = confluent_v2.produced(
+    reply = confluent.produced(
         [
             Outcome(Name.PUBLISHED, 1, 42),
             Outcome(Name.UNCHANGED, 2, 7),
@@ -218,10 +218,10 @@ def test_every_reason_has_codes() -> None:
 
 
 def test_errors_of_whole_requests() -> None:
-    reply = confluent.failed(UNAVAILABLE, confluent_v2.TYPE)
+    reply = confluent.failed(UNAVAILABLE, confluent.V2_TYPE)
     assert (reply.status, reply.headers) == (503, (("Retry-After", "2"),))
     assert json.loads(reply.body) == {"error_code": 50302, "message": "no broker"}
-    denied = confluent.failed(Failure(Reason.UNAUTHENTICATED, "no token"), confluent_v3.TYPE)
+    denied = confluent.failed(Failure(Reason.UNAUTHENTICATED, "no token"), confluent.V3_TYPE)
     assert (denied.status, denied.content_type) == (401, "application/json")
     assert denied.headers[0][0] == "WWW-Authenticate"
 
@@ -230,11 +230,11 @@ def test_errors_of_whole_requests() -> None:
 
 
 def v3(text: str, keys: JsonKeys = "quoted") -> RawEvent:
-    return confluent_v3.read_record(text.encode(), keys)[0]
+    return confluent.read_record(text.encode(), keys)[0]
 
 
 def test_a_record_of_v3() -> None:
-    event, sent = confluent_v3.read_record(
+    event, sent = confluent.read_record(
         b'{"partition_id": 1, "headers": [{"name": "H", "value": "aA=="}],'
         b' "key": {"type": "BINARY", "data": "Zm9vYmFy"},'
         b' "value": {"type": "JSON", "data": {"foo" : "bar"}, "schema": null},'
@@ -249,13 +249,13 @@ def test_a_record_of_v3() -> None:
 
 
 def test_strings_and_nothing_in_v3() -> None:
-    event, sent = confluent_v3.read_record(
+    event, sent = confluent.read_record(
         '{"key": {"type": "STRING", "data": "ké"}, "value": {"type": "STRING", "data": "\\u00e9"}}'
         .encode(), "quoted",
     )  # fmt: skip
     assert (event.key, event.value, event.document) == ("ké".encode(), "é".encode(), None)
     assert sent == (("STRING", 3), ("STRING", 2))
-    nothing, sent = confluent_v3.read_record(b'{"value": {"type": "JSON", "data": null}}', "quoted")
+    nothing, sent = confluent.read_record(b'{"value": {"type": "JSON", "data": null}}', "quoted")
     assert (nothing.key, nothing.value, nothing.partition) == (None, None, SPREAD)
     assert sent == (None, None)
     assert v3("{}").value is None
@@ -264,7 +264,7 @@ def test_strings_and_nothing_in_v3() -> None:
 @pytest.mark.parametrize("kind", ["STRING", "BINARY", "JSON"])
 def test_an_empty_key_of_v3_is_an_empty_key(kind: str) -> None:
     text = f'{{"key": {{"type": "{kind}", "data": ""}}, "value": {{"type": "JSON", "data": 1}}}}'
-    event, sent = confluent_v3.read_record(text.encode(), "plain")
+    event, sent = confluent.read_record(text.encode(), "plain")
     assert event.key == b""
     assert sent.key == (kind, 0)
 
@@ -311,17 +311,17 @@ def test_what_else_refuses_a_record_of_v3(text: str, reason: Reason) -> None:
 
 def test_reports_of_v3() -> None:
     published = Outcome(Name.PUBLISHED, 3, 9, timestamp_ms=1_678_374_443_592)
-    sent = confluent_v3.Sent(("BINARY", 7), ("JSON", 15))
-    report = json.loads(confluent_v3.report("c-1", "t", published, sent))
+    sent = confluent.Sent(("BINARY", 7), ("JSON", 15))
+    report = json.loads(confluent.report("c-1", "t", published, sent))
     assert report == {
         "error_code": 200, "cluster_id": "c-1", "topic_name": "t", "partition_id": 3, "offset": 9,
         "timestamp": "2023-03-09T15:07:23.592Z", "key": {"type": "BINARY", "size": 7},
         "value": {"type": "JSON", "size": 15},
     }  # fmt: skip
-    report = json.loads(confluent_v3.report("c-1", "t", Outcome(Name.UNCHANGED, 3, 9), None))
+    report = json.loads(confluent.report("c-1", "t", Outcome(Name.UNCHANGED, 3, 9), None))
     assert report["timestamp"] is None
     assert "key" not in report
     failed = Outcome(Name.REJECTED, failure=UNAVAILABLE)
-    assert json.loads(confluent_v3.report("c-1", "t", failed, sent)) == {
+    assert json.loads(confluent.report("c-1", "t", failed, sent)) == {
         "error_code": 50302, "message": "no broker",
     }  # fmt: skip

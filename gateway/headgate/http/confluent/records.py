@@ -13,8 +13,16 @@ from typing import NamedTuple
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headgate.formats.confluent import NO_RECORDS, codes_of, error
-from headgate.formats.confluent_v3 import TYPE, Sent, failure_report, read_record, report
+from headgate.formats.confluent import (
+    NO_RECORDS,
+    V3_TYPE,
+    Sent,
+    codes_of,
+    error,
+    failure_report,
+    read_record,
+    report,
+)
 from headgate.formats.json_slow import parse_slowly
 from headgate.formats.json_stream import PIECE_BYTES, Documents
 from headgate.http.auth import CORS_HEADERS, peer_of
@@ -169,7 +177,7 @@ class RecordStream:
         """Respond with 200 at once; the outcome of each record is in its report."""
         response = web.StreamResponse(headers={"X-Request-Id": self._target.request_id})
         response.headers.update(self._request.get(CORS_HEADERS, {}))
-        response.content_type = TYPE
+        response.content_type = V3_TYPE
         response.enable_chunked_encoding()
         await continue_body(self._request)
         await response.prepare(self._request)
@@ -289,10 +297,10 @@ _CHARSETS = (b"utf-8", b"iso-8859-1", b"us-ascii")  # accepted names; the body m
 def _wrong_type(content_type: bytes) -> Reply | None:
     media_type, _, parameters = content_type.lower().partition(b";")
     if media_type.strip() != _FORMAT:
-        return error(415, 415, f"use Content-Type: {_FORMAT.decode()}", TYPE)
+        return error(415, 415, f"use Content-Type: {_FORMAT.decode()}", V3_TYPE)
     _, named, charset = parameters.partition(b"charset=")
     if named and charset.partition(b";")[0].strip(b' "') not in _CHARSETS:
-        return error(400, 400, "an unknown charset in Content-Type; JSON is UTF-8", TYPE)
+        return error(400, 400, "an unknown charset in Content-Type; JSON is UTF-8", V3_TYPE)
     return None
 
 
@@ -319,7 +327,7 @@ class RecordStreams:
     ) -> web.StreamResponse:
         """Respond with the report of each record."""
         work = partial(self._post, cluster_id, topic)
-        return await self._service.answer(request, _PATH, TYPE, work)
+        return await self._service.answer(request, _PATH, V3_TYPE, work)
 
     async def _post(
         self, cluster_id: str, topic: str, call: ServiceRequest
@@ -357,7 +365,7 @@ class RecordStreams:
             if broken is not None:
                 raise Refused(broken)
             empty = "Payload error. The body is empty; send a record."
-            reply = error(422, NO_RECORDS, empty, TYPE)
+            reply = error(422, NO_RECORDS, empty, V3_TYPE)
             return self._service.refuse(call, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
@@ -365,7 +373,7 @@ class RecordStreams:
         if broken is not None and not group.is_broken:
             lines.append(failure_line(broken))
         status = group.status() if len(lines) == 1 else 200
-        return Reply(status, TYPE, group.advice(), SEPARATOR.join(lines))
+        return Reply(status, V3_TYPE, group.advice(), SEPARATOR.join(lines))
 
     async def _cut(self, body: bytes) -> tuple[list[bytes], Failure | None]:
         """Return the records of a body, and the failure after the last one, if any."""

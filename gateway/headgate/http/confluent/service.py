@@ -14,9 +14,18 @@ from urllib.parse import quote
 import orjson
 from aiohttp import web
 
-from headgate.formats import confluent_v2, confluent_v3
-from headgate.formats.confluent import NOT_ON_THE_CLUSTER, codes_of, error, failed
-from headgate.formats.confluent_v2 import TYPE, Format
+from headgate.formats.confluent import (
+    NOT_ON_THE_CLUSTER,
+    V2_TYPE,
+    V3_TYPE,
+    Format,
+    codes_of,
+    error,
+    failed,
+    format_of,
+    produced,
+    read_records,
+)
 from headgate.http.answer import response
 from headgate.http.auth import Identity, peer_of
 from headgate.http.body import BREAKS
@@ -197,7 +206,7 @@ class ProduceService:
         path = request.rel_url.raw_path
         if not any(path == prefix or path.startswith(prefix + "/") for prefix in _PREFIXES):
             return None
-        content_type = confluent_v3.TYPE if path.startswith("/v3") else confluent_v2.TYPE
+        content_type = V3_TYPE if path.startswith("/v3") else V2_TYPE
         request_id = self.events.request_id({})
         self.events.request_log.refused(failure, request_id, request.get(TRACE), path=path)
         return response(failed(failure, content_type), request_id)
@@ -208,7 +217,7 @@ def no_cluster(cluster_id: str) -> Reply:
     text = (
         f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
     )
-    return error(404, 404, text, confluent_v3.TYPE)
+    return error(404, 404, text, V3_TYPE)
 
 
 # ---- GET /topics and /v3/clusters: look-ups of clients before they produce
@@ -234,17 +243,17 @@ class TopicViews:
 
     async def topics(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle GET /topics."""
-        return await self._service.answer(request, "/topics", confluent_v2.TYPE, self._names)
+        return await self._service.answer(request, "/topics", V2_TYPE, self._names)
 
     async def topic(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
         """Handle GET /topics/{topic}."""
         work = partial(self._topic, topic)
-        return await self._service.answer(request, "/topics/{topic}", confluent_v2.TYPE, work)
+        return await self._service.answer(request, "/topics/{topic}", V2_TYPE, work)
 
     async def partitions(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
         """Handle GET /topics/{topic}/partitions."""
         work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
-        return await self._service.answer(request, path, confluent_v2.TYPE, work)
+        return await self._service.answer(request, path, V2_TYPE, work)
 
     async def partition(
         self, request: web.BaseRequest, topic: str, partition: str
@@ -252,18 +261,16 @@ class TopicViews:
         """Handle GET /topics/{topic}/partitions/{partition}."""
         work = partial(self._partition, topic, partition)
         path = "/topics/{topic}/partitions/{partition}"
-        return await self._service.answer(request, path, confluent_v2.TYPE, work)
+        return await self._service.answer(request, path, V2_TYPE, work)
 
     async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle GET /v3/clusters."""
-        return await self._service.answer(
-            request, "/v3/clusters", confluent_v3.TYPE, self._clusters
-        )
+        return await self._service.answer(request, "/v3/clusters", V3_TYPE, self._clusters)
 
     async def cluster(self, request: web.BaseRequest, cluster_id: str) -> web.StreamResponse:
         """Handle GET /v3/clusters/{cluster_id}."""
         work, path = partial(self._cluster, cluster_id), "/v3/clusters/{cluster_id}"
-        return await self._service.answer(request, path, confluent_v3.TYPE, work)
+        return await self._service.answer(request, path, V3_TYPE, work)
 
     async def _names(self, call: ServiceRequest) -> Reply:
         caller = self._service.caller(call)
@@ -271,7 +278,7 @@ class TopicViews:
         names = [
             state_name for state_name in all_names if not state_name.startswith(INTERNAL_PREFIXES)
         ]
-        return _json([name for name in names if caller.may_post(name)], confluent_v2.TYPE)
+        return _json([name for name in names if caller.may_post(name)], V2_TYPE)
 
     async def _topic(self, topic: str, call: ServiceRequest) -> Reply:
         state = self._state(topic, call)
@@ -279,13 +286,13 @@ class TopicViews:
             return state
         rows = _rows(await self._topics.partitions(state.name))
         page = {"name": topic, "configs": _configs(state), "partitions": rows}
-        return _json(page, confluent_v2.TYPE)
+        return _json(page, V2_TYPE)
 
     async def _partitions(self, topic: str, call: ServiceRequest) -> Reply:
         state = self._state(topic, call)
         if isinstance(state, Reply):
             return state
-        return _json(_rows(await self._topics.partitions(state.name)), confluent_v2.TYPE)
+        return _json(_rows(await self._topics.partitions(state.name)), V2_TYPE)
 
     async def _partition(self, topic: str, partition: str, call: ServiceRequest) -> Reply:
         state = self._state(topic, call)
@@ -293,7 +300,7 @@ class TopicViews:
             return state
         for row in _rows(await self._topics.partitions(state.name)):
             if str(row["partition"]) == partition:
-                return _json(row, confluent_v2.TYPE)
+                return _json(row, V2_TYPE)
         detail = f"topic {brief(topic)} has no partition {brief(partition)}"
         raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
 
@@ -313,7 +320,7 @@ class TopicViews:
             if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                 raise
             detail = refused.failure.detail
-            reply = error(404, NOT_ON_THE_CLUSTER, detail, confluent_v2.TYPE)
+            reply = error(404, NOT_ON_THE_CLUSTER, detail, V2_TYPE)
             return self._service.refuse(call, Reason.UNKNOWN_TOPIC, reply)
 
     async def _clusters(self, call: ServiceRequest) -> Reply:
@@ -328,13 +335,13 @@ class TopicViews:
             "metadata": {"self": base, "next": None},
             "data": rows,
         }
-        return _json(page, confluent_v3.TYPE)
+        return _json(page, V3_TYPE)
 
     async def _cluster(self, cluster_id: str, call: ServiceRequest) -> Reply:
         self._service.caller(call)
         if cluster_id not in self._topics.cluster_ids().values():
             return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
-        return _json(_shown(_base(call.request), cluster_id), confluent_v3.TYPE)
+        return _json(_shown(_base(call.request), cluster_id), V3_TYPE)
 
 
 def _base(request: web.BaseRequest) -> str:
@@ -407,7 +414,7 @@ class ProduceEndpoint:
         """Respond once every record of the request has ended."""
         path = _PATH if partition is None else _PATH_OF_PARTITION
         return await self._service.answer(
-            request, path, TYPE, partial(self._post, topic, partition)
+            request, path, V2_TYPE, partial(self._post, topic, partition)
         )
 
     async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
@@ -429,14 +436,14 @@ class ProduceEndpoint:
         status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
         events.request_log.ended(ticket, status)
         if ticket.is_batch and outcomes:
-            return events.marked(ticket, confluent_v2.produced(outcomes))
+            return events.marked(ticket, produced(outcomes))
         assert failure is not None, "a request has a record, or was refused"
-        return failed(failure, TYPE)
+        return failed(failure, V2_TYPE)
 
     def _decode(
         self, form: Format, partition: int | None, inbound: Inbound, route: Route
     ) -> Decoded:
-        records = confluent_v2.read_records(
+        records = read_records(
             inbound.body,
             form,
             route.policy.compat_json_keys,
@@ -448,7 +455,7 @@ class ProduceEndpoint:
 
 
 def _format(content_type: bytes) -> Format | Reply:
-    form = confluent_v2.format_of(content_type)
+    form = format_of(content_type)
     if form is not None:
         return form
     named = content_type.decode("latin-1")
@@ -457,7 +464,7 @@ def _format(content_type: bytes) -> Format | Reply:
         why = "; formats with schemas need a schema registry, which this gateway has not"
     taken = ", ".join(known_format.value for known_format in Format)
     text = f"Content-Type {named[:SHOWN] or 'none'}: use one of {taken}{why}"
-    return error(415, 415, text, TYPE)
+    return error(415, 415, text, V2_TYPE)
 
 
 def _number(topic: str, partition: str) -> int:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from headgate.formats import confluent_v2
+from headgate.formats import confluent
 from headgate.http.confluent.service import ProduceService, ServiceRequest
 from headgate.http.events import EventsFront
 from headgate.kafka.topics import KafkaTopics
@@ -49,8 +49,8 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
 ) -> None:
     events = Events()
     service = ProduceService(cast(EventsFront, events), cast(KafkaTopics, None))
-    answer: Any = await service.answer(request(0), "/topics", confluent_v2.TYPE, broken)
-    assert (answer.status, answer.content_type) == (500, confluent_v2.TYPE)
+    answer: Any = await service.answer(request(0), "/topics", confluent.V2_TYPE, broken)
+    assert (answer.status, answer.content_type) == (500, confluent.V2_TYPE)
     assert json.loads(answer.body) == {"error_code": 50003, "message": "an internal error"}
     assert events.counted == [("/topics", 500)]
     assert [one.reason for one in events.told_failures] == [Reason.INTERNAL]
@@ -60,4 +60,4 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
 async def test_an_answer_that_is_under_way_is_broken_off() -> None:
     service = ProduceService(cast(EventsFront, Events()), cast(KafkaTopics, None))
     with pytest.raises(KeyError):
-        await service.answer(request(10), "/topics", confluent_v2.TYPE, broken)
+        await service.answer(request(10), "/topics", confluent.V2_TYPE, broken)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from headgate.formats import confluent_v2
+from headgate.formats import confluent
 from headgate.formats.confluent import codes_of
 from headgate.model.outcome import Failure, Name, Outcome, Reason
 from support.clients.peers_produce import PEERS, Case, Result, cases
@@ -31,6 +31,6 @@ def test_the_codes_of_what_no_request_brings_about(one: Case) -> None:
     if one.here.answers is None:
         assert one.here == Result(*codes_of(failure))
         return
-    reply = confluent_v2.produced([Outcome(Name.REJECTED, failure=failure)])
+    reply = confluent.produced([Outcome(Name.REJECTED, failure=failure)])
     codes = tuple(entry["error_code"] for entry in json.loads(reply.body)["offsets"])
     assert one.here == Result(reply.status, None, codes)
