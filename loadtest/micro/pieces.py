@@ -39,7 +39,7 @@ from headgate.model.content import (
     is_long,
 )
 from headgate.model.keys import KeyRule, partition_for
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.policy import TopicPolicy
 from headgate.model.publish import Ticket
 from headgate.model.reply import answer
@@ -148,7 +148,7 @@ async def request_pieces(value: bytes) -> list[Piece]:
     connection.data_received(data)
     ticket = Ticket("t", "shop", "0198c0de-0000-7000-8000-000000000000", 0.0)
     ticket.expect(1)
-    ticket.put(0, Outcome(Name.PUBLISHED, 3, 4711, b"key-17", ticket.request_id, None, 1))
+    ticket.put(0, Outcome(OutcomeName.PUBLISHED, 3, 4711, b"key-17", ticket.request_id, None, 1))
     return [
         ("find where a request ends, its head known", partial(framed, data), 1),
         (

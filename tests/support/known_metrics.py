@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from headgate.metrics.catalogue import METRICS, MetricKind
-from headgate.model.outcome import Name, Reason
+from headgate.model.outcome import OutcomeName, Reason
 from headgate.model.suppression_states import STATES
 from headgate.monitor.cluster_watch import ClusterHealth
 from headgate.monitor.group_watch import Heat
@@ -79,8 +79,8 @@ VALUES = {
     ("headgate_tls_reloads_total", "result"): {"applied", "refused"},
     ("headgate_issuer_keys_fetches_total", "result"): {"fetched", "failed"},
     ("headgate_events_total", "reason"): {"", *Reason},
-    ("headgate_events_total", "outcome"): set(Name),
-    **{(name, "outcome"): set(Name) for name, _ in records() if "outcome" in level(name)},
+    ("headgate_events_total", "outcome"): set(OutcomeName),
+    **{(name, "outcome"): set(OutcomeName) for name, _ in records() if "outcome" in level(name)},
     ("headgate_dependency_up", "dependency"): {"kafka .*", "redis.*", "spool"},
     ("headgate_suppression_state", "state"): set(STATES),
     ("headgate_replays", "state"): set(ReplayState),

@@ -18,7 +18,7 @@ from headgate.metrics.snapshot import (
 )
 from headgate.model.internal_topics import held_topic, is_held
 from headgate.model.keys import partition_for
-from headgate.model.outcome import Name, Reason
+from headgate.model.outcome import OutcomeName, Reason
 from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import OFF, TopicSuppression
 from headgate.model.topics import TopicState
@@ -56,14 +56,18 @@ def outcome_ratios(window: ProducerHour) -> Json:
     """
     by_outcome = dict(window.coalesced)
     for (outcome, _), count in window.ends.items():
-        if outcome != Name.HELD:
+        if outcome != OutcomeName.HELD:
             by_outcome[outcome] = by_outcome.get(outcome, 0) + count
     total = sum(by_outcome.values())
 
     def share(count: int) -> float:
         return round(count / total, 4) if total else 0.0
 
-    shares = {str(name): share(by_outcome.get(name, 0)) for name in Name if name != Name.HELD}
+    shares = {
+        str(name): share(by_outcome.get(name, 0))
+        for name in OutcomeName
+        if name != OutcomeName.HELD
+    }
     return shares | {"oversize": share(sum(oversize_actions(window).values()))}
 
 

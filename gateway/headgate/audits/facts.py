@@ -19,7 +19,7 @@ from typing import Final
 import orjson
 
 from headgate.model.internal_topics import InternalTopic
-from headgate.model.outcome import Name, Outcome, Reason
+from headgate.model.outcome import Outcome, OutcomeName, Reason
 from headgate.model.policy import PolicyTable
 from headgate.model.topics import TopicState
 
@@ -115,11 +115,17 @@ MAX_WAITING: Final = 20_000  # some 4 MB; 20 MB if all have keys of KEY_MAX_BYTE
 _KEY_BYTES: Final = KEY_MAX_BYTES
 _DIGEST_BYTES: Final = 8
 
-_PUBLISHED: Final = Name.PUBLISHED
-_UNCHANGED: Final = Name.UNCHANGED.value
+_PUBLISHED: Final = OutcomeName.PUBLISHED
+_UNCHANGED: Final = OutcomeName.UNCHANGED.value
 # Reported names as texts: orjson takes twice as long for the member of an enum.
-_REPORTED: Final[dict[Name, str]] = {
-    name: name.value for name in (Name.UNCHANGED, Name.DUPLICATE, Name.SUPERSEDED, Name.REJECTED)
+_REPORTED: Final[dict[OutcomeName, str]] = {
+    name: name.value
+    for name in (
+        OutcomeName.UNCHANGED,
+        OutcomeName.DUPLICATE,
+        OutcomeName.SUPERSEDED,
+        OutcomeName.REJECTED,
+    )
 }
 _REASONS: Final[dict[Reason, str]] = {reason: reason.value for reason in Reason}
 
@@ -256,7 +262,7 @@ class Facts:
             )  # fmt: skip
 
     def coalesced(
-        self, producer: str, topic: str, outcome: Name, key: bytes, events: int, size: int
+        self, producer: str, topic: str, outcome: OutcomeName, key: bytes, events: int, size: int
     ) -> None:
         """Add one fact of a producer's held events of a key in a window.
 

@@ -24,7 +24,7 @@ from headgate.kafka.options import ClusterOptions
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import held_topic, held_topics_of, is_there, topic_of
-from headgate.model.outcome import Name, Refused
+from headgate.model.outcome import OutcomeName, Refused
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
@@ -55,10 +55,10 @@ def report(
     for window in windows:
         last = window.last
         for producer, sum_of in window.superseded.items():
-            facts.coalesced(producer, topic, Name.SUPERSEDED, last.key, *sum_of)
-        if outcome == Name.UNCHANGED:
+            facts.coalesced(producer, topic, OutcomeName.SUPERSEDED, last.key, *sum_of)
+        if outcome == OutcomeName.UNCHANGED:
             size = len(last.value or b"")
-            facts.coalesced(last.producer, topic, Name.UNCHANGED, last.key, 1, size)
+            facts.coalesced(last.producer, topic, OutcomeName.UNCHANGED, last.key, 1, size)
 
 
 GROUP = "headgate.held"

@@ -56,7 +56,7 @@ from headgate.kafka.transactions import (
     TransactionError,
 )
 from headgate.metrics.meter import Meter
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.model.record import Record
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
@@ -231,8 +231,8 @@ class PartitionSession:
             await self._commit(low_water, settlements)
         finally:
             settlements.settle()
-        self._around.ended(Name.PUBLISHED, [window for window, _ in publish])
-        self._around.ended(Name.UNCHANGED, unchanged)
+        self._around.ended(OutcomeName.PUBLISHED, [window for window, _ in publish])
+        self._around.ended(OutcomeName.UNCHANGED, unchanged)
         return True
 
     async def _write(self, settlements: "Unsettled", low_water: int) -> None:
@@ -611,7 +611,7 @@ class PartitionOwner:
             last = (window.last.producer, outcome)
             sums[last] = sums.get(last, _NOTHING).plus(Sum.of(window.last))
             for producer, more in window.superseded.items():
-                other = (producer, str(Name.SUPERSEDED))
+                other = (producer, str(OutcomeName.SUPERSEDED))
                 sums[other] = sums.get(other, _NOTHING).plus(more)
         for (producer, name), total in sums.items():
             self._context.counts.coalesced(producer, self.place.topic, name, *total)

@@ -96,8 +96,8 @@ def _announced(headers: Headers, route: Route) -> Announced | None:
     return None
 
 
-def _refuse_keyless(route: Route, found: Announced) -> None:
-    if found.is_json and route.policy.key:
+def _refuse_keyless(route: Route, announcement: Announced) -> None:
+    if announcement.is_json and route.policy.key:
         detail = (
             "the body is larger than http.body_max_bytes and goes straight to the blob store, so "
             "its key cannot be read from it: send Headgate-Key"
@@ -112,14 +112,14 @@ def _refuse_keyless(route: Route, found: Announced) -> None:
 class BodyInspector:
     """Validation and digest of a body that arrives in pieces."""
 
-    def __init__(self, found: Announced, route: Route, json_max_depth: int) -> None:
-        self._found = found
+    def __init__(self, announcement: Announced, route: Route, json_max_depth: int) -> None:
+        self._announcement = announcement
         self._is_first = True
-        self._text = JsonStream(json_max_depth) if found.is_json else None
+        self._text = JsonStream(json_max_depth) if announcement.is_json else None
         self._digest = None
         if route.digest is not None:
             rules = bytes.fromhex(fingerprint(route.policy))
-            self._digest = Digester(rules).begin(found.event.content_type)
+            self._digest = Digester(rules).begin(announcement.event.content_type)
 
     def take(self, piece: bytes) -> None:
         """Inspect the next piece. Raises Refused (malformed)."""
@@ -138,9 +138,9 @@ class BodyInspector:
         return None if self._digest is None else self._digest.digest()
 
     def _begin(self, piece: bytes) -> None:
-        if self._found.is_json and piece.startswith(_BOM):
+        if self._announcement.is_json and piece.startswith(_BOM):
             raise Refused(malformed("the body begins with a byte order mark"))
-        if not self._found.may_be_batch:
+        if not self._announcement.may_be_batch:
             return
         opening = piece.lstrip(b" \t\r\n")[:1]
         if opening == b"[":

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from headgate.model.outcome import Failure, Name, Outcome, Reason, Refused
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason, Refused
 from headgate.model.publish import Attempt, Claim
 from headgate.native.chosen import digested
 
@@ -157,7 +157,7 @@ def unpack_operation(packed: bytes) -> tuple[bytes, bytes, bytes, float, bytes]:
 
 FULL_BYTES = 262_144  # above it, only codes and positions are stored, not keys and ids
 # Texts, because another version of the gateway may number the members of the enum differently.
-_CODES = {name: name.value[:2] for name in Name}
+_CODES = {name: name.value[:2] for name in OutcomeName}
 _Row = tuple[int, str, int, int, bytes | None, str | None]
 _decode = msgspec.msgpack.Decoder(list[_Row]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -178,7 +178,7 @@ def pack_outcomes(outcomes: Iterable[tuple[int, Outcome]]) -> bytes:
 def unpack_outcomes(remembered: bytes) -> dict[int, Outcome]:
     """Return the remembered outcomes as duplicates, by index in the request."""
     rows = _decode(remembered) if remembered else ()
-    return {row[0]: Outcome(Name.DUPLICATE, *row[2:]) for row in rows}
+    return {row[0]: Outcome(OutcomeName.DUPLICATE, *row[2:]) for row in rows}
 
 
 def final_steps(

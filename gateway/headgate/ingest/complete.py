@@ -15,7 +15,7 @@ from headgate.ingest.admission import Admission
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import HELD_PREFIX
-from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason, rejected
 from headgate.model.publish import Publish, Stage, Ticket
 from headgate.model.times import shown_time
 from headgate.model.topics import TopicState
@@ -25,10 +25,10 @@ log = logging.getLogger("headgate.ingest")
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11: as much as a small call.
 _ENDED: Final = Stage.ENDED
-_PUBLISHED: Final = Name.PUBLISHED
-_UNCHANGED: Final = Name.UNCHANGED
-_HELD: Final = Name.HELD
-_SPOOLED: Final = Name.SPOOLED
+_PUBLISHED: Final = OutcomeName.PUBLISHED
+_UNCHANGED: Final = OutcomeName.UNCHANGED
+_HELD: Final = OutcomeName.HELD
+_SPOOLED: Final = OutcomeName.SPOOLED
 _NO_OFFSET: Final = Failure(
     Reason.UNKNOWN, "it is on disk here and is published later, so there is no offset yet"
 )
@@ -134,7 +134,7 @@ class Complete:
 
     def refused(self, publish: Publish, failure: Failure) -> None:
         """Reject an event of which nothing was written."""
-        self._finish(publish, Name.REJECTED, -1, failure)
+        self._finish(publish, OutcomeName.REJECTED, -1, failure)
 
     # ---- reports of lanes
 
@@ -154,7 +154,7 @@ class Complete:
             offset += step
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
-        name = Name.UNKNOWN if failure.reason is Reason.UNKNOWN else Name.REJECTED
+        name = OutcomeName.UNKNOWN if failure.reason is Reason.UNKNOWN else OutcomeName.REJECTED
         for publish in batch:
             self._finish(publish, name, -1, failure)
 
@@ -195,7 +195,9 @@ class Complete:
 
     # ---- ends of events
 
-    def _finish(self, publish: Publish, name: Name, offset: int, failure: Failure | None) -> None:
+    def _finish(
+        self, publish: Publish, name: OutcomeName, offset: int, failure: Failure | None
+    ) -> None:
         record, records, timestamp_ms = publish.record, 0, -1
         if name is _PUBLISHED:
             records, timestamp_ms = 1, record.timestamp_ms
@@ -261,7 +263,7 @@ def _answer_without_offset(ticket: Ticket) -> None:
     for index, outcome in enumerate(ticket.outcomes):
         if outcome is not None and outcome.name is _SPOOLED:
             ticket.outcomes[index] = Outcome(
-                Name.UNKNOWN, key=outcome.key, event_id=outcome.event_id, failure=_NO_OFFSET
+                OutcomeName.UNKNOWN, key=outcome.key, event_id=outcome.event_id, failure=_NO_OFFSET
             )
 
 

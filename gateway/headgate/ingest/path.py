@@ -173,7 +173,7 @@ class Identify:
         self._identities.claim(ticket, route, started, go_on)
 
     def _claimed(
-        self, ticket: Ticket, route: Route, events: Sequence[Event], left: list[Publish]
+        self, ticket: Ticket, route: Route, events: Sequence[Event], new: list[Publish]
     ) -> None:
         """Let the events with new ids go on.
 
@@ -181,20 +181,20 @@ class Identify:
             ticket: Ticket of the request.
             route: Route of its topic.
             events: All events of the request.
-            left: Publishes whose ids are new.
+            new: Publishes whose ids are new.
         """
-        if left:
-            ticket.start(left)
-            self._go_on(route, left, events)
+        if new:
+            ticket.start(new)
+            self._go_on(route, new, events)
         elif not ticket.remaining and not ticket.done:
             self._complete.close(ticket)
 
-    def _go_on(self, route: Route, left: list[Publish], events: Sequence[Event]) -> None:
+    def _go_on(self, route: Route, started: list[Publish], events: Sequence[Event]) -> None:
         if route.check is None and not self._validate.waiting:
-            self._turn.add(route, left)
+            self._turn.add(route, started)
         else:
             self._turn.flush_topic(route.state.name)
-            self._validate.take(left, events)
+            self._validate.take(started, events)
 
 
 class Pipeline:

@@ -472,9 +472,9 @@ class Validate:
         self._order.enter(publish, True)
         answer = self._helper.ask(examine, check, content)
 
-        def answered(found: "asyncio.Future[CheckResult | None]") -> None:
+        def answered(examined: "asyncio.Future[CheckResult | None]") -> None:
             if not publish.dropped:
-                self._end(publish, found.result() or examine_in_need(check, content))
+                self._end(publish, examined.result() or examine_in_need(check, content))
 
         answer.add_done_callback(answered)
 

@@ -16,7 +16,7 @@ from headgate.metrics.catalogue import OTHER, SECONDS
 from headgate.metrics.series import Series, Strangers
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.model.cache import BoundedCache
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 
 # The last line of defence: a pattern such as `orders.*` may match too many topics for /metrics.
 # Each pair costs at most some 20 KiB of sketches, so this is at most 20 MB per worker.
@@ -503,7 +503,7 @@ def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
     for name, value in (
         ("headgate_suppressed_bytes_total", series.suppressed_bytes),
         ("headgate_keyless_total", series.keyless),
-        ("headgate_coalesced_total", series.ended.get((Name.SUPERSEDED, ""), 0)),
+        ("headgate_coalesced_total", series.ended.get((OutcomeName.SUPERSEDED, ""), 0)),
     ):
         if value:
             into.counters.setdefault(name, {})[pair] = value

@@ -21,14 +21,14 @@ from headgate.metrics.snapshot import (
     Reject,
     Stranger,
 )
-from headgate.model.outcome import Name, Outcome, Reason
+from headgate.model.outcome import Outcome, OutcomeName, Reason
 
 FOLD_EVENTS: Final = 4000  # bounds the memory of `add`; counting so many takes about 1 ms
 _MAX_KEYS: Final = 2000  # keys that may wait for the sketches before another count
 _KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
 
-_UNCHANGED: Final = Name.UNCHANGED
+_UNCHANGED: Final = OutcomeName.UNCHANGED
 
 _BOUNDS: Final = list(METRICS["headgate_event_bytes"].buckets)
 
@@ -148,7 +148,7 @@ class Series:
         self.ended[end] = self.ended.get(end, 0) + events
         coalesced = self._hour(now).coalesced
         coalesced[outcome] = coalesced.get(outcome, 0) + events
-        if outcome != Name.PUBLISHED:
+        if outcome != OutcomeName.PUBLISHED:
             self.suppressed_bytes += size
         self._detail = None
 

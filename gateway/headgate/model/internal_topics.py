@@ -219,24 +219,24 @@ def _retention_ms(policy: TopicPolicy) -> int:
     return max(_RETENTION_MS, 4 * policy.coalesce_burst_max_ms)
 
 
-def faults(wanted: InternalTopic, found: TopicState, topic_limit_bytes: int) -> list[str]:
+def faults(wanted: InternalTopic, actual: TopicState, topic_limit_bytes: int) -> list[str]:
     """Return the faults of an existing internal topic, each with its fix.
 
     Any number of partitions is accepted and kept, because a change would break the order of a
     key's events.
     """
-    wrong, rules = [], found.rules
+    wrong, rules = [], actual.rules
     if rules.compacts or not rules.deletes:
-        wrong.append(f"cleanup.policy is {found.cleanup_policy}: set it to delete")
+        wrong.append(f"cleanup.policy is {actual.cleanup_policy}: set it to delete")
     if rules.is_stamped:
         wrong.append("message.timestamp.type is LogAppendTime: set it to CreateTime")
     min_ms = int(wanted.configs["retention.ms"]) // 2
     if rules.kept_ms is not None and rules.kept_ms < min_ms:
-        wrong.append(f"retention.ms is {found.retention_ms}: set it to {min_ms} or more")
-    if found.max_message_bytes < topic_limit_bytes:
+        wrong.append(f"retention.ms is {actual.retention_ms}: set it to {min_ms} or more")
+    if actual.max_message_bytes < topic_limit_bytes:
         minimum = wanted.configs["max.message.bytes"]
-        wrong.append(f"max.message.bytes is {found.max_message_bytes}: set it to {minimum}")
-    if found.unclean_leader_election:
+        wrong.append(f"max.message.bytes is {actual.max_message_bytes}: set it to {minimum}")
+    if actual.unclean_leader_election:
         wrong.append("unclean.leader.election.enable is true: set it to false")
     return wrong
 

@@ -300,7 +300,7 @@ TRAITS: Mapping[Reason, Traits] = {
 }
 
 
-class Name(StrEnum):
+class OutcomeName(StrEnum):
     """Name of an outcome.
 
     `rejected` = certainly not written; `unknown` = perhaps written; `held` = durable in the held
@@ -366,7 +366,7 @@ class Outcome:
 
     def __init__(
         self,
-        name: Name,
+        name: OutcomeName,
         partition: int = -1,
         offset: int = -1,
         key: bytes | None = None,
@@ -399,7 +399,7 @@ class Outcome:
     def __repr__(self) -> str:
         return f"Outcome{self._fields()}"
 
-    def of(self, name: Name, event_id: str | None) -> "Outcome":
+    def of(self, name: OutcomeName, event_id: str | None) -> "Outcome":
         """Return the outcome of another event that this event's record represents."""
         position = (self.partition, self.offset, self.key)
         return Outcome(name, *position, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
@@ -414,7 +414,7 @@ class Outcome:
 
 def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = None) -> Outcome:
     """Return the outcome of a failed event: unknown if the reason is unknown, else rejected."""
-    name = Name.UNKNOWN if failure.reason is Reason.UNKNOWN else Name.REJECTED
+    name = OutcomeName.UNKNOWN if failure.reason is Reason.UNKNOWN else OutcomeName.REJECTED
     return Outcome(name, key=key, event_id=event_id, failure=failure)
 
 

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from headgate.model.keys import place
-from headgate.model.outcome import Failure, Name, Outcome
+from headgate.model.outcome import Failure, Outcome, OutcomeName
 from headgate.model.oversize import Large
 from headgate.model.owner import RecordOwner
 from headgate.model.record import Header, Record
@@ -380,7 +380,7 @@ class Attempt:
         for index, first in self.twins.items():
             outcome = outcomes[first]
             if outcome is not None and outcome.failure is None:
-                outcome = outcome.of(Name.DUPLICATE, outcome.event_id)
+                outcome = outcome.of(OutcomeName.DUPLICATE, outcome.event_id)
             if outcome is not None:
                 outcomes[index] = outcome
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import orjson
 
-from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason
 from headgate.model.publish import Ticket
 from headgate.model.text import escaped
 from headgate.model.topics import quota_policy
@@ -38,12 +38,12 @@ class Reply:
 
 
 _ENDED_WELL: Final = {
-    Name.PUBLISHED: 201,
-    Name.UNCHANGED: 200,
-    Name.DUPLICATE: 200,
-    Name.HELD: 202,
-    Name.SPOOLED: 202,
-    Name.SUPERSEDED: 200,
+    OutcomeName.PUBLISHED: 201,
+    OutcomeName.UNCHANGED: 200,
+    OutcomeName.DUPLICATE: 200,
+    OutcomeName.HELD: 202,
+    OutcomeName.SPOOLED: 202,
+    OutcomeName.SUPERSEDED: 200,
 }
 
 
@@ -144,7 +144,7 @@ def _event(outcome: Outcome) -> dict[str, object]:
     return about
 
 
-def _head(name: Name, topic: str) -> str:
+def _head(name: OutcomeName, topic: str) -> str:
     """Return the beginning of a successful event's JSON; `topic` is its name as JSON."""
     return f'{{"outcome":"{name.value}","topic":{topic}'
 

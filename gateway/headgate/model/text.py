@@ -21,7 +21,7 @@ def escaped(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ACTED_ON.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def one_line(text: str) -> str:

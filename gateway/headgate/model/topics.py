@@ -171,16 +171,16 @@ def literal_suffix(pattern: str) -> str:
     return re.split(r"[*?]", pattern)[-1]
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(glob: str, other: str) -> bool:
     """Return whether a name can match both globs (a search over pairs of positions)."""
     seen, todo = set(), [(0, 0)]
     while todo:
         at = todo.pop()
-        if at == (len(one), len(other)):
+        if at == (len(glob), len(other)):
             return True
         if at not in seen:
             seen.add(at)
-            todo += _next_places(one, other, *at)
+            todo += _next_places(glob, other, *at)
     return False
 
 
@@ -241,8 +241,8 @@ def _expression(pattern: str) -> str:
     return first + "".join(f"(?>.*?{part})" for part in middle if part) + f".*{last}"
 
 
-def _next_places(one: str, other: str, i: int, j: int) -> list[tuple[int, int]]:
-    a, b = one[i : i + 1], other[j : j + 1]
+def _next_places(glob: str, other: str, i: int, j: int) -> list[tuple[int, int]]:
+    a, b = glob[i : i + 1], other[j : j + 1]
     places = []
     if a == "*":
         places += [(i + 1, j)] + ([(i, j + 1)] if b not in ("", "*") else [])

@@ -99,22 +99,22 @@ class HelperProcess:
         self._check_later()
         return self._process
 
-    def _received(self, process: "_Process", number: int, found: Any) -> None:
+    def _received(self, process: "_Process", number: int, result: Any) -> None:
         """End the future of a call with its result.
 
         Args:
             process: Process that reports.
             number: Number of the call.
-            found: Result and error of the call, or None if the process has ended.
+            result: Result and error of the call, or None if the process has ended.
         """
         if process is not self._process:
             return
-        if found is None:
+        if result is None:
             log.error("helper process died", extra={"open": len(self._open)})
             self.close()
             return
         self._answered += 1
-        value, error = found
+        value, error = result
         if error is not None:
             log.error("helper process failed", exc_info=error)
         answer = self._open.pop(number)
@@ -181,9 +181,9 @@ class _Process:
             self._child.wait()
             self._deliver(0, None)
 
-    def _deliver(self, number: int, found: Any) -> None:
+    def _deliver(self, number: int, result: Any) -> None:
         with suppress(RuntimeError):  # the event loop has ended meanwhile
-            self._loop.call_soon_threadsafe(self._received, self, number, found)
+            self._loop.call_soon_threadsafe(self._received, self, number, result)
 
 
 INLINE_BYTES = 65_536  # up to this size, weighing takes less time than the hop to the process

@@ -7,7 +7,14 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from headgate.formats.decode import is_json
-from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Name, Outcome, Reason, Refused
+from headgate.model.outcome import (
+    OVERLOADED_RETRY_S,
+    Failure,
+    Outcome,
+    OutcomeName,
+    Reason,
+    Refused,
+)
 from headgate.model.oversize import (
     Large,
     Prepared,
@@ -370,11 +377,11 @@ class MultiRecordPublish:
     def ended(self, part: Publish, outcome: Outcome) -> None:
         """Count a part that has ended."""
         self._ended += 1
-        if outcome.name is Name.PUBLISHED:
+        if outcome.name is OutcomeName.PUBLISHED:
             self._written += 1
             if part.index == self.count - 1:
                 self.last = outcome
-        elif outcome.name is Name.UNKNOWN:
+        elif outcome.name is OutcomeName.UNKNOWN:
             self._is_unknown = True
         else:
             self._refusal = self._refusal or outcome.failure

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from headgate.backends.base import Lanes, Topics
 from headgate.metrics.meter import Meter
 from headgate.model.keys import place
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.publish import Publish
 from headgate.model.record import SPOOLED, Record, size_of
 from headgate.model.suppression import Reservation
@@ -605,13 +605,13 @@ class Draining:
             outcome: Outcome of the event.
         """
         backlog, failure = unit.backlog, outcome.failure
-        if outcome.name is Name.PUBLISHED:
+        if outcome.name is OutcomeName.PUBLISHED:
             del unit.rows[at]
             self._meter.drained(backlog.topic, 1)
             if self._spans is not None:
                 self._spans.ended(unit, at, outcome)
         elif failure is None or failure.reason in _PASSES:
-            unit.rows[at].is_repeat = outcome.name is Name.UNKNOWN
+            unit.rows[at].is_repeat = outcome.name is OutcomeName.UNKNOWN
             now_s = self._clock()
             self._paused[backlog], backlog.flows = now_s + _PAUSE_S, False
             self._waits_since[backlog.topic] = now_s

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.publish import Publish
 from headgate.model.trace import (
     TRACEPARENT,
@@ -199,7 +199,7 @@ def _spooled(trace: Trace) -> Attributes | None:
     if trace.answer is None:
         return None
     _, topic, outcomes = trace.answer
-    count = sum(outcome.name is Name.SPOOLED for outcome in outcomes)
+    count = sum(outcome.name is OutcomeName.SPOOLED for outcome in outcomes)
     if not count:
         return None
     return {"messaging.destination.name": topic, "messaging.batch.message_count": count}

@@ -16,7 +16,7 @@ from headgate.config.settings import AuthSettings, HttpSettings, ProducerSetting
 from headgate.http.auth import Peer
 from headgate.http.openapi.document import document
 from headgate.metrics.meter import HeldFigures
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.supervisor.control import PARENT_SECRET, Forward
 from headgate.supervisor.parent import management_sites
@@ -48,7 +48,7 @@ def valid(schema: str, page: Any) -> None:
     OAS31Validator({**components["schemas"][schema], "components": components}).validate(page)
 
 
-def post(instance: FakeInstance, name: Name, key: bytes, size: int, times: int = 1) -> None:
+def post(instance: FakeInstance, name: OutcomeName, key: bytes, size: int, times: int = 1) -> None:
     outcomes = [Outcome(name, 0, 0, key)] * times
     instance.meter.account("shop", "deals", outcomes, [size] * times)
 
@@ -58,12 +58,12 @@ async def test_the_producer_page_shows_a_data_bomb_at_once(
 ) -> None:
     """Incident A: one key, huge, again and again; who, what and how much must be on one page."""
     await instance.refresh()
-    post(instance, Name.PUBLISHED, b"2342565", 800_000, 50)
-    post(instance, Name.UNCHANGED, b"2342565", 800_000, 40)
+    post(instance, OutcomeName.PUBLISHED, b"2342565", 800_000, 50)
+    post(instance, OutcomeName.UNCHANGED, b"2342565", 800_000, 40)
     for number in range(10):
-        post(instance, Name.PUBLISHED, b"%d" % number, 600)
+        post(instance, OutcomeName.PUBLISHED, b"%d" % number, 600)
     too_large = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
-    outcome = Outcome(Name.REJECTED, key=b"2342565", failure=too_large)
+    outcome = Outcome(OutcomeName.REJECTED, key=b"2342565", failure=too_large)
     instance.meter.account("shop", "deals", [outcome], [900_000], "request-1")
     page = await (await client.get("/v1/producers/shop")).json()
     (deals,) = page["topics"]
@@ -91,12 +91,12 @@ async def test_what_hygiene_saves_is_shown_for_each_producer(
 ) -> None:
     """Of incident A: unchanged, superseded, bytes saved, oversize by action, duplicates."""
     meter = instance.meter
-    post(instance, Name.UNCHANGED, b"1", 500, 3)
-    post(instance, Name.DUPLICATE, b"1", 500, 2)
+    post(instance, OutcomeName.UNCHANGED, b"1", 500, 3)
+    post(instance, OutcomeName.DUPLICATE, b"1", 500, 2)
     for action in ("compress", "compress", "chunk"):
         meter.oversized("shop", "deals", action)
-        post(instance, Name.PUBLISHED, b"2", 2_000_000)
-    outcomes = [Outcome(Name.HELD, 0, -1, b"3")] * 10
+        post(instance, OutcomeName.PUBLISHED, b"2", 2_000_000)
+    outcomes = [Outcome(OutcomeName.HELD, 0, -1, b"3")] * 10
     meter.account("shop", "saves", outcomes, [100] * 10)
     meter.coalesced("shop", "saves", "superseded", 7, 700)
     meter.coalesced("shop", "saves", "unchanged", 1, 100)
@@ -151,9 +151,9 @@ async def test_whether_a_topic_is_suppressed_now_is_on_its_page_and_on_its_produ
 ) -> None:
     """Who sees that a producer's unchanged ratio fell finds why on the same page."""
     off = {"state": "off", "until_s": None}
-    post(instance, Name.PUBLISHED, b"1", 500, 3)
-    instance.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
-    instance.meter.account("shop", "stray", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    post(instance, OutcomeName.PUBLISHED, b"1", 500, 3)
+    instance.meter.account("shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [1])
+    instance.meter.account("shop", "stray", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [1])
     for state, until_s, shown_s in (
         (QUARANTINE, 36.96, 37.0), (QUARANTINE, None, None), (AWAY, None, None), (ON, None, None)
     ):  # fmt: skip
@@ -187,7 +187,7 @@ async def test_nobody_here_knows_whether_a_topic_is_suppressed(
 async def test_lists_name_everyone_who_is_configured(
     instance: FakeInstance, client: TestClient[Any, Any]
 ) -> None:
-    instance.meter.account("stranger", "deals", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    instance.meter.account("stranger", "deals", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [1])
     rows = (await (await client.get("/v1/producers")).json())["producers"]
     assert [row["producer"] for row in rows] == ["other", "quiet", "shop"]
     assert rows[1]["topics"] == []

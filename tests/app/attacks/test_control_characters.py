@@ -38,7 +38,7 @@ from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.logs import JsonLine, TextLine
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.installation import Kind, LogEntry, NewEntry
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.reply import problem, reply
 from headgate.model.text import escaped, one_line
 from headgate.supervisor.installation_log import InstallationLog, LogFile
@@ -121,8 +121,8 @@ def _ready() -> bytes:
 def _answer(*, is_batch: bool) -> str:
     failure = Failure(Reason.MALFORMED, EVIL)
     outcomes = [
-        Outcome(Name.PUBLISHED, 4, 7, EVIL.encode(), EVIL, None, 1),
-        Outcome(Name.REJECTED, key=EVIL.encode(), event_id=EVIL, failure=failure),
+        Outcome(OutcomeName.PUBLISHED, 4, 7, EVIL.encode(), EVIL, None, 1),
+        Outcome(OutcomeName.REJECTED, key=EVIL.encode(), event_id=EVIL, failure=failure),
     ]
     given = [outcomes] if is_batch else [[one] for one in outcomes]
     bodies = [problem(failure, "id").body]

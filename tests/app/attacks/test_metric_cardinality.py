@@ -8,7 +8,7 @@ from headgate.config.settings import ProducerSettings
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import MAX_PAIRS, Labels, Meter
-from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason, rejected
 from support.gateway.data_plane_world import data_port
 from support.gateway.meters import requests
 
@@ -24,13 +24,15 @@ def a_meter(topics: frozenset[str] = frozenset(("orders",))) -> Meter:
 
 def test_metric_cardinality_of_producers_topics_keys_and_reasons() -> None:
     meter = a_meter()
-    published = Outcome(Name.PUBLISHED, 0, 1, b"k", "e", records=1)
+    published = Outcome(OutcomeName.PUBLISHED, 0, 1, b"k", "e", records=1)
     meter.account("shop", "orders", [published], [10])
     meter.account("x", "y", [published, rejected(Failure(Reason.MALFORMED, "why"))], [10, 0])
     before = len(series(meter))
     for number in range(3000):
         meter.account(f"producer-{number}", f"topic-{number}", [published], [10])
-        meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 1, b"k-%d" % number)], [10])
+        meter.account(
+            "shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 1, b"k-%d" % number)], [10]
+        )
         failure = Failure(Reason.MALFORMED, f"detail {number}")
         meter.account(f"producer-{number}", "orders", [rejected(failure)], [0])
     lines = series(meter)
@@ -44,7 +46,7 @@ def test_metric_cardinality_of_topics_that_a_glob_matches() -> None:
     names = frozenset(f"orders.{number}" for number in range(MAX_PAIRS + 500))
     meter = a_meter(names)
     for name in sorted(names):
-        meter.account("shop", name, [Outcome(Name.PUBLISHED, 0, 1, b"k")], [10])
+        meter.account("shop", name, [Outcome(OutcomeName.PUBLISHED, 0, 1, b"k")], [10])
     shown = {line.split('topic="')[1].split('"')[0] for line in series(meter) if 'topic="' in line}
     assert MAX_PAIRS // 2 < len(shown) <= MAX_PAIRS + 1
 

@@ -25,7 +25,7 @@ from headgate.config.settings import (
 from headgate.http.auth import Authenticator
 from headgate.http.request_log import LINES, MAX_PRODUCERS, WINDOW_S, RequestLog
 from headgate.metrics import logs
-from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason, rejected
+from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason, rejected
 from headgate.model.publish import Ticket
 from headgate.supervisor.control import Forward
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
@@ -254,7 +254,10 @@ def test_each_reason_has_its_level(written: Written, reason: Reason) -> None:
 def test_the_worst_of_a_batch_gives_its_level(written: Written) -> None:
     reported, ticket = RequestLog(later=Timers()), Ticket("orders", "shop", "r-1", 0.0)
     reasons = (Reason.MISSING_KEY, Reason.UNKNOWN, Reason.MISSING_KEY)
-    ticket.outcomes = [Outcome(Name.PUBLISHED), *(rejected(Failure(one, "")) for one in reasons)]
+    ticket.outcomes = [
+        Outcome(OutcomeName.PUBLISHED),
+        *(rejected(Failure(one, "")) for one in reasons),
+    ]
     ticket.is_batch = True
     reported.ended(ticket, 207)
     assert (written.of("r-1")["level"], written.of("r-1")["reason"]) == ("WARNING", "unknown")

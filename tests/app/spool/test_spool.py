@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.model.publish import Ticket
 from headgate.model.record import SPOOLED
 from headgate.spool.disk import SpoolOptions
@@ -35,7 +35,7 @@ def failure_of(ticket: Ticket) -> Failure:
 async def test_while_kafka_takes_events_nothing_is_spooled(world: SpoolWorld) -> None:
     ticket = world.post("orders", {"id": 1})
     world.publish()
-    assert names(ticket) == [Name.PUBLISHED]
+    assert names(ticket) == [OutcomeName.PUBLISHED]
     assert not list(world.backlogs.topics)
 
 
@@ -46,7 +46,7 @@ async def test_events_are_spooled_at_once_where_kafka_is_known_to_be_away(
     ticket = world.post("orders", {"id": 1})
     assert names(ticket) == [None]
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED]
     [outcome] = ticket.answered()
     assert outcome.event_id
     assert outcome.offset == -1
@@ -64,7 +64,7 @@ async def test_what_its_lane_has_for_too_long_is_spooled_and_not_published_twice
     world.now_s += AFTER_S
     world.spool.sweep()
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED]
     await world.drain()
     assert [value for _, _, value in world.written()] == [{"id": 1}]
 
@@ -78,7 +78,7 @@ async def test_what_was_handed_over_is_answered_by_the_disk_and_forgotten_by_the
     world.now_s += AFTER_S
     world.spool.sweep()
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED]
     world.lanes.acknowledge(partition)
     await world.drain()
     assert [value for _, _, value in world.written()] == [{"id": 1}]
@@ -110,7 +110,7 @@ async def test_an_end_that_is_not_known_is_spooled_instead_of_answered_unknown(
     world.lanes.fail(partition, UNKNOWN)
     assert names(ticket) == [None]
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED]
     await world.drain()
     assert [value for _, _, value in world.written()] == [{"id": 1}]
 
@@ -125,10 +125,10 @@ async def test_later_events_of_a_lane_stay_behind_its_spooled_ones(world: SpoolW
     assert not world.landed
     await world.drain()
     assert [value for _, _, value in world.written()] == [{"id": 1, "n": 1}, {"id": 1, "n": 2}]
-    assert names(later) == [Name.SPOOLED]
+    assert names(later) == [OutcomeName.SPOOLED]
     direct = world.post("orders", {"id": 1, "n": 3})
     world.publish()
-    assert names(direct) == [Name.PUBLISHED]
+    assert names(direct) == [OutcomeName.PUBLISHED]
 
 
 async def test_records_say_that_they_were_spooled(world: SpoolWorld) -> None:
@@ -156,7 +156,7 @@ async def test_a_gateway_that_begins_again_publishes_what_an_earlier_one_spooled
     await world.drain()
     assert sorted(value["n"] for _, _, value in world.written()) == [*range(50), 100]
     assert [v["n"] for key, _, v in world.written() if key == b"7"] == [7, 100]
-    assert names(later) == [Name.SPOOLED]
+    assert names(later) == [OutcomeName.SPOOLED]
 
 
 async def test_nothing_is_unchanged_while_an_event_of_its_topic_is_spooled(
@@ -172,8 +172,8 @@ async def test_nothing_is_unchanged_while_an_event_of_its_topic_is_spooled(
     again = world.post("deals", {"id": 1, "price": 1})  # as the record in Kafka, not as the newest
     world.decide()
     await world.writing.write()
-    assert names(first) == [Name.PUBLISHED]
-    assert names(again) == [Name.SPOOLED]
+    assert names(first) == [OutcomeName.PUBLISHED]
+    assert names(again) == [OutcomeName.SPOOLED]
     world.back()
     await world.drain()
     assert [value["price"] for _, _, value in world.written()] == [1, 2, 1]
@@ -196,7 +196,7 @@ async def test_a_full_spool_refuses_and_says_so(tmp_path: Path) -> None:
     world.away()
     ticket = world.post("orders", {"id": 1})
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED]
     await world.end()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.outcome import Name
+from headgate.model.outcome import OutcomeName
 from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import SpoolWorld, names
 
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 JUMPS = [-48, -5, -1, 1, 5, 48]
 
 
-async def spooled(world: SpoolWorld, number: int) -> Name | None:
+async def spooled(world: SpoolWorld, number: int) -> OutcomeName | None:
     ticket = world.post("orders", {"id": 1, "n": number})
     await world.writing.write()
     [name] = names(ticket)
@@ -37,7 +37,7 @@ async def test_nothing_is_lost_and_the_order_holds_however_the_clock_jumps(
     world.away()
     for number, hours in enumerate((0, first, second)):
         world.now_ms += hours * HOUR_MS
-        assert await spooled(world, number) is Name.SPOOLED
+        assert await spooled(world, number) is OutcomeName.SPOOLED
         look(world)
     if is_killed:
         await world.end()
@@ -57,17 +57,17 @@ async def test_a_clock_that_is_set_back_ends_no_age_early_and_one_that_is_set_on
     world = SpoolWorld(tmp_path, SpoolOptions(tmp_path, 1 << 30, HOUR_MS, 1_000_000))
     await world.live()
     world.away()
-    assert await spooled(world, 0) is Name.SPOOLED
+    assert await spooled(world, 0) is OutcomeName.SPOOLED
     look(world)
     world.now_ms -= 10 * HOUR_MS
-    assert await spooled(world, 1) is Name.SPOOLED
+    assert await spooled(world, 1) is OutcomeName.SPOOLED
     look(world)
     assert world.disk.refusal() is None
     world.now_ms += 12 * HOUR_MS  # what is there is older than an hour by this clock
     refused = world.disk.refusal()
     assert refused is not None
     assert "max_age_ms" in refused.detail
-    assert await spooled(world, 2) is Name.REJECTED
+    assert await spooled(world, 2) is OutcomeName.REJECTED
     world.back()
     await world.drain()
     assert [value["n"] for _, _, value in world.written()] == [0, 1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.model.publish import Ticket
 from headgate.spool.database import FILE
 from support.gateway.meters import counted
@@ -32,7 +32,7 @@ async def spooled(world: SpoolWorld, *numbers: int) -> None:
     for number in numbers:
         ticket = world.post("orders", {"id": 1, "n": number, "text": "x" * 500})
         await world.writing.write()
-        assert names(ticket) == [Name.SPOOLED]
+        assert names(ticket) == [OutcomeName.SPOOLED]
 
 
 def checkpoint(world: SpoolWorld) -> None:
@@ -46,7 +46,7 @@ def checkpoint(world: SpoolWorld) -> None:
 
 def refused(ticket: Ticket) -> Failure:
     [outcome] = ticket.answered()
-    assert outcome.name is Name.REJECTED
+    assert outcome.name is OutcomeName.REJECTED
     assert outcome.failure is not None
     assert outcome.failure.reason is Reason.KAFKA_UNAVAILABLE
     assert outcome.failure.retry_after_s
@@ -96,7 +96,7 @@ async def test_a_page_that_is_damaged_under_the_gateway_is_noticed_and_nothing_m
     assert len(found) == 60 - lost
     ticket = world.post("orders", {"id": 1, "n": 60})
     world.publish()
-    assert names(ticket) == [Name.PUBLISHED]
+    assert names(ticket) == [OutcomeName.PUBLISHED]
     assert world.disk.kept == [world.disk.kept[0]]
 
 
@@ -261,7 +261,7 @@ async def test_a_row_that_is_damaged_under_the_gateway_keeps_nothing_waiting(
     assert sum(counted(world.meter, "spool_aside").values()) == 1
     ticket = world.post("orders", {"id": 1, "n": 3})
     world.publish()
-    assert names(ticket) == [Name.PUBLISHED]
+    assert names(ticket) == [OutcomeName.PUBLISHED]
 
 
 async def test_rows_that_are_deleted_under_the_gateway_keep_nothing_waiting(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.outcome import Name, Reason
+from headgate.model.outcome import OutcomeName, Reason
 from headgate.spool.disk import SpoolOptions
 from support.gateway.spool_world import AFTER_S, AWAY, SpoolWorld, names
 from support.spool.database import database_of
@@ -58,7 +58,7 @@ async def test_what_comes_back_from_the_producer_is_published_from_disk_alone(
     world.lanes.put_back(partition)
     world.spool.sweep()
     await world.writing.write()
-    assert names(ticket) == [Name.SPOOLED, Name.SPOOLED]
+    assert names(ticket) == [OutcomeName.SPOOLED, OutcomeName.SPOOLED]
     world.post("orders", {"id": 1, "n": 3})
     await world.drain()
     assert [value["n"] for _, _, value in world.written()] == [1, 2, 3]
@@ -71,7 +71,7 @@ async def test_what_came_back_while_it_goes_to_disk_is_not_said_to_be_written_no
     partition, ticket = await crossing(world, {"id": 1})
     world.lanes.put_back(partition)
     world.pipeline.expire(ticket)
-    assert names(ticket) == [Name.UNKNOWN]
+    assert names(ticket) == [OutcomeName.UNKNOWN]
     await world.writing.write()
     world.spool.sweep()
     await world.drain()
@@ -206,7 +206,7 @@ async def test_of_what_comes_back_only_that_is_published_which_has_not_landed(
     world.lanes.acknowledge(partition)
     world.spool.sweep()
     await world.drain()
-    assert names(ticket) == [Name.SPOOLED] * 4
+    assert names(ticket) == [OutcomeName.SPOOLED] * 4
     assert [value["n"] for _, _, value in world.written()] == [0, 1, 2, 3]
 
 
@@ -226,7 +226,7 @@ async def test_a_topic_that_does_not_spool_any_more_comes_to_an_end_under_steady
             world.publish()
     world.publish()
     await world.writing.write()
-    assert names(tickets[-1]) == [Name.PUBLISHED]
+    assert names(tickets[-1]) == [OutcomeName.PUBLISHED]
     assert [value["n"] for _, _, value in world.written()] == list(range(100))
 
 
@@ -236,7 +236,7 @@ async def test_what_is_on_its_way_to_disk_counts_before_it_is_there(tmp_path: Pa
     world.away()
     tickets = [world.post("orders", {"id": number, "text": "x" * 300}) for number in range(50)]
     await world.writing.write()
-    well = [one for one in tickets if names(one) == [Name.SPOOLED]]
+    well = [one for one in tickets if names(one) == [OutcomeName.SPOOLED]]
     assert 1 < len(well) < 8
     assert world.disk.bytes < 3000
     assert world.disk.coming == 0

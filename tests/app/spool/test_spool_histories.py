@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.publish import Ticket
 from headgate.spool.backlog import Unit
 from support.gateway.spool_world import AFTER_S, AWAY, HELD, UNKNOWN, SpoolWorld
@@ -106,10 +106,14 @@ class History:
         well: dict[int, list[int]] = {}
         for number, (key, _, _) in self.of.items():
             outcome, found = self.outcome(number), places.get(number, [])
-            if outcome is not None and outcome.name in (Name.PUBLISHED, Name.SPOOLED, Name.HELD):
+            if outcome is not None and outcome.name in (
+                OutcomeName.PUBLISHED,
+                OutcomeName.SPOOLED,
+                OutcomeName.HELD,
+            ):
                 assert found, f"{number} was answered {outcome.name} and is not in the log"
                 well.setdefault(key, []).append(number)
-            elif outcome is not None and outcome.name is Name.REJECTED:
+            elif outcome is not None and outcome.name is OutcomeName.REJECTED:
                 assert not found, f"{number} was answered rejected and is in the log"
             if len(found) > 1:
                 assert self.faults, f"{number} is in the log twice for no reason"

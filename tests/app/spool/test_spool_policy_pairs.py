@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headgate.model.outcome import Name, Reason
+from headgate.model.outcome import OutcomeName, Reason
 from headgate.model.oversize import SplitRule
 from headgate.model.publish import Publish, Ticket
 from headgate.oversize.choose import MultiRecordPublish
@@ -41,7 +41,7 @@ POLICIES: dict[str, dict[str, Any]] = {
     "another cluster": {"cluster": "other"},
     "keyless": {"keyless": "spread"},
 }
-WELL = (Name.PUBLISHED, Name.SPOOLED, Name.HELD)
+WELL = (OutcomeName.PUBLISHED, OutcomeName.SPOOLED, OutcomeName.HELD)
 LATER = (Reason.KAFKA_UNAVAILABLE, Reason.UNKNOWN)
 
 
@@ -117,7 +117,7 @@ class Life:
             if outcome.name in WELL:
                 assert places[number], f"{number} was answered {outcome.name}, and is not there"
                 by_key[key].append(number)
-            elif outcome.name is Name.REJECTED:
+            elif outcome.name is OutcomeName.REJECTED:
                 assert not places[number], f"{number} was answered rejected, and is there"
         for key, numbers in by_key.items():
             spans = [(min(places[one]), max(places[one])) for one in numbers]

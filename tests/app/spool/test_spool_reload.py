@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.formats import confluent
-from headgate.model.outcome import Name, Reason
+from headgate.model.outcome import OutcomeName, Reason
 from headgate.model.publish import Ticket
 from support.gateway.spool_world import AFTER_S, SpoolWorld, names
 
@@ -38,10 +38,10 @@ async def test_an_event_that_needs_an_offset_waits_for_what_was_spooled_before_a
     assert early.answered()[0].failure.retry_after_s  # type: ignore[union-attr]
     native = world.post("orders", {"id": 1, "n": 2})
     await world.drain()
-    assert names(native) == [Name.SPOOLED]
+    assert names(native) == [OutcomeName.SPOOLED]
     late = world.post_for_offset("orders", {"id": 1, "n": 3})
     world.publish()
-    assert names(late) == [Name.PUBLISHED]
+    assert names(late) == [OutcomeName.PUBLISHED]
     assert [value["n"] for _, _, value in world.written()] == [0, 2, 3]
 
 

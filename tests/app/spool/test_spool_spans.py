@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.spool.draining import DrainSpans
 from headgate.tracing.spans import LaterSpans, Span
 from support.gateway.spool_world import UNKNOWN, SpoolWorld, names
@@ -47,7 +47,7 @@ async def test_a_request_has_one_span_however_many_events_it_has(world: SpoolWor
     world.post("orders", {"id": 1}, traceparent=context("0c" * 8, "00"))
     world.post("orders", {"id": 1})
     await world.writing.write()
-    assert names(one) == [Name.SPOOLED] * 3
+    assert names(one) == [OutcomeName.SPOOLED] * 3
     assert spans == []
     world.now_ms += 5000
     world.back()

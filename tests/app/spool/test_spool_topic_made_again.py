@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headgate.model.keys import partition_for
-from headgate.model.outcome import Name
+from headgate.model.outcome import OutcomeName
 from support.gateway.spool_world import SpoolWorld, names
 
 KEYS = range(20)
@@ -27,7 +27,7 @@ async def spooled(world: SpoolWorld, number: int) -> None:
     """The event with this number of every key is on disk."""
     tickets = [world.post("orders", {"id": key, "n": number}) for key in KEYS]
     await world.writing.write()
-    assert {name for one in tickets for name in names(one)} == {Name.SPOOLED}
+    assert {name for one in tickets for name in names(one)} == {OutcomeName.SPOOLED}
 
 
 def check(world: SpoolWorld, numbers: list[int]) -> None:

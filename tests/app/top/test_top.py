@@ -16,7 +16,7 @@ import pytest
 
 from headgate.commands.terminal import width
 from headgate.config.settings import AuthSettings, Settings
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from support.gateway.admin_world import TOKENS, TOPICS
 from support.root import ROOT
 from support.terminal.management import Management, group
@@ -55,7 +55,7 @@ def test_it_shows_what_goes_on_until_q(management: Management) -> None:
         assert screen.modes == {"25": False, "7": False, "1049": True}
         assert terminal.settings != terminal.settings_before
         management.post("shop", "deals", 300)
-        management.post("shop", "deals", 100, Name.UNCHANGED)
+        management.post("shop", "deals", 100, OutcomeName.UNCHANGED)
         terminal.until(lambda screen: " 25 % " in " ".join(row_of(screen, "shop")))
         assert "PRODUCER" in screen.text
         assert "ready, " in screen.lines()[1]

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.audits.facts import Facts, encode_records
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate_spark.audit.diagnosis import sent, wasteful, with_unpublished
 from headgate_spark.audit.facts import fact_rows, summed
 from headgate_spark.audit.figures import (
@@ -130,10 +130,13 @@ def records_of(spark: SparkSession, values: list[tuple[bytes, bytes]]) -> DataFr
 def test_facts_are_weighed_and_foreign_records_counted(spark: SparkSession) -> None:
     clock = [AT_MS]
     facts, values = Facts(lambda: clock[0], lambda: 0.0), list[tuple[bytes, bytes]]()
-    same, never = Outcome(Name.UNCHANGED, 1, 5, b"k"), Outcome(Name.REJECTED, failure=MISSING)
+    same, never = (
+        Outcome(OutcomeName.UNCHANGED, 1, 5, b"k"),
+        Outcome(OutcomeName.REJECTED, failure=MISSING),
+    )
     facts.take("shop", "a", 1, [same] * 700 + [never], [10] * 700 + [3])
     facts.take("shop", "a", 50, [same] * 4, [10] * 4)  # all drawn: 200 events
-    facts.coalesced("cron", "a", Name.SUPERSEDED, b"\xff\x00", 1012, 800_000)
+    facts.coalesced("cron", "a", OutcomeName.SUPERSEDED, b"\xff\x00", 1012, 800_000)
     facts.take("shop", "b", 1, [same], [1])
     clock[0] += 60_000  # beyond the window of a
     facts.take("late", "a", 1, [same], [1])

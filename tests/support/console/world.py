@@ -14,7 +14,7 @@ import orjson
 from headgate.admin.instance import InstanceHealth, Monitored
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.metrics.meter import HeldFigures
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import QUARANTINE, TopicSuppression
 from headgate.monitor import views
@@ -99,18 +99,20 @@ async def busy(producers: int = 1000, topics: int = 500, groups: int = 500) -> C
     meter = instance.meter
     for number, name in enumerate(names):
         topic = f"topic-{number % topics:03}"
-        outcomes = [Outcome(Name.PUBLISHED, 0, 0, b"%d" % key) for key in range(number % 40 + 1)]
-        outcomes += [Outcome(Name.UNCHANGED, 0, 0, b"1")] * (number % 7)
+        outcomes = [
+            Outcome(OutcomeName.PUBLISHED, 0, 0, b"%d" % key) for key in range(number % 40 + 1)
+        ]
+        outcomes += [Outcome(OutcomeName.UNCHANGED, 0, 0, b"1")] * (number % 7)
         meter.account(name, topic, outcomes, [600 + number] * len(outcomes))
         if number % 3 == 0:
-            refused = Outcome(Name.REJECTED, key=b"2342565", failure=TOO_LARGE)
+            refused = Outcome(OutcomeName.REJECTED, key=b"2342565", failure=TOO_LARGE)
             meter.account(name, topic, [refused], [900_000])
         meter.acknowledged(topic, number % 12, 0.004, number % 40 + 1, 600 * (number % 40 + 1))
     instance.suppressed = {"topic-001": TopicSuppression(QUARANTINE, 30.0)}
 
     def post(step: int) -> None:
         for number in range(step % 5, min(producers, 60), 5):
-            outcome = Outcome(Name.PUBLISHED, 0, 0, b"%d" % step)
+            outcome = Outcome(OutcomeName.PUBLISHED, 0, 0, b"%d" % step)
             size = 800 + 40 * step
             meter.account(names[number], f"topic-{number % topics:03}", [outcome] * 9, [size] * 9)
 
@@ -136,14 +138,14 @@ async def small() -> ConsoleInstance:
     meter.watch_held(lambda: {"saves": HeldFigures(3, 4096, 1.5, 40)})
 
     def post(step: int) -> None:
-        same = [Outcome(Name.UNCHANGED, 0, 0, b"2342565")] * (20 + step % 7)
+        same = [Outcome(OutcomeName.UNCHANGED, 0, 0, b"2342565")] * (20 + step % 7)
         meter.account("shop", "deals", same, [800_000] * len(same))
-        new = [Outcome(Name.PUBLISHED, step % 12, 0, b"%d" % key) for key in range(30)]
+        new = [Outcome(OutcomeName.PUBLISHED, step % 12, 0, b"%d" % key) for key in range(30)]
         meter.account("shop", "orders", new, [650] * 30)
         meter.acknowledged("orders", step % 12, 0.004, 30, 30 * 650)
         meter.acknowledged("deals", 4, 0.004, 2, 1_600_000)
         if step % 4 == 0:
-            refused = Outcome(Name.REJECTED, key=b"2342565", failure=TOO_LARGE)
+            refused = Outcome(OutcomeName.REJECTED, key=b"2342565", failure=TOO_LARGE)
             meter.account("shop", "deals", [refused], [900_000], f"request-{step}")
 
     await instance.pass_time(20, post)
@@ -160,9 +162,9 @@ async def hostile(name: str = HOSTILE) -> ConsoleInstance:
     def post(step: int) -> None:
         key = name.encode()
         failure = Failure(Reason.MALFORMED, name)
-        refused = Outcome(Name.REJECTED, key=key, failure=failure)
+        refused = Outcome(OutcomeName.REJECTED, key=key, failure=failure)
         instance.meter.account(name, "orders", [refused], [10])
-        instance.meter.account(name, "orders", [Outcome(Name.PUBLISHED, 0, 0, key)], [10])
+        instance.meter.account(name, "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, key)], [10])
 
     await instance.pass_time(1, post)
     text = json.dumps(monitored(2))

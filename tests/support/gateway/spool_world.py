@@ -24,7 +24,7 @@ from headgate.ingest.path import Inbound
 from headgate.kafka.lane import SingleRecordBatch
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
 from headgate.model.keys import partition_for
-from headgate.model.outcome import Failure, Name, Reason
+from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import EventIds, Publish, Stage, Ticket
 from headgate.model.record import EVENT_ID
@@ -493,6 +493,6 @@ def _table(*, spool: bool, **orders: object) -> PolicyTable:
     )
 
 
-def names(ticket: Ticket) -> list[Name | None]:
+def names(ticket: Ticket) -> list[OutcomeName | None]:
     """How each event of a request was answered so far."""
     return [None if one is None else one.name for one in ticket.outcomes]

@@ -19,7 +19,7 @@ from headgate.config.settings import LogSettings
 from headgate.metrics import logs
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
-from headgate.model.outcome import Failure, Name, Outcome
+from headgate.model.outcome import Failure, Outcome, OutcomeName
 from headgate.model.topics import TopicState
 from headgate.supervisor.control import (
     HURRY,
@@ -69,7 +69,9 @@ async def work(arguments: argparse.Namespace) -> None:
     path = worker_socket(arguments.folder, arguments.index)
     async with control_socket(path, worker.snapshot, worker.state, worker.forget):
         while not stop.is_set():
-            worker.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [100])
+            worker.meter.account(
+                "shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [100]
+            )
             await asyncio.sleep(0.001)
 
 

@@ -14,7 +14,7 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.monitor.views import CANNOT_BE_SEEN
 from support.gateway.admin_world import TOPICS, FakeInstance, admin_of
 from support.process.stack import free_port
@@ -79,10 +79,15 @@ class Management:
             time.sleep(0.01)
 
     def post(
-        self, producer: str, topic: str, count: int, name: Name = Name.PUBLISHED, size: int = 100
+        self,
+        producer: str,
+        topic: str,
+        count: int,
+        name: OutcomeName = OutcomeName.PUBLISHED,
+        size: int = 100,
     ) -> None:
         """So many events have come, and ended so."""
-        failure = Failure(Reason.TOO_LARGE, "too large") if name is Name.REJECTED else None
+        failure = Failure(Reason.TOO_LARGE, "too large") if name is OutcomeName.REJECTED else None
         outcomes = [Outcome(name, 0, 0, b"k", failure=failure)] * count
         self._call(lambda: self.instance.meter.account(producer, topic, outcomes, [size] * count))
 

@@ -22,12 +22,12 @@ from headgate.audits.facts import (
     facts_cluster,
 )
 from headgate.ingest.path import Inbound
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from support.gateway.fakes import NOW_MS
 from support.gateway.room import REFUSED, UNKNOWN, Room
 
-UNCHANGED = Outcome(Name.UNCHANGED, 3, 17, b"d1")
-PUBLISHED = Outcome(Name.PUBLISHED, 3, 17, b"d1", records=1)
+UNCHANGED = Outcome(OutcomeName.UNCHANGED, 3, 17, b"d1")
+PUBLISHED = Outcome(OutcomeName.PUBLISHED, 3, 17, b"d1", records=1)
 
 
 def facts_of(draw: float = 0.0) -> Facts:
@@ -57,7 +57,7 @@ def told(facts: Facts) -> list[dict[str, Any]]:
 
 def test_a_fact_says_all_but_the_payload() -> None:
     facts = facts_of()
-    rejected = Outcome(Name.REJECTED, key=None, failure=Failure(Reason.MISSING_KEY, "none"))
+    rejected = Outcome(OutcomeName.REJECTED, key=None, failure=Failure(Reason.MISSING_KEY, "none"))
     facts.take("billing", "deals", 1, [UNCHANGED, PUBLISHED, rejected], [812, 5, 40])
     common = {"topic": "deals", "one_in": 1, "at_ms": NOW_MS, "producer": "billing", "events": 1}
     assert told(facts) == [
@@ -73,13 +73,13 @@ def test_a_fact_says_all_but_the_payload() -> None:
     ("outcome", "name"),
     [
         (PUBLISHED, None),
-        (Outcome(Name.HELD, key=b"k"), None),
-        (Outcome(Name.UNKNOWN, key=b"k", failure=UNKNOWN), None),
-        (Outcome(Name.PUBLISHED, 0, 1, b"k", records=0), "unchanged"),
-        (Outcome(Name.UNCHANGED, 0, 1, b"k"), "unchanged"),
-        (Outcome(Name.DUPLICATE, 0, 1, b"k"), "duplicate"),
-        (Outcome(Name.SUPERSEDED, 0, 1, b"k"), "superseded"),
-        (Outcome(Name.REJECTED, key=b"k", failure=REFUSED), "rejected"),
+        (Outcome(OutcomeName.HELD, key=b"k"), None),
+        (Outcome(OutcomeName.UNKNOWN, key=b"k", failure=UNKNOWN), None),
+        (Outcome(OutcomeName.PUBLISHED, 0, 1, b"k", records=0), "unchanged"),
+        (Outcome(OutcomeName.UNCHANGED, 0, 1, b"k"), "unchanged"),
+        (Outcome(OutcomeName.DUPLICATE, 0, 1, b"k"), "duplicate"),
+        (Outcome(OutcomeName.SUPERSEDED, 0, 1, b"k"), "superseded"),
+        (Outcome(OutcomeName.REJECTED, key=b"k", failure=REFUSED), "rejected"),
     ],
 )
 def test_what_got_a_record_or_may_get_one_is_not_told(outcome: Outcome, name: str | None) -> None:
@@ -101,7 +101,9 @@ _rows = st.tuples(
 def test_any_key_and_producer_comes_back_as_it_went(rows: list[Any]) -> None:
     facts = facts_of()
     for key, size, partition, offset, producer in rows:
-        facts.take(producer, "t", 1, [Outcome(Name.UNCHANGED, partition, offset, key)], [size])
+        facts.take(
+            producer, "t", 1, [Outcome(OutcomeName.UNCHANGED, partition, offset, key)], [size]
+        )
     found = told(facts)
     assert len(found) == len(rows)
     for row, (key, size, partition, offset, producer) in zip(found, rows, strict=True):
@@ -120,7 +122,7 @@ def test_long_keys_that_begin_alike_stay_different() -> None:
     facts = facts_of()
     for end in (b"a", b"b"):
         key = b"x" * KEY_MAX_BYTES + end
-        facts.take("p", "t", 1, [Outcome(Name.UNCHANGED, 0, 0, key)], [1])
+        facts.take("p", "t", 1, [Outcome(OutcomeName.UNCHANGED, 0, 0, key)], [1])
     one, other = told(facts)
     assert one["key"] != other["key"]
 
@@ -128,7 +130,7 @@ def test_long_keys_that_begin_alike_stay_different() -> None:
 def test_the_encoding_is_the_documented_one() -> None:
     facts = facts_of()
     facts.take("p", "t", 2, [UNCHANGED], [9])
-    facts.take("p", "b", 1, [Outcome(Name.UNCHANGED, 0, 0, b"\xff")], [9])
+    facts.take("p", "b", 1, [Outcome(OutcomeName.UNCHANGED, 0, 0, b"\xff")], [9])
     text, binary = (columns.encoded() for columns in facts.collect(True))
     assert text == (
         b'{"topic":"t","one_in":2,"at_ms":[1700000000000],"producer":["p"],'
@@ -158,7 +160,7 @@ def test_what_waits_is_bounded_and_the_rest_is_counted() -> None:
     assert FACTS_A_RECORD < MAX_WAITING
     for _ in range(MAX_WAITING // 1000 + 3):
         facts.take("p", "deals", 1, outcomes, sizes)
-    facts.coalesced("p", "other", Name.SUPERSEDED, b"k", 7, 1)
+    facts.coalesced("p", "other", OutcomeName.SUPERSEDED, b"k", 7, 1)
     assert facts.waiting == MAX_WAITING
     assert facts.take_dropped() == {"deals": 3000, "other": 1}
     assert facts.take_dropped() == {}
@@ -172,7 +174,7 @@ def test_records_are_cut_until_they_fit() -> None:
     facts = facts_of()
     for number in range(300):
         key = b"%03d" % number + b"\x01" * 900
-        facts.take("p", "t", 1, [Outcome(Name.UNCHANGED, 0, number, key)], [1])
+        facts.take("p", "t", 1, [Outcome(OutcomeName.UNCHANGED, 0, number, key)], [1])
     (columns,) = facts.collect(True)
     found = encode_records(columns, 100_000)
     assert all(len(one.value) <= 100_000 for one in found)
@@ -197,7 +199,7 @@ def test_a_sample_is_unbiased_and_says_what_each_fact_stands_for() -> None:
 def test_what_was_coalesced_is_told_as_sums_and_never_sampled() -> None:
     facts = facts_of()
     facts.take("p", "t", 1_000_000, [UNCHANGED], [1])
-    facts.coalesced("p", "t", Name.SUPERSEDED, b"k", 1012, 800_000)
+    facts.coalesced("p", "t", OutcomeName.SUPERSEDED, b"k", 1012, 800_000)
     (row,) = [row for row in told(facts) if row["outcome"] == "superseded"]
     assert (row["one_in"], row["events"], row["bytes"], row["key"]) == (1, 1012, 800_000, b"k")
 

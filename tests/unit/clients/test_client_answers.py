@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from headgate.model.outcome import TRAITS, Failure, Name, Reason
+from headgate.model.outcome import TRAITS, Failure, OutcomeName, Reason
 from headgate.model.outcome import Outcome as GatewayOutcome
 from headgate.model.reply import Reply, problem, reply
 from headgate_client import Event, Limits, Outcome, Retry
@@ -18,7 +18,7 @@ from headgate_client.outcomes import Published, Rejected, Unknown
 from headgate_client.testing import REASONS
 from support.root import ROOT
 
-GOOD = [name for name in Name if name not in ("rejected", "unknown")]
+GOOD = [name for name in OutcomeName if name not in ("rejected", "unknown")]
 TOPIC = "deals"
 
 
@@ -34,13 +34,13 @@ def ended(answer: Reply, expected: int) -> list[Outcome]:
 
 
 def failed(reason: Reason) -> GatewayOutcome:
-    name = Name.UNKNOWN if reason is Reason.UNKNOWN else Name.REJECTED
+    name = OutcomeName.UNKNOWN if reason is Reason.UNKNOWN else OutcomeName.REJECTED
     return GatewayOutcome(name, key=b"a", event_id="e", failure=Failure(reason, "why", None, 7))
 
 
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_every_good_outcome_has_its_type(name: Name, is_batch: bool) -> None:
+def test_every_good_outcome_has_its_type(name: OutcomeName, is_batch: bool) -> None:
     outcome = GatewayOutcome(name, 3, 9, "ключ".encode(), "e", None, 2)
     (found,) = ended(reply(TOPIC, [outcome], is_batch, False, "request"), 1)
     assert type(found).__name__.lower() == name
@@ -93,7 +93,7 @@ def test_a_rejected_event_has_the_figures_of_the_answer(
     form: str, reason: Reason, figures: dict[str, object] | None
 ) -> None:
     failure = Failure(reason, "why", figures, None)
-    outcome = GatewayOutcome(Name.REJECTED, key=b"a", event_id="e", failure=failure)
+    outcome = GatewayOutcome(OutcomeName.REJECTED, key=b"a", event_id="e", failure=failure)
     answer = problem(failure, "request-1")
     if form != "request":
         answer = reply(TOPIC, [outcome], form == "batch", False, "request-1")
@@ -129,13 +129,13 @@ def test_an_outcome_without_an_answer_of_a_gateway_has_the_id_that_there_is(stat
 
 
 def test_a_key_that_is_no_text_is_read_as_bytes() -> None:
-    outcome = GatewayOutcome(Name.PUBLISHED, 0, 1, b"\xff", "e", None, 1)
+    outcome = GatewayOutcome(OutcomeName.PUBLISHED, 0, 1, b"\xff", "e", None, 1)
     (found,) = ended(reply(TOPIC, [outcome], True, False, "request"), 1)
     assert found.key == b"\xff"
 
 
 def test_a_batch_keeps_its_order() -> None:
-    outcomes = [GatewayOutcome(Name.PUBLISHED, 0, n, b"k", None, None, 1) for n in range(3)]
+    outcomes = [GatewayOutcome(OutcomeName.PUBLISHED, 0, n, b"k", None, None, 1) for n in range(3)]
     found = ended(reply(TOPIC, [*outcomes, failed(Reason.TOO_LARGE)], True, False, "r"), 4)
     assert [getattr(one, "offset", None) for one in found] == [0, 1, 2, None]
 
@@ -164,7 +164,9 @@ def test_an_answer_of_something_else_is_not_taken_for_one_of_a_gateway(
 
 
 def test_an_answer_says_when_no_key_was_looked_up() -> None:
-    answer = reply(TOPIC, [GatewayOutcome(Name.PUBLISHED, 0, 0, b"k")], False, False, "request")
+    answer = reply(
+        TOPIC, [GatewayOutcome(OutcomeName.PUBLISHED, 0, 0, b"k")], False, False, "request"
+    )
     found = read(answer.with_header(("Idempotency-Bypassed", "true")), 1)
     assert isinstance(found, Ended)
     assert found.bypassed

@@ -11,7 +11,7 @@ from headgate.coalescer.bursts import Bursts
 from headgate.coalescer.windows import BurstEnd, read_held
 from headgate.idempotency.rules import pack_outcomes, unpack_outcomes
 from headgate.model.internal_topics import held_topic
-from headgate.model.outcome import Failure, Name, Reason, Refused
+from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.policy import PolicyTable
 from headgate.model.reply import reply
 from support.doubles.kafka_log import MemoryTopics
@@ -148,7 +148,7 @@ async def test_what_is_held_has_no_place_neither_has_its_repeat() -> None:
     for each, name in (
         (outcome, "held"),
         (again, "duplicate"),
-        (outcome.of(Name.DUPLICATE, outcome.event_id), "duplicate"),
+        (outcome.of(OutcomeName.DUPLICATE, outcome.event_id), "duplicate"),
     ):
         shown = json.loads(reply("deals", [each], False, False, "r").body)
         known = {"outcome": name, "topic": "deals", "key": "7", "event_id": outcome.event_id}

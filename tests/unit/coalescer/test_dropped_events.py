@@ -7,7 +7,7 @@ import json
 from headgate.audits.facts import Facts
 from headgate.coalescer.coalescer import report
 from headgate.coalescer.windows import HeldEvent, Window
-from headgate.model.outcome import Name
+from headgate.model.outcome import OutcomeName
 from support.gateway.fakes import NOW_MS, policy
 
 ASKING, SILENT = policy(facts=True, facts_one_in=1000), policy()
@@ -39,14 +39,14 @@ def told(outcome: str, policy: object = ASKING) -> list[tuple[str, str, str, int
 
 def test_superseded_events_are_one_fact_a_producer_and_never_sampled() -> None:
     expected = [("shop", "superseded", "d1", 3, 5), ("cron", "superseded", "d1", 1, 2)]
-    assert told(Name.PUBLISHED) == expected
-    assert told(Name.UNCHANGED) == [*expected, ("cron", "unchanged", "d1", 1, 2)]
+    assert told(OutcomeName.PUBLISHED) == expected
+    assert told(OutcomeName.UNCHANGED) == [*expected, ("cron", "unchanged", "d1", 1, 2)]
 
 
 def test_nothing_is_told_of_topics_that_do_not_ask() -> None:
-    assert told(Name.UNCHANGED, SILENT) == []
-    assert told(Name.UNCHANGED, None) == []
-    report(None, ASKING, "deals", Name.UNCHANGED, [window()])
+    assert told(OutcomeName.UNCHANGED, SILENT) == []
+    assert told(OutcomeName.UNCHANGED, None) == []
+    report(None, ASKING, "deals", OutcomeName.UNCHANGED, [window()])
 
 
 def test_what_an_earlier_owner_has_told_is_not_told_again() -> None:
@@ -54,5 +54,5 @@ def test_what_an_earlier_owner_has_told_is_not_told_again() -> None:
     found = window()
     found.forget_superseded()
     facts = Facts(lambda: NOW_MS, lambda: 0.0)
-    report(facts, ASKING, "deals", Name.PUBLISHED, [found])
+    report(facts, ASKING, "deals", OutcomeName.PUBLISHED, [found])
     assert facts.collect(everything=True) == []

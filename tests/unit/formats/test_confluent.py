@@ -6,7 +6,7 @@ import pytest
 
 from headgate.formats import confluent
 from headgate.formats.confluent import Format
-from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason, Refused
+from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason, Refused
 from headgate.model.policy import CompatJsonKeys as JsonKeys
 from headgate.model.publish import SPREAD, RawEvent
 
@@ -188,10 +188,12 @@ def test_what_is_no_base64_in_v2(value: bytes) -> None:
 def test_the_answer_of_v2() -> None:
     reply = confluent.produced(
         [
-            Outcome(Name.PUBLISHED, 1, 42),
-            Outcome(Name.UNCHANGED, 2, 7),
-            Outcome(Name.REJECTED, failure=UNAVAILABLE),
-            Outcome(Name.REJECTED, failure=Failure(Reason.UNKNOWN_PARTITION, "no partition 9")),
+            Outcome(OutcomeName.PUBLISHED, 1, 42),
+            Outcome(OutcomeName.UNCHANGED, 2, 7),
+            Outcome(OutcomeName.REJECTED, failure=UNAVAILABLE),
+            Outcome(
+                OutcomeName.REJECTED, failure=Failure(Reason.UNKNOWN_PARTITION, "no partition 9")
+            ),
         ]
     )
     assert (reply.status, reply.content_type) == (200, "application/vnd.kafka.v2+json")
@@ -310,7 +312,7 @@ def test_what_else_refuses_a_record_of_v3(text: str, reason: Reason) -> None:
 
 
 def test_reports_of_v3() -> None:
-    published = Outcome(Name.PUBLISHED, 3, 9, timestamp_ms=1_678_374_443_592)
+    published = Outcome(OutcomeName.PUBLISHED, 3, 9, timestamp_ms=1_678_374_443_592)
     sent = confluent.Sent(("BINARY", 7), ("JSON", 15))
     report = json.loads(confluent.report("c-1", "t", published, sent))
     assert report == {
@@ -318,10 +320,10 @@ def test_reports_of_v3() -> None:
         "timestamp": "2023-03-09T15:07:23.592Z", "key": {"type": "BINARY", "size": 7},
         "value": {"type": "JSON", "size": 15},
     }  # fmt: skip
-    report = json.loads(confluent.report("c-1", "t", Outcome(Name.UNCHANGED, 3, 9), None))
+    report = json.loads(confluent.report("c-1", "t", Outcome(OutcomeName.UNCHANGED, 3, 9), None))
     assert report["timestamp"] is None
     assert "key" not in report
-    failed = Outcome(Name.REJECTED, failure=UNAVAILABLE)
+    failed = Outcome(OutcomeName.REJECTED, failure=UNAVAILABLE)
     assert json.loads(confluent.report("c-1", "t", failed, sent)) == {
         "error_code": 50302, "message": "no broker",
     }  # fmt: skip

@@ -17,7 +17,7 @@ from headgate.idempotency.rules import (
     request_fingerprint,
     unpack_outcomes,
 )
-from headgate.model.outcome import Name, Outcome, Refused
+from headgate.model.outcome import Outcome, OutcomeName, Refused
 
 TOPIC, OTHER_TOPIC = b"\1" * 16, b"\2" * 16
 
@@ -102,7 +102,7 @@ def test_no_two_events_share_a_fingerprint(events: list) -> None:  # type: ignor
 KEYS = st.none() | st.binary(max_size=5)
 OUTCOMES = st.builds(
     Outcome,
-    st.sampled_from([Name.PUBLISHED, Name.UNCHANGED, Name.DUPLICATE]),
+    st.sampled_from([OutcomeName.PUBLISHED, OutcomeName.UNCHANGED, OutcomeName.DUPLICATE]),
     st.integers(-1, 1000),
     st.integers(-1, 2**53),
     KEYS,
@@ -117,15 +117,15 @@ OUTCOMES = st.builds(
 def test_what_is_remembered_answers_as_duplicates(outcomes: dict[int, Outcome]) -> None:
     answered = unpack_outcomes(pack_outcomes(outcomes.items()))
     assert answered == {
-        index: one.of(Name.DUPLICATE, one.event_id) for index, one in outcomes.items()
+        index: one.of(OutcomeName.DUPLICATE, one.event_id) for index, one in outcomes.items()
     }
 
 
 def test_a_large_answer_is_remembered_as_places() -> None:
-    outcome = Outcome(Name.PUBLISHED, 3, 10**9, b"k" * 100, "id" * 18, None, 1)
+    outcome = Outcome(OutcomeName.PUBLISHED, 3, 10**9, b"k" * 100, "id" * 18, None, 1)
     packed = pack_outcomes((index, outcome) for index in range(10_000))
     assert len(packed) < FULL_BYTES
-    assert unpack_outcomes(packed)[9_999] == Outcome(Name.DUPLICATE, 3, 10**9)
+    assert unpack_outcomes(packed)[9_999] == Outcome(OutcomeName.DUPLICATE, 3, 10**9)
     few = pack_outcomes((index, outcome) for index in range(1_000))
     assert unpack_outcomes(few)[999].key == b"k" * 100
 

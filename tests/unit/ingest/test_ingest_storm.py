@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from headgate.ingest.path import Inbound
-from headgate.model.outcome import Failure, Name, Outcome
+from headgate.model.outcome import Failure, Outcome, OutcomeName
 from headgate.model.publish import Publish, Stage, Ticket
 from support.gateway.meters import counted
 from support.gateway.room import AWAY, NO_REDIS, REFUSED, UNKNOWN, Room
@@ -116,9 +116,9 @@ class Storm(RuleBasedStateMachine):
         assert sum(map(len, logs.values())) == len(logged)
         for publish in self.arrived:
             outcome = publish.ticket.outcomes[publish.index]
-            if publish.dropped or outcome.name is Name.REJECTED:
+            if publish.dropped or outcome.name is OutcomeName.REJECTED:
                 assert id(publish) not in logged
-            elif outcome.name in (Name.PUBLISHED, Name.UNCHANGED):
+            elif outcome.name in (OutcomeName.PUBLISHED, OutcomeName.UNCHANGED):
                 found = logs[outcome.partition][outcome.offset].record
                 assert (found.key, found.value) == (publish.record.key, publish.record.value)
                 assert outcome.records == (id(publish) in logged)
@@ -132,7 +132,7 @@ class Storm(RuleBasedStateMachine):
             assert names == ["content-type", "hg-event-id", "hg-producer", "hg-received-at"]
             found.append(publish.record.headers[1][1])
             outcome = publish.ticket.outcomes[publish.index]
-            if outcome.name is Name.PUBLISHED:
+            if outcome.name is OutcomeName.PUBLISHED:
                 assert outcome.event_id.encode() == found[-1]
         assert len(found) == len(set(found))
 

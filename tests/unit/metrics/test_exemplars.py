@@ -10,7 +10,7 @@ from headgate.metrics.exposition import render, render_openmetrics
 from headgate.metrics.fleet import Fleet
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import decode
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 
 ROUTE = "/v1/topics/{topic}/events"
 
@@ -84,7 +84,7 @@ def test_plain_text_is_as_it_was() -> None:
     meters = [metered(Clock()) for _ in range(2)]
     for meter in meters:
         meter.request(ROUTE, 201, 0.003)
-        meter.account("shop", "orders", [Outcome(Name.PUBLISHED)], [10])
+        meter.account("shop", "orders", [Outcome(OutcomeName.PUBLISHED)], [10])
     meters[0].exemplar(ROUTE, 201, 0.003, "t")
     with_exemplar, without = (
         [line for line in render(one.collect(), 0.0).splitlines() if b"headgate_worker" not in line]
@@ -98,7 +98,7 @@ def test_plain_text_is_as_it_was() -> None:
 def test_openmetrics_says_the_same_figures() -> None:
     meter = metered(Clock())
     meter.request(ROUTE, 201, 0.003)
-    meter.account("shop", "orders", [Outcome(Name.PUBLISHED)], [10])
+    meter.account("shop", "orders", [Outcome(OutcomeName.PUBLISHED)], [10])
     snapshot = meter.collect()
     families = {
         one.name: one

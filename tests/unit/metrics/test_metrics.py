@@ -9,7 +9,7 @@ from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.exposition import render
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Snapshot
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 
 # name -> labels. Whoever renames one of them breaks alerts and dashboards.
 PROMISED = {
@@ -55,7 +55,7 @@ def test_the_text_parses_and_shows_every_metric_even_without_figures() -> None:
 
 def test_odd_label_texts_are_escaped() -> None:
     meter = Meter(Labels({'a"b\\c\nd'}, lambda topic: topic == "orders"), time.time)
-    meter.account('a"b\\c\nd', "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [700])
+    meter.account('a"b\\c\nd', "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [700])
     families = text_string_to_metric_families(render(meter.collect(), time.time()).decode())
     samples = [sample for family in families for sample in family.samples if sample.value]
     by_name = {sample.name: sample for sample in samples if "producer" in sample.labels}
@@ -65,7 +65,9 @@ def test_odd_label_texts_are_escaped() -> None:
 
 def test_buckets_are_cumulative_and_end_with_the_count() -> None:
     meter = Meter(Labels({"shop"}, {"orders"}.__contains__), time.time)
-    meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")] * 3, [1, 5_000, 10**8])
+    meter.account(
+        "shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")] * 3, [1, 5_000, 10**8]
+    )
     for family in text_string_to_metric_families(render(meter.collect(), time.time()).decode()):
         if family.name == "headgate_event_bytes":
             buckets = [each for each in family.samples if each.name.endswith("_bucket")]

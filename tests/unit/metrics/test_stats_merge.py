@@ -10,15 +10,15 @@ from headgate.metrics import sketches
 from headgate.metrics.fleet import Fleet, Rates, Volume
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Pair, Snapshot, decode, encode, merge, recent
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 
 NOW = 1_700_000_000.0
 PAIR = Pair("shop", "orders")
 ENDS = (
-    (Name.PUBLISHED, None),
-    (Name.UNCHANGED, None),
-    (Name.REJECTED, Failure(Reason.TOO_LARGE, "too large")),
-    (Name.UNKNOWN, Failure(Reason.UNKNOWN, "late")),
+    (OutcomeName.PUBLISHED, None),
+    (OutcomeName.UNCHANGED, None),
+    (OutcomeName.REJECTED, Failure(Reason.TOO_LARGE, "too large")),
+    (OutcomeName.UNKNOWN, Failure(Reason.UNKNOWN, "late")),
 )
 
 
@@ -44,7 +44,7 @@ events = st.tuples(
 @given(st.lists(events, max_size=200))
 @settings(deadline=None, max_examples=60)
 def test_three_workers_merged_equal_one_that_saw_everything(
-    rows: list[tuple[str, str, tuple[Name, Failure | None], bytes | None, int, int]],
+    rows: list[tuple[str, str, tuple[OutcomeName, Failure | None], bytes | None, int, int]],
 ) -> None:
     workers, alone = [new_meter() for _ in range(3)], new_meter()
     for producer, topic, (name, failure), key, size, worker in rows:
@@ -85,7 +85,7 @@ def test_sketches_of_many_keys_stay_within_their_error_after_merging() -> None:
         keys = [b"%d" % number for number in range(start, start + 45)] + [b"hot"] * 5
         seen.update(keys)
         sizes = [(key == b"hot" and 10_000) or 700 + start % 100 for key in keys]
-        outcomes = [Outcome(Name.PUBLISHED, 0, 0, key) for key in keys]
+        outcomes = [Outcome(OutcomeName.PUBLISHED, 0, 0, key) for key in keys]
         workers[start % 100 // 50].account("shop", "orders", outcomes, sizes)
     merged = merge(wire(workers[0].collect()), wire(workers[1].collect()))
     sketched = recent(merged.details[PAIR], NOW).sketched
@@ -109,7 +109,7 @@ def test_rejects_of_all_workers_are_kept_newest_last() -> None:
     labels = Labels({"shop"}, {"orders"}.__contains__)
     ticking = [Meter(labels, lambda: next(clock)) for _ in range(2)]
     for number in range(40):
-        bad = Outcome(Name.REJECTED, failure=Failure(Reason.MALFORMED, str(number)))
+        bad = Outcome(OutcomeName.REJECTED, failure=Failure(Reason.MALFORMED, str(number)))
         ticking[number % 2].account("shop", "orders", [bad], [1])
     merged = merge(ticking[0].collect(), ticking[1].collect())
     assert [each.detail for each in merged.details[PAIR].rejects] == [
@@ -132,7 +132,7 @@ def test_gauges_add_or_take_the_largest() -> None:
 def test_merging_changes_neither_side() -> None:
     one, other = new_meter(), new_meter()
     for meter in (one, other):
-        meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [10])
+        meter.account("shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [10])
         meter.request("/events", 200, 0.1)
     left, right = one.collect(), other.collect()
     before = encode(left), encode(right)
@@ -141,7 +141,7 @@ def test_merging_changes_neither_side() -> None:
 
 
 def published(meter: Meter, count: int) -> None:
-    outcomes = [Outcome(Name.PUBLISHED, 0, 0, b"k")] * count
+    outcomes = [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")] * count
     meter.account("shop", "orders", outcomes, [100] * count)
 
 

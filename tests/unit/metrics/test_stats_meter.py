@@ -10,7 +10,7 @@ from headgate.metrics.exposition import render
 from headgate.metrics.meter import MAX_KNOWN, MAX_PAIRS, Labels, Meter, Peaks, Tasks
 from headgate.metrics.series import FOLD_EVENTS
 from headgate.metrics.snapshot import REJECTS_KEPT, WINDOW_S, Pair, recent
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression, state_rows
 
 NOW = 1_700_000_000.0
@@ -38,15 +38,20 @@ def meter(clock: Clock) -> Meter:
 
 
 def published(key: bytes | None = b"k") -> Outcome:
-    return Outcome(Name.PUBLISHED, 0, 1, key, "id")
+    return Outcome(OutcomeName.PUBLISHED, 0, 1, key, "id")
 
 
 def rejected(key: bytes | None = None) -> Outcome:
-    return Outcome(Name.REJECTED, key=key, failure=MISSING)
+    return Outcome(OutcomeName.REJECTED, key=key, failure=MISSING)
 
 
 def test_events_are_counted_by_outcome_and_reason(meter: Meter) -> None:
-    outcomes = [published(), Outcome(Name.UNCHANGED, 0, 1, b"k"), rejected(), published(None)]
+    outcomes = [
+        published(),
+        Outcome(OutcomeName.UNCHANGED, 0, 1, b"k"),
+        rejected(),
+        published(None),
+    ]
     meter.account("shop", "orders", outcomes, [10, 20, 30, 40])
     collected = meter.collect()
     assert collected.counters["headgate_events_total"] == {
@@ -76,7 +81,7 @@ def test_a_body_of_gigabytes_is_counted_with_all_that_came_with_it(meter: Meter)
 
 
 def test_unknown_ends_are_counted_by_topic(meter: Meter) -> None:
-    unknown = Outcome(Name.UNKNOWN, key=b"k", failure=Failure(Reason.UNKNOWN, "late"))
+    unknown = Outcome(OutcomeName.UNKNOWN, key=b"k", failure=Failure(Reason.UNKNOWN, "late"))
     meter.account("shop", "orders", [unknown], [1])
     meter.account("nobody", "orders", [unknown], [1])
     counters = meter.collect().counters
@@ -304,7 +309,7 @@ def test_a_snapshot_survives_the_wire(meter: Meter) -> None:
 
 def test_what_is_collected_is_declared_and_labelled_as_declared(meter: Meter) -> None:
     meter.account("shop", "orders", [published(), rejected(), published(None)], [10, 20, 5])
-    meter.account("shop", "orders", [Outcome(Name.UNCHANGED, 0, 0, b"k")], [10])
+    meter.account("shop", "orders", [Outcome(OutcomeName.UNCHANGED, 0, 0, b"k")], [10])
     meter.request("/live", 200, 0.1)
     meter.acknowledged("orders", 0, 0.1, 1, 10)
     meter.rebuilt("main", "fatal")

@@ -7,7 +7,7 @@ from headgate.metrics.fleet import Fleet
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.series import Strangers
 from headgate.metrics.snapshot import STRANGERS_KEPT, Pair, Stranger
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 
 
 def test_a_busy_name_is_there_however_many_others_come() -> None:
@@ -25,7 +25,7 @@ def test_a_busy_name_is_there_however_many_others_come() -> None:
 def test_a_meter_counts_them_beside_the_series_that_they_share() -> None:
     meter = Meter(Labels({"shop"}, {"orders"}.__contains__), time.time)
     for producer, times in (("shop", 5), ("cart", 2), ("cart", 2), ("basket", 1)):
-        outcomes = [Outcome(Name.PUBLISHED, 0, 0, b"k")] * times
+        outcomes = [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")] * times
         meter.account(producer, "orders", outcomes, [1] * times)
     collected = snapshot.decode(meter.snapshot())
     assert {name: one.events for name, one in collected.strangers.items()} == {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason
 
 # Every reason with its status, and whether the same event may succeed later.
 PROMISED = {
@@ -64,19 +64,21 @@ def test_only_the_gateway_s_own_faults_alarm() -> None:
 
 
 def test_outcomes_without_a_record_say_so() -> None:
-    outcome = Outcome(Name.REJECTED, failure=Failure(Reason.MALFORMED, "why"))
+    outcome = Outcome(OutcomeName.REJECTED, failure=Failure(Reason.MALFORMED, "why"))
     assert (outcome.partition, outcome.offset, outcome.records) == (-1, -1, 0)
 
 
 def test_an_outcome_equals_another_with_the_same_fields() -> None:
-    first = Outcome(Name.PUBLISHED, 3, 10, b"key", "id", None, 1)
-    again = Outcome(Name.PUBLISHED, 3, 10, b"key", "id", None, 1)
+    first = Outcome(OutcomeName.PUBLISHED, 3, 10, b"key", "id", None, 1)
+    again = Outcome(OutcomeName.PUBLISHED, 3, 10, b"key", "id", None, 1)
     assert first == again
     assert hash(first) == hash(again)
-    assert first != Outcome(Name.PUBLISHED, 3, 10, b"key", "id", None, 0)
-    assert first.of(Name.DUPLICATE, "other") == Outcome(Name.DUPLICATE, 3, 10, b"key", "other")
+    assert first != Outcome(OutcomeName.PUBLISHED, 3, 10, b"key", "id", None, 0)
+    assert first.of(OutcomeName.DUPLICATE, "other") == Outcome(
+        OutcomeName.DUPLICATE, 3, 10, b"key", "other"
+    )
 
 
 def test_names_and_reasons_are_found_by_their_text() -> None:
-    assert {Name.PUBLISHED: 1}["published"] == 1
+    assert {OutcomeName.PUBLISHED: 1}["published"] == 1
     assert {Reason.OVERLOADED: 1}["overloaded"] == 1

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.model.outcome import TRAITS, Failure, Name, Outcome, Reason
+from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason
 from headgate.model.reply import Reply, problem, reply
 from headgate.native import chosen, plain_answers
 from headgate.native.chosen import Shown
@@ -19,15 +19,15 @@ from support.root import ROOT
 
 GOLDEN = ROOT / "tests" / "golden"
 
-PUBLISHED = Outcome(Name.PUBLISHED, 4, 1729, b"2342565", "0190-1", None, 1)
-FOLLOWED = Outcome(Name.PUBLISHED, 4, 1729, b"2342565", "0190-2", None, 0)
-UNCHANGED = Outcome(Name.UNCHANGED, 4, 1729, b"2342565", "0190-3")
-UNNAMED = Outcome(Name.UNCHANGED, 4, 1729, b"2342565")
-KEYLESS = Outcome(Name.PUBLISHED, 0, 7, None, "0190-4", None, 1)
-BINARY_KEY = Outcome(Name.PUBLISHED, 0, 7, b"\xff\x00", "0190-5", None, 1)
-MALFORMED = Outcome(Name.REJECTED, failure=Failure(Reason.MALFORMED, "trailing characters"))
+PUBLISHED = Outcome(OutcomeName.PUBLISHED, 4, 1729, b"2342565", "0190-1", None, 1)
+FOLLOWED = Outcome(OutcomeName.PUBLISHED, 4, 1729, b"2342565", "0190-2", None, 0)
+UNCHANGED = Outcome(OutcomeName.UNCHANGED, 4, 1729, b"2342565", "0190-3")
+UNNAMED = Outcome(OutcomeName.UNCHANGED, 4, 1729, b"2342565")
+KEYLESS = Outcome(OutcomeName.PUBLISHED, 0, 7, None, "0190-4", None, 1)
+BINARY_KEY = Outcome(OutcomeName.PUBLISHED, 0, 7, b"\xff\x00", "0190-5", None, 1)
+MALFORMED = Outcome(OutcomeName.REJECTED, failure=Failure(Reason.MALFORMED, "trailing characters"))
 TOO_LARGE = Outcome(
-    Name.REJECTED, key=b"7", event_id="0190-6",
+    OutcomeName.REJECTED, key=b"7", event_id="0190-6",
     failure=Failure(
         Reason.TOO_LARGE, "11 bytes are more than the limit of 10 bytes (max_bytes)",
         {"size_bytes": 11, "limit_bytes": 10, "limit": "max_bytes",
@@ -35,11 +35,11 @@ TOO_LARGE = Outcome(
     ),
 )  # fmt: skip
 UNAVAILABLE = Outcome(
-    Name.REJECTED, key=b"7", event_id="0190-7",
+    OutcomeName.REJECTED, key=b"7", event_id="0190-7",
     failure=Failure(Reason.KAFKA_UNAVAILABLE, "no broker answers", None, 2),
 )  # fmt: skip
 UNKNOWN = Outcome(
-    Name.UNKNOWN, key=b"7", event_id="0190-8",
+    OutcomeName.UNKNOWN, key=b"7", event_id="0190-8",
     failure=Failure(Reason.UNKNOWN, "the event may yet arrive", None, 5),
 )  # fmt: skip
 
@@ -110,7 +110,7 @@ def test_a_problem_document_has_what_rfc_9457_and_the_contract_name(reason: Reas
 
 @pytest.mark.parametrize("reason", list(Reason))
 def test_a_batch_in_which_all_failed_has_the_reasons_own_status(reason: Reason) -> None:
-    failed = Outcome(Name.REJECTED, failure=Failure(reason, "why"))
+    failed = Outcome(OutcomeName.REJECTED, failure=Failure(reason, "why"))
     assert many(failed, failed).status == TRAITS[reason].status
     assert many(failed, MALFORMED).status == max(400, TRAITS[reason].status)
     assert many(failed, PUBLISHED).status == 207
@@ -180,9 +180,9 @@ def test_an_event_is_the_json_of_its_members(
 @given(topic=TEXTS, key=st.binary() | TEXTS.map(str.encode), event_id=TEXTS, minimal=st.booleans())
 @example(topic="a.b_c-1", key=b'quote " and \\', event_id="\x7f\x00\u2028\U0001f600", minimal=False)
 def test_any_text_is_shown_as_it_is(topic: str, key: bytes, event_id: str, minimal: bool) -> None:
-    ended = Outcome(Name.PUBLISHED, 4, 1729, key, event_id, None, 2, 'by "ref"')
-    held = Outcome(Name.HELD, key=key, event_id=event_id)
-    failed = Outcome(Name.REJECTED, key=key, event_id=event_id, failure=UNAVAILABLE.failure)
+    ended = Outcome(OutcomeName.PUBLISHED, 4, 1729, key, event_id, None, 2, 'by "ref"')
+    held = Outcome(OutcomeName.HELD, key=key, event_id=event_id)
+    failed = Outcome(OutcomeName.REJECTED, key=key, event_id=event_id, failure=UNAVAILABLE.failure)
     answer = reply(topic, [ended, held, failed], True, minimal, "r")
     shown = json.loads(answer.body)["outcomes"]
     assert len(shown) == (1 if minimal else 3)

@@ -16,7 +16,7 @@ from headgate.formats.streamed import Streamed
 from headgate.http.body import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.model.outcome import Failure, Name, Reason, Refused
+from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import EventIds, RawEvent, Ticket
@@ -184,7 +184,7 @@ async def test_a_blob_store_that_fails_publishes_nothing_and_holds_nobody_up() -
     await idle()
     room.run()
     assert outcome(failing).failure == AWAY
-    assert outcome(behind).name is Name.PUBLISHED
+    assert outcome(behind).name is OutcomeName.PUBLISHED
     assert room.values() == [b'{"id":"a"}']
 
 
@@ -200,13 +200,13 @@ async def test_chunks_share_one_outcome_and_are_settled_once() -> None:
     assert b"".join(one.record.value or b"" for one in log) == big("a")
     ended = outcome(ticket)
     place = (log[0].record.partition, len(log) - 1)
-    assert (ended.name, ended.partition, ended.offset) == (Name.PUBLISHED, *place)
+    assert (ended.name, ended.partition, ended.offset) == (OutcomeName.PUBLISHED, *place)
     assert outcome(ticket).records == len(log)
     assert room.suppression.published[b"a"] == (digest(big("a"), b"application/json"), len(log) - 1)
     assert room.suppression.in_flight[b"a"] == 0
     again = room.post("chunks", big("a"))
     room.decide()
-    assert outcome(again).name is Name.UNCHANGED
+    assert outcome(again).name is OutcomeName.UNCHANGED
 
 
 @pytest.mark.parametrize("end", [NO, UNKNOWN])
@@ -309,7 +309,7 @@ async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
     ticket = room.pipeline.take(inbound, streamed)
     publish = ticket.publishes[0]
     await room.settle()
-    assert outcome(ticket).name is Name.PUBLISHED
+    assert outcome(ticket).name is OutcomeName.PUBLISHED
     # Without a scope nothing is compared; where it is, its unknown content must equal nothing.
     assert publish.digest == (None if topic == "claims" else b"")
     assert topic == "claims" or publish.reserved.force
@@ -395,7 +395,7 @@ async def test_a_producer_may_try_again_when_the_helper_process_was_lost() -> No
     room.helper.is_lost = False
     again = room.post("deals", deal("d", size=2000))
     await room.settle()
-    assert outcome(again).name is Name.PUBLISHED
+    assert outcome(again).name is OutcomeName.PUBLISHED
 
 
 async def test_no_rung_that_fits_is_413_and_names_them() -> None:
@@ -406,7 +406,7 @@ async def test_no_rung_that_fits_is_413_and_names_them() -> None:
     assert outcome(ticket).failure.reason is Reason.TOO_LARGE
     assert "split" in outcome(ticket).failure.detail
     assert ticket.weighing == [(0, big("a"))]
-    assert outcome(behind).name is Name.PUBLISHED
+    assert outcome(behind).name is OutcomeName.PUBLISHED
 
 
 async def test_rungs_are_tried_in_their_order() -> None:
@@ -453,7 +453,7 @@ async def test_in_a_storm_each_event_ends_once_and_each_key_keeps_its_order(seed
     places: dict[tuple[str, str], list[int]] = {}
     for topic, key, _, ticket in posted:
         one = outcome(ticket)
-        if one.name is Name.PUBLISHED and one.records:
+        if one.name is OutcomeName.PUBLISHED and one.records:
             places.setdefault((topic, key), []).append(one.offset)
     assert all(offsets == sorted(offsets) for offsets in places.values())
 

@@ -12,7 +12,7 @@ from headgate.config.settings import AdmissionSettings, Settings
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Labels, Meter
 from headgate.metrics.snapshot import Snapshot
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.model.times import Outage
 from headgate.supervisor.control import WorkerState, WorkerUnreachableError
@@ -67,7 +67,7 @@ def events(seen: Overview) -> float:
 
 
 def posted(worker: StandIn) -> StandIn:
-    worker.meter.account("shop", "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    worker.meter.account("shop", "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [1])
     return worker
 
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from headgate.model.outcome import Failure, Name, Outcome, Reason, rejected
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason, rejected
 from headgate.model.trace import Producing, Reserving, Trace
 from headgate.tracing.spans import MAX_OPEN, Sampling, Span, SpanKind, Traces
 
@@ -111,7 +111,11 @@ def test_what_goes_to_disk_without_a_lane_has_the_span_that_its_records_name() -
     world = World(one_in=1)
     trace = begun(world)
     failed = rejected(Failure(Reason.MALFORMED, ""))
-    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED), Outcome(Name.SPOOLED), failed])
+    trace.answer = (
+        "shop",
+        "orders",
+        [Outcome(OutcomeName.SPOOLED), Outcome(OutcomeName.SPOOLED), failed],
+    )
     world.traces.end(trace, 207)
     request, spool = world.spans
     assert (spool.name, spool.parent_id) == ("spool orders", request.span_id)
@@ -124,7 +128,7 @@ def test_what_went_to_disk_before_the_producer_had_it_has_that_span_too() -> Non
     trace = begun(world)
     trace.put("a record", "orders")
     trace.ended("a record", error="spooled")
-    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED)])
+    trace.answer = ("shop", "orders", [Outcome(OutcomeName.SPOOLED)])
     world.traces.end(trace, 202)
     assert [one.name for one in world.spans] == ["POST", "spool orders"]
 
@@ -136,7 +140,7 @@ def test_what_the_producer_had_before_it_went_to_disk_has_a_failed_produce_span(
     trace.handed_over()
     trace.ended("a record", error="unknown")
     trace.ended("a record", error="spooled")
-    trace.answer = ("shop", "orders", [Outcome(Name.SPOOLED)])
+    trace.answer = ("shop", "orders", [Outcome(OutcomeName.SPOOLED)])
     world.traces.end(trace, 202)
     assert [(one.name, one.error) for one in world.spans[1:]] == [("produce orders", "unknown")]
 
@@ -178,7 +182,7 @@ def test_the_outcomes_are_counted() -> None:
     trace = begun(world)
     failed = [rejected(Failure(reason, "")) for reason in (Reason.MISSING_KEY, Reason.MALFORMED)]
     trace.answer = (
-        "shop", "orders", [Outcome(Name.PUBLISHED), Outcome(Name.UNCHANGED), *failed],
+        "shop", "orders", [Outcome(OutcomeName.PUBLISHED), Outcome(OutcomeName.UNCHANGED), *failed],
     )  # fmt: skip
     world.traces.end(trace, 207)
     found = world.spans[0].attributes

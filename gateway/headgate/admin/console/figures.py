@@ -12,7 +12,7 @@ from headgate.admin.console import wording
 from headgate.metrics import fleet as recorder
 from headgate.metrics.fleet import Fleet, Points, Rates, Recorder
 from headgate.metrics.snapshot import WINDOW_S, Pair, ProducerHour
-from headgate.model.outcome import Name
+from headgate.model.outcome import OutcomeName
 
 End = tuple[str, str]  # outcome, and reason or ""
 
@@ -38,7 +38,7 @@ class Summary:
 
     def share(self, *outcomes: str) -> float:
         """Return the share of outcomes among the events that have ended (0 to 1)."""
-        ended = sum(count for (name, _), count in self.ends.items() if name != Name.HELD)
+        ended = sum(count for (name, _), count in self.ends.items() if name != OutcomeName.HELD)
         return sum(map(self.of, outcomes)) / ended if ended else 0.0
 
     @property

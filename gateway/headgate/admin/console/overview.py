@@ -24,7 +24,7 @@ from headgate.metrics import fleet as recorder
 from headgate.metrics.fleet import Points
 from headgate.metrics.snapshot import Pair
 from headgate.model.installation import Kind, Level, LogEntry
-from headgate.model.outcome import Name
+from headgate.model.outcome import OutcomeName
 from headgate.model.policy import PolicyTable
 from headgate.model.suppression_states import AWAY, OFF, ON
 
@@ -148,7 +148,7 @@ class OverviewPage:
         events = sum(summary.events_per_s for summary in seen.pairs.values())
         size = sum(summary.bytes_per_s for summary in seen.pairs.values())
         hour = seen.counted(seen.ends)
-        rejected = sum(count for end, count in hour.items() if end[0] == Name.REJECTED)
+        rejected = sum(count for end, count in hour.items() if end[0] == OutcomeName.REJECTED)
         saved = sum(seen.counted(seen.saved).values())
         gauges = seen.gauges
         return [
@@ -198,7 +198,7 @@ def _recent_rejects(ends: Points) -> float:
     steps = max(1, round(60 / ends.step_s))
     recent = {end: sum(values[-steps:]) for end, values in ends.rows.items()}
     total = sum(recent.values())
-    rejected = sum(count for end, count in recent.items() if end[0] == Name.REJECTED)
+    rejected = sum(count for end, count in recent.items() if end[0] == OutcomeName.REJECTED)
     return rejected / total if total else 0.0
 
 

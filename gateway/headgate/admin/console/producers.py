@@ -15,7 +15,7 @@ from headgate.http.auth import Identity
 from headgate.metrics import fleet as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
 from headgate.metrics.snapshot import Stranger
-from headgate.model.outcome import TRAITS, Name, Reason, Refused
+from headgate.model.outcome import TRAITS, OutcomeName, Reason, Refused
 
 # ---- the message for the owner
 
@@ -95,8 +95,8 @@ _COLUMNS = {
     "rate": lambda summary: summary.events_per_s,
     "bytes": lambda summary: summary.bytes_per_s,
     "size": lambda summary: summary.mean_bytes or 0.0,
-    "unchanged": lambda summary: summary.share(Name.UNCHANGED, Name.SUPERSEDED),
-    "rejects": lambda summary: summary.of(Name.REJECTED),
+    "unchanged": lambda summary: summary.share(OutcomeName.UNCHANGED, OutcomeName.SUPERSEDED),
+    "rejects": lambda summary: summary.of(OutcomeName.REJECTED),
     "events": lambda summary: summary.events,
     "seen": lambda summary: summary.last_seen,
 }
@@ -121,7 +121,7 @@ class ProducerPages:
         values = {
             "listing": listing,
             "sparks": {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()},
-            "Name": Name,
+            "Name": OutcomeName,
             "other": OTHER,
         }
         return Page("producers.html", "Producers", values, is_live=True)

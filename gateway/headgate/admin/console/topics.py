@@ -18,7 +18,7 @@ from headgate.metrics import fleet as recorder
 from headgate.metrics.fleet import Points
 from headgate.model.internal_topics import held_topic
 from headgate.model.keys import partition_for
-from headgate.model.outcome import Failure, Name, Reason, Refused, brief
+from headgate.model.outcome import Failure, OutcomeName, Reason, Refused, brief
 from headgate.model.text import natural_number
 from headgate.model.topics import TopicState
 
@@ -58,8 +58,8 @@ class PartitionRow(NamedTuple):
 _COLUMNS = {
     "rate": lambda row: row.summary.events_per_s,
     "bytes": lambda row: row.summary.bytes_per_s,
-    "unchanged": lambda row: row.summary.share(Name.UNCHANGED, Name.SUPERSEDED),
-    "rejects": lambda row: row.summary.of(Name.REJECTED),
+    "unchanged": lambda row: row.summary.share(OutcomeName.UNCHANGED, OutcomeName.SUPERSEDED),
+    "rejects": lambda row: row.summary.of(OutcomeName.REJECTED),
     "partitions": lambda row: row.partitions,
     "held": lambda row: row.held_lag or 0.0,
 }
@@ -94,7 +94,7 @@ class TopicPages:
         names = {name for name, _ in listing.rows}
         points = await self._plots.read(recorder.EVENTS, (1,), {1: names}, _SPARK_S)
         sparks = {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()}
-        values = {"listing": listing, "sparks": sparks, "Name": Name}
+        values = {"listing": listing, "sparks": sparks, "Name": OutcomeName}
         return Page("topics.html", "Topics", values, is_live=True)
 
     async def show(self, request: web.Request, _caller: Identity) -> Page:

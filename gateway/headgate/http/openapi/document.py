@@ -21,7 +21,7 @@ from headgate.formats.confluent import codes_of
 from headgate.http.answer import FILES
 from headgate.http.pages import LIMIT, MAX_LIMIT
 from headgate.model.installation import MEANINGS, Kind, Level
-from headgate.model.outcome import TRAITS, Failure, Name, Reason
+from headgate.model.outcome import TRAITS, Failure, OutcomeName, Reason
 from headgate.model.suppression_states import OFF, STATES
 from headgate.replays.registry import Control, ReplayState
 from headgate.replays.segments import Result
@@ -128,7 +128,9 @@ def _values(http: HttpSettings) -> dict[str, Any]:
         "docs_files": [*FILES],
         "sections": ", ".join([*SECTIONS, *NAMED]),
         "reasons": [*Reason],
-        "outcomes": [name for name in Name if name not in (Name.REJECTED, Name.UNKNOWN)],
+        "outcomes": [
+            name for name in OutcomeName if name not in (OutcomeName.REJECTED, OutcomeName.UNKNOWN)
+        ],
         "suppression_states": [*STATES, OFF],
         "log_kinds": [*Kind],
         "log_levels": [*Level],

@@ -16,7 +16,7 @@ from headgate.admin.console.rendering import static_files
 from headgate.admin.console.wording import breakable
 from headgate.config import Settings
 from headgate.model.installation import Kind, NewEntry
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import AWAY, TopicSuppression
 from headgate.supervisor.installation_log import InstallationLog
@@ -236,7 +236,7 @@ async def test_a_producers_page_says_what_to_tell_its_owner() -> None:
 
 async def test_who_is_not_configured_is_named() -> None:
     instance = await world.small()
-    instance.meter.account(HOSTILE, "orders", [Outcome(Name.PUBLISHED, 0, 0, b"k")], [1])
+    instance.meter.account(HOSTILE, "orders", [Outcome(OutcomeName.PUBLISHED, 0, 0, b"k")], [1])
     await instance.refresh()
     async with opened(instance) as client:
         text = await text_of(client, "/producers/other")
@@ -279,7 +279,7 @@ async def test_live_pages_send_what_has_changed() -> None:
 
 async def test_an_unconfigured_producer_that_has_sent_events_is_explained() -> None:
     instance = await world.small()
-    outcome = Outcome(Name.PUBLISHED, 0, 0, b"1")
+    outcome = Outcome(OutcomeName.PUBLISHED, 0, 0, b"1")
     await instance.pass_time(
         1, lambda step: instance.meter.account("cart", "orders", [outcome], [9])
     )

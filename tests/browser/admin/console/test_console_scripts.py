@@ -11,7 +11,7 @@ import pytest_asyncio
 from playwright.async_api import Browser, expect
 
 from headgate.config.settings import ProducerSettings, Settings
-from headgate.model.outcome import Name, Outcome
+from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.policy import TopicPolicy
 from support.console import world
 from support.console.browser import CHROMIUM, page, served
@@ -36,7 +36,7 @@ async def server(instance: ConsoleInstance) -> AsyncIterator[str]:
 
 
 async def post_more(instance: ConsoleInstance, events: int) -> None:
-    new = [Outcome(Name.PUBLISHED, 0, 0, b"%d" % key) for key in range(events)]
+    new = [Outcome(OutcomeName.PUBLISHED, 0, 0, b"%d" % key) for key in range(events)]
     instance.meter.account("shop", "orders", new, [650] * events)
     await instance.refresh()
 

@@ -6,7 +6,7 @@ import pytest
 
 from headgate.formats import confluent
 from headgate.formats.confluent import codes_of
-from headgate.model.outcome import Failure, Name, Outcome, Reason
+from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason
 from support.clients.peers_produce import PEERS, Case, Result, cases
 
 CASES = cases()
@@ -31,6 +31,6 @@ def test_the_codes_of_what_no_request_brings_about(one: Case) -> None:
     if one.here.answers is None:
         assert one.here == Result(*codes_of(failure))
         return
-    reply = confluent.produced([Outcome(Name.REJECTED, failure=failure)])
+    reply = confluent.produced([Outcome(OutcomeName.REJECTED, failure=failure)])
     codes = tuple(entry["error_code"] for entry in json.loads(reply.body)["offsets"])
     assert one.here == Result(reply.status, None, codes)
