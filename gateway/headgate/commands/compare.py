@@ -11,7 +11,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command
+from headgate.commands.command_line import (
+    FAILED,
+    OK,
+    USAGE,
+    CommandError,
+    Subparsers,
+    add_command,
+)
 from headgate.commands.output import (
     add_json,
     add_quiet,
@@ -22,14 +29,23 @@ from headgate.commands.output import (
     show_table,
     write,
 )
-from headgate.commands.terminal import Cell, Column, Ink, short
+from headgate.commands.side_by_side import (
+    ContentRule,
+    Finding,
+    Found,
+    Side,
+    Window,
+    findings,
+    keyless_only,
+    part_of,
+)
+from headgate.commands.terminal import Cell, Column, Ink, ProgressLine, Step, short
+from headgate.config import load
 from headgate.errors_in_words import connection_error
-from headgate.model.times import shown_time
+from headgate.model.keys import BadPointer
+from headgate.model.times import TimeError, parse_time, shown_time
 
-if TYPE_CHECKING:
-    from headgate.commands.command_line import Subparsers
-    from headgate.commands.side_by_side import ContentRule, Finding, Found, Side, Window
-    from headgate.commands.terminal import ProgressLine
+if TYPE_CHECKING:  # slow to import
     from headgate.kafka.logs import LogRecord, Reach
     from headgate.kafka.options import ClusterOptions
 
@@ -63,12 +79,12 @@ class _Topic(NamedTuple):
 class _Selection(NamedTuple):
     """The parts of both topics that are compared; `share` of the keys is 0 to 1."""
 
-    window: "Window"
-    rule: "ContentRule"
+    window: Window
+    rule: ContentRule
     share: float
 
 
-def register_compare(subparsers: "Subparsers") -> None:
+def register_compare(subparsers: Subparsers) -> None:
     """Add `compare` to the commands."""
     purpose = "compare the contents of two topics, key by key"
     parser = add_command(subparsers, "compare", purpose, _EXAMPLES)
@@ -141,10 +157,6 @@ def run_compare(args: argparse.Namespace) -> int:
 
 
 def _selection(args: argparse.Namespace) -> _Selection:
-    from headgate.commands.side_by_side import ContentRule, Window
-    from headgate.model.keys import BadPointer
-    from headgate.model.times import TimeError, parse_time
-
     now_ms = time.time_ns() // 1_000_000
     try:
         begin_ms = None if args.begin is None else parse_time("--from", args.begin, now_ms)
@@ -167,7 +179,6 @@ def _selection(args: argparse.Namespace) -> _Selection:
 
 
 def _topics(args: argparse.Namespace) -> list[_Topic]:
-    from headgate.config import load
     from headgate.kafka.options import ClusterOptions, cluster_options
 
     if args.config is None:
@@ -187,11 +198,9 @@ def _topics(args: argparse.Namespace) -> list[_Topic]:
 
 
 async def _read(
-    topics: list[_Topic], selection: _Selection, line: "ProgressLine"
-) -> tuple[list["Side"], bool]:
+    topics: list[_Topic], selection: _Selection, line: ProgressLine
+) -> tuple[list[Side], bool]:
     """Read both topics; return also whether one has records before the window."""
-    from headgate.commands.side_by_side import Side
-    from headgate.commands.terminal import Step
     from headgate.kafka.logs import LogScan
 
     scans = [
@@ -230,9 +239,7 @@ async def _partitions(topic: _Topic) -> int:
     return states[topic.name].partitions
 
 
-def _see(side: "Side", selection: _Selection, record: "LogRecord") -> None:
-    from headgate.commands.side_by_side import part_of
-
+def _see(side: Side, selection: _Selection, record: "LogRecord") -> None:
     if not selection.window.has(record.timestamp):
         return
     seen = selection.rule.see(record.key, record.value, record.headers)
@@ -249,8 +256,8 @@ class Compared:
     """The comparison; `keyless` counts records without a key that only one of the topics has."""
 
     names: tuple[str, str]
-    sides: "Sequence[Side]"
-    findings: "Mapping[Finding, Found]"
+    sides: Sequence[Side]
+    findings: Mapping[Finding, Found]
     keyless: tuple[int, int]
 
     @property
@@ -287,7 +294,7 @@ class Compared:
         }
 
 
-def compared(names: tuple[str, str], sides: "Sequence[Side]", *, has_before: bool) -> Compared:
+def compared(names: tuple[str, str], sides: Sequence[Side], *, has_before: bool) -> Compared:
     """Compare two topics.
 
     Args:
@@ -295,8 +302,6 @@ def compared(names: tuple[str, str], sides: "Sequence[Side]", *, has_before: boo
         sides: Their records.
         has_before: Whether a topic has records before the ones that were read.
     """
-    from headgate.commands.side_by_side import findings, keyless_only
-
     first, second = sides
     by_kind = findings(first, second, has_before=has_before)
     return Compared(names, sides, by_kind, keyless_only(first, second))
@@ -321,7 +326,7 @@ def show(comparison: Compared) -> None:
     write(f"\n{_verdict(comparison)}")
 
 
-def _figures(side: "Side") -> Iterator[tuple[str, str, int | str | None]]:
+def _figures(side: Side) -> Iterator[tuple[str, str, int | str | None]]:
     """Yield field, title and value of each figure."""
     yield "records", "records", side.records
     yield "value_bytes", "value bytes", side.value_bytes
@@ -333,7 +338,7 @@ def _figures(side: "Side") -> Iterator[tuple[str, str, int | str | None]]:
     yield "last", "last record", _time(side.last_ms)
 
 
-def _finding_rows(findings: "Iterable[tuple[Finding, Found]]") -> Iterator[list[str | Cell]]:
+def _finding_rows(findings: Iterable[tuple[Finding, Found]]) -> Iterator[list[str | Cell]]:
     for finding, (keys, examples) in findings:
         ink = Ink.BAD if finding.is_difference else Ink.GOOD if finding.is_judged else Ink.WARNING
         mark = "" if finding.is_judged else " (not judged)"

@@ -3,19 +3,31 @@
 import argparse
 import sys
 import time
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
-from headgate.commands.command_line import OK, USAGE, CommandError, add_command
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from headgate.commands.command_line import Subparsers
-    from headgate.top.readings import Listed, Reading, View
-    from headgate.top.views import Sort
+from headgate.commands.api_client import add_gateway, ask, check_gateway
+from headgate.commands.command_line import OK, USAGE, CommandError, Subparsers, add_command
+from headgate.commands.output import show_json, show_table, style
+from headgate.top.readings import (
+    GroupsPage,
+    Health,
+    Listed,
+    OddPageError,
+    ProducersPage,
+    Reading,
+    TopicsPage,
+    View,
+    checked,
+    groups_read,
+    producers_read,
+    topics_read,
+)
+from headgate.top.session import NoAnswerError, Options, run_live
+from headgate.top.views import SORTS, Sort, json_rows, listing
 
 _EXAMPLES = """  headgate top                                      live; the last line has the keys
   headgate top --view groups --interval 5           lag of all consumer groups
@@ -33,22 +45,22 @@ so and keeps asking. If the output is not a terminal, it prints one table.
 signals: TERM and INT end it
 exit codes: 0 ended (or printed once), 1 failed, 2 usage"""
 
-_VIEWS = ("producers", "topics", "groups")
-_SORTS = ("rate", "bytes", "rejects", "unchanged", "name", "worst")
 _MIN_INTERVAL_S = 1.0
 _ANSWER_S = 10.0
 _PAGE, _MAX_PAGES = "limit=1000", 100  # more rows are no table for people
 
 
-def register_top(subparsers: "Subparsers") -> None:
+def register_top(subparsers: Subparsers) -> None:
     """Add `top` to the commands."""
-    from headgate.commands.api_client import add_gateway
-
     purpose = "show a gateway's producers, topics and groups, live in the terminal"
     parser = add_command(subparsers, "top", purpose, _EXAMPLES)
-    parser.add_argument("--view", choices=_VIEWS, default="producers", help="default: producers")
     parser.add_argument(
-        "--sort", choices=_SORTS, help="default: rate; for groups worst, the monitor's order"
+        "--view", choices=list(map(str, View)), default="producers", help="default: producers"
+    )
+    parser.add_argument(
+        "--sort",
+        choices=list(map(str, Sort)),
+        help="default: rate; for groups worst, the monitor's order",
     )
     parser.add_argument(
         "--interval", type=float, default=2.0, metavar="S",
@@ -62,12 +74,6 @@ def register_top(subparsers: "Subparsers") -> None:
 
 def run_top(args: argparse.Namespace) -> int:
     """Show until the user quits; return the exit code. Raises CommandError."""
-    from headgate.commands.api_client import check_gateway
-    from headgate.commands.output import style
-    from headgate.top.readings import View
-    from headgate.top.session import NoAnswerError, Options, run_live
-    from headgate.top.views import SORTS, Sort
-
     if not args.interval >= _MIN_INTERVAL_S:  # also nan
         raise CommandError(f"--interval {args.interval:g}: at least {_MIN_INTERVAL_S:g}", USAGE)
     view = View(args.view)
@@ -79,7 +85,7 @@ def run_top(args: argparse.Namespace) -> int:
         return OK
     check_gateway(args)
 
-    def poll(wanted: "View") -> "Reading":
+    def poll(wanted: View) -> Reading:
         try:
             return _read(args, wanted)
         except CommandError as error:
@@ -89,10 +95,7 @@ def run_top(args: argparse.Namespace) -> int:
     return OK
 
 
-def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
-    from headgate.commands.output import show_json, show_table
-    from headgate.top.views import json_rows, listing
-
+def _print_once(args: argparse.Namespace, view: View, sort: Sort) -> None:
     first = _read(args, view)
     time.sleep(args.interval)
     readings, now = [first, _read(args, view)], datetime.now(UTC)
@@ -103,21 +106,8 @@ def _print_once(args: argparse.Namespace, view: "View", sort: "Sort") -> None:
         show_table(*listing(readings, sort, now))
 
 
-def _read(args: argparse.Namespace, view: "View") -> "Reading":
+def _read(args: argparse.Namespace, view: View) -> Reading:
     """Poll the gateway. Raises CommandError."""
-    from headgate.top.readings import (
-        GroupsPage,
-        Health,
-        OddPageError,
-        ProducersPage,
-        TopicsPage,
-        View,
-        checked,
-        groups_read,
-        producers_read,
-        topics_read,
-    )
-
     try:
         health = checked(_ask(args, "/ready", also=(HTTPStatus.SERVICE_UNAVAILABLE,)), Health)
         if view is View.GROUPS:
@@ -136,12 +126,8 @@ def _read(args: argparse.Namespace, view: "View") -> "Reading":
         raise CommandError(text) from error
 
 
-def _pages(
-    args: argparse.Namespace, path: str, kind: "type[Listed]"
-) -> "Iterator[tuple[Listed, Any]]":
+def _pages(args: argparse.Namespace, path: str, kind: type[Listed]) -> Iterator[tuple[Listed, Any]]:
     """Yield each page, checked and as received. Raises CommandError, OddPageError."""
-    from headgate.top.readings import checked
-
     following = ""
     for _ in range(_MAX_PAGES):
         given = _ask(args, f"{path}?{_PAGE}{following}")
@@ -152,7 +138,5 @@ def _pages(
         following = f"&after={quote(page.next, safe='')}"
 
 
-def _ask(args: argparse.Namespace, path: str, also: "Collection[int]" = ()) -> Any:
-    from headgate.commands.api_client import ask
-
+def _ask(args: argparse.Namespace, path: str, also: Collection[int] = ()) -> Any:
     return ask(args, "GET", path, timeout_s=_ANSWER_S, also=also)

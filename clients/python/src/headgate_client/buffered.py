@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypeAlias, TypedDict, get_args
 
+from headgate_client.core.answer import counted
 from headgate_client.core.encode import Part, check_topic, key_bytes
 from headgate_client.core.lanes import Entry
-from headgate_client.core.wording import counted
 from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.events import CloudEvent, Event
 from headgate_client.outcomes import Outcome

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from headgate_client.core.wording import counted
+from headgate_client.core.answer import counted
 from headgate_client.outcomes import Outcome, Rejected, Unknown
 
 log = logging.getLogger("headgate_client")

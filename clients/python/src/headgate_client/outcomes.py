@@ -44,7 +44,7 @@ class Succeeded:
 
     @property
     def is_written(self) -> bool:
-        """Whether the event, or an equal one, is in the topic at a known offset."""
+        """Return whether the event, or an equal one, is in the topic at a known offset."""
         return self.offset is not None
 
     def raise_for_outcome(self) -> None:

@@ -37,7 +37,7 @@ class _Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry(_Options):
-    """When an event is sent again, and when the client gives up.
+    """Rules for sending an event again, and for giving up.
 
     Attributes:
         patience_s: Total time for an event, in seconds. It begins with the call of `send`. After

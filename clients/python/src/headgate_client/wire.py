@@ -14,9 +14,8 @@ import httpx
 
 from headgate_client.core import encode
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
-from headgate_client.core.compress import compressor
 from headgate_client.core.delivery import Chances, Delivery, Post
-from headgate_client.core.encode import Dumps, Part
+from headgate_client.core.encode import Dumps, Part, compressor
 from headgate_client.core.header_text import (
     Hide,
     checked_headers,

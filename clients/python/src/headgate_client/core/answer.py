@@ -11,7 +11,6 @@ from email.utils import parsedate_to_datetime
 from typing import TypeAlias
 
 from headgate_client.core.header_text import Hide
-from headgate_client.core.wording import counted
 from headgate_client.outcomes import (
     Duplicate,
     Figures,
@@ -211,3 +210,8 @@ def _key(fields: Mapping[str, object]) -> Key:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 event`, `2 events`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,15 +1,18 @@
-"""Encodes events as the bytes of a request."""
+"""Encodes events as the bytes of a request, and compresses them."""
 
+import gzip
 import json
 import re
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
 
-from headgate_client.errors import InvalidEventError
+from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.events import TOMBSTONE, CloudEvent, Event, RawJson
+from headgate_client.settings import Compression
 
 Dumps: TypeAlias = Callable[[object], str | bytes]
 Form: TypeAlias = Literal["envelope", "cloudevents", "single"]
@@ -26,6 +29,7 @@ _PLAIN = re.compile(
 _ATTRIBUTE = re.compile(r"[a-z0-9]{1,64}")
 _ID_BYTES = 256
 _LATEST_MS = 999_999_999_999_999
+_GZIP_LEVEL = 6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HEADER_BYTES = 4096  # of a request with one event; longer ones go into an envelope
@@ -300,3 +304,27 @@ def _cloudevent(event: CloudEvent, to_json: Dumps) -> Part:
         text = text[:-1] + b',"data":' + _json_text(event.data, to_json) + b"}"
     key = event.extensions.get("partitionkey") or event.subject
     return Part("cloudevents", text, event.id, None if key is None else str(key).encode())
+
+
+def compressor(compression: Compression | None) -> Callable[[bytes], bytes] | None:
+    """Return a function that compresses; equal bytes always give equal results."""
+    if compression is None:
+        return None
+    if compression == "gzip":
+        return lambda content: gzip.compress(content, _GZIP_LEVEL, mtime=0)
+    if compression != "zstd":
+        raise InvalidOptionError(f"compression: use 'gzip' or 'zstd', not {compression!r}")
+    return _zstd()
+
+
+def _zstd() -> Callable[[bytes], bytes]:
+    if sys.version_info >= (3, 14):
+        from compression.zstd import compress
+    else:
+        try:
+            from backports.zstd import compress
+        except ImportError:
+            raise InvalidOptionError(
+                "compression: zstd needs Python 3.14 or `pip install headgate-client[zstd]`"
+            ) from None
+    return lambda content: bytes(compress(content))

@@ -10,8 +10,14 @@ The gateway speaks HTTP, so the client runs the code that it runs in production.
 `gateway.transport` is for `Client` and `AsyncClient`. With `Retry(first_wait_s=0)` no test waits.
 """
 
-from headgate_client.testing.gateway import FailEvents, FakeGateway, Fault, Lose, Refuse
-from headgate_client.testing.reasons import REASONS
+from headgate_client.testing.gateway import (
+    REASONS,
+    FailEvents,
+    FakeGateway,
+    Fault,
+    Lose,
+    Refuse,
+)
 from headgate_client.testing.requests import Record
 
 __all__ = ["REASONS", "FailEvents", "FakeGateway", "Fault", "Lose", "Record", "Refuse"]
