@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headgate.commands.command_line import FAILED, OK, USAGE, CommandError, add_command, add_config
 
@@ -123,6 +123,24 @@ def run_worker(args: argparse.Namespace) -> int:
     return worker.run_worker(worker.WorkerFiles(args.config, os.environ, args.folder, args.index))
 
 
+def _configured(file: Path) -> "tuple[Settings, dict[str, Any]]":
+    """Load the configuration, check its PEM files, and begin to log.
+
+    Returns:
+        The settings, and the fields of the log line of the start.
+    """
+    from headgate.config import load_with_origins, read_file
+    from headgate.config.checks import refuse_bad_pem_files
+    from headgate.metrics import logs
+    from headgate.metrics.build import start_fields
+
+    text = read_file(file)
+    settings, origins = load_with_origins(file, os.environ, text=text)
+    refuse_bad_pem_files(file, settings, origins)
+    logs.configure(settings.logs)
+    return settings, start_fields(file, text)
+
+
 def register_coalesce(subparsers: "Subparsers") -> None:
     """Add `coalesce` to the commands."""
     purpose = "publish held events of coalescing topics, without a gateway"
@@ -134,19 +152,12 @@ def run_coalesce(args: argparse.Namespace) -> int:
     """Coalesce until a signal; return the exit code. Raises ConfigError."""
     import uvloop  # slow to import, as what follows
 
-    from headgate.config import load_with_origins, read_file
-    from headgate.config.checks import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
-    from headgate.metrics import logs
-    from headgate.metrics.build import start_fields
     from headgate.supervisor.coalescer_process import coalesce
 
-    text = read_file(args.config)
-    settings, origins = load_with_origins(args.config, os.environ, text=text)
-    refuse_bad_pem_files(args.config, settings, origins)
-    logs.configure(settings.logs)
+    settings, fields = _configured(args.config)
     try:
-        uvloop.run(coalesce(settings, start_fields(args.config, text)))
+        uvloop.run(coalesce(settings, fields))
     except OSError as error:
         raise CommandError(
             f"coalescer.port = {settings.coalescer.port}: {listen_error(error)}", FAILED
@@ -171,23 +182,16 @@ def run_monitor(args: argparse.Namespace) -> int:
     import uvloop  # slow to import, as what follows
 
     from headgate.commands.output import style, write
-    from headgate.config import load_with_origins, read_file
-    from headgate.config.checks import refuse_bad_pem_files
     from headgate.errors_in_words import listen_error
-    from headgate.metrics import logs
-    from headgate.metrics.build import start_fields
     from headgate.supervisor.active_config import TlsFilesError
     from headgate.supervisor.monitor_process import monitor
 
-    text = read_file(args.config)
-    settings, origins = load_with_origins(args.config, os.environ, text=text)
-    refuse_bad_pem_files(args.config, settings, origins)
-    logs.configure(settings.logs)
+    settings, fields = _configured(args.config)
     if args.once:
         return _once(settings, args.json)
     show = write if args.table or sys.stdout.isatty() else None
     try:
-        uvloop.run(monitor(settings, start_fields(args.config, text), show, style()))
+        uvloop.run(monitor(settings, fields, show, style()))
     except TlsFilesError as error:
         raise CommandError(str(error), USAGE) from error
     except OSError as error:
