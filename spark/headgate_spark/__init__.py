@@ -1,1 +1,1 @@
-"""Headgate's Spark jobs. Of the gateway they import `model`, `kafka`, what finds Java and jars."""
+"""Headgate's Spark jobs. They import few of the gateway's modules (`tests/test_layers.py`)."""

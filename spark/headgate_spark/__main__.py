@@ -1,4 +1,4 @@
-"""`python -m headgate_spark` is the command `headgate-spark`."""
+"""Entry point of `python -m headgate_spark`, the same as the command `headgate-spark`."""
 
 import sys
 

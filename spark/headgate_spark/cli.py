@@ -1,4 +1,4 @@
-"""The command `headgate-spark`; also `python -m headgate_spark` and spark-submit's script."""
+"""The command `headgate-spark`; also `python -m headgate_spark` and the script of spark-submit."""
 
 import argparse
 import os
@@ -25,7 +25,7 @@ from headgate_spark.replay.command import add_replay
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one job; return the exit code. arguments: those of the program if None."""
+    """Run one job; return the exit code. `arguments`: None for those of the program."""
     if arguments is None:
         mask = mask_of_files(os.environ, _say)
         if mask is None:
@@ -51,7 +51,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Every job with its arguments."""
+    """Return the parser of all jobs and their arguments."""
     found = HelpfulParser(
         prog="headgate-spark",
         description="Headgate's Spark jobs.",

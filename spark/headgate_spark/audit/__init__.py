@@ -1,1 +1,1 @@
-"""The skew audit: what makes a topic's partitions unequal, and what would help."""
+"""The skew audit: the causes of unequal partitions, and their remedies."""

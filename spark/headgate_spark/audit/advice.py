@@ -1,4 +1,4 @@
-"""Advice: each option scored beside its floor and its cost, or the word that none helps."""
+"""Advice: each option scored with its floor and its cost, or a statement that none helps."""
 
 import math
 from collections.abc import Mapping
@@ -37,7 +37,12 @@ MAX_PARTITION_FETCH_BYTES = 1_048_576
 
 
 class Recommendation(NamedTuple):
-    """One action. expected: figures after it.  cost: what it takes or breaks."""
+    """One action.
+
+    Attributes:
+        expected: Figures after the action.
+        cost: The effort and the side effects.
+    """
 
     action: str
     expected: Mapping[str, float]
@@ -47,7 +52,7 @@ class Recommendation(NamedTuple):
 
 
 class Fetch(NamedTuple):
-    """Bytes that consumers of the topic need, and how it reads with Kafka's defaults."""
+    """The bytes that consumers of the topic need, and the effect of Kafka's defaults."""
 
     max_partition_fetch_bytes: int
     fetch_max_bytes: int
@@ -84,7 +89,7 @@ def _send_less(waste: Waste) -> Recommendation:
 
 
 def _can_coalesce(key: KeyFigures) -> bool:
-    """Return false if its events are too far apart, or coalesced already."""
+    """Return false if the events are too far apart, or are coalesced already."""
     return key.kept <= NOTABLE * key.records
 
 
@@ -118,7 +123,7 @@ def _large(figures: TopicFigures, finding: Finding) -> Recommendation:
 
 
 def _partitioner(figures: TopicFigures) -> list[Recommendation]:
-    """One for the records of an earlier partition count, one for the producers of the others."""
+    """Advise on records of an earlier partition count, and on the producers of the others."""
     found = []
     earlier = [one for one in figures.misplaced if earlier_count(one) is not None]
     others = [one for one in figures.misplaced if one not in earlier and _is_notable(one, figures)]
@@ -136,13 +141,13 @@ def _partitioner(figures: TopicFigures) -> list[Recommendation]:
 
 
 def _is_notable(one: Misplaced, figures: TopicFigures) -> bool:
-    """Return whether a producer has more misplaced records than the few that it cannot help."""
+    """Return whether a producer has more misplaced records than the few that it cannot avoid."""
     is_largest = one.records == max(each.records for each in figures.misplaced)
     return is_largest or lower_bound(one.records, one.keyed) >= MISPLACED
 
 
 def _placements(figures: TopicFigures, names: set[Diagnosis]) -> list[Recommendation]:
-    """Pins and salts, each only where it helps notably."""
+    """Return pins and salts, each only if it helps notably."""
     present = figures.prediction(figures.partitions)
     if present is None or figures.partitions < 2:
         return []
@@ -186,7 +191,7 @@ def _salt(figures: TopicFigures, present: Prediction, *, by_bytes: bool) -> Reco
 
 
 def _partitions(figures: TopicFigures) -> Recommendation:
-    """Another partition count where one is notably better, else the word that none helps."""
+    """Return another partition count if it is notably better, or a statement that none is."""
     by_bytes = max_over_mean(figures.load_bytes) > max_over_mean(figures.load_records)
     scores = {
         prediction.partitions: max_over_mean(prediction.bytes if by_bytes else prediction.records)
@@ -249,10 +254,10 @@ def _p_max(figures: TopicFigures, *, by_bytes: bool) -> float:
 
 
 def fetch_advice(sizes: Sizes) -> Fetch:
-    """Fetch sizes with which an answer of one partition holds some records.
+    """Return fetch sizes with which a response for one partition has several records.
 
-    A record that is larger than `max.partition.fetch.bytes` is still answered, alone: consumers
-    then read one record an answer, and a blocking round robin waits for each idle partition.
+    A record larger than `max.partition.fetch.bytes` is still returned, alone. Consumers then read
+    one record per response, and a blocking round robin waits for each idle partition.
     """
     fits = max(1, MAX_PARTITION_FETCH_BYTES // max(1, sizes.p99))
     wanted = max(MAX_PARTITION_FETCH_BYTES, 10 * sizes.p99 if sizes.p99 > LARGE_BYTES else 0)

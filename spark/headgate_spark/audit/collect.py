@@ -1,8 +1,7 @@
-"""The passes over the facts in order, and their results as `TopicFigures`.
+"""The passes over the facts, in order, and their results as `TopicFigures`.
 
-Data that comes to the driver is bounded by partitions and by constants, never by records, keys,
-producers or windows: it comes as Arrow, in which a number takes 8 bytes, where a row of Python's
-takes 600.
+The data that reaches the driver is bounded by partitions and constants, never by records, keys,
+producers or windows. It arrives as Arrow, in which a number takes 8 bytes; a Python row takes 600.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ Row = dict[str, Any]
 
 @dataclass
 class Counted:
-    """Results by topic; each field is the result of the pass of its name in `counting`."""
+    """Results by topic; each field is the result of the pass with the same name in `counting`."""
 
     loads: Tables = field(default_factory=dict)
     busy: Tables = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Counted:
 
 
 def collected(frame: DataFrame) -> Tables:
-    """The rows of a small frame, by topic."""
+    """Return the rows of a small frame by topic."""
     table = frame.toArrow().sort_by("topic").combine_chunks()
     found, start = {}, 0
     for count in pc.value_counts(table.column("topic")).to_pylist():
@@ -76,14 +75,17 @@ def figures_of(
     window: tuple[int | None, int | None],
     numbers: tuple[int, ...] = (),
 ) -> TopicFigures:
-    """One topic's figures. window: what was asked for; None = what the records say.
+    """Return one topic's figures.
 
-    partitions: of the topic.  numbers: the only ones that were asked for; empty = all.
+    Args:
+        window: The requested window; None for the range of the records.
+        partitions: Number of the topic's partitions.
+        numbers: The requested partitions; empty for all.
     """
     loads = counted.loads.get(topic)
     names = ("records", "bytes", "keyless_records", "keyless_bytes", "tombstones")
     total = {name: 0 if loads is None else _sum(loads, name) for name in names}
-    # of those that nobody asked for it is not known that they are empty, or which keys they have
+    # other partitions may have records: only the requested ones are listed
     rows = list(numbers or range(partitions))
     keyless = total["keyless_records"], total["keyless_bytes"]
     predictions = None if numbers else counted.predictions.get(topic)
@@ -127,7 +129,7 @@ def figures_of(
 
 
 def rows_of(table: pa.Table | None) -> Iterator[Row]:
-    """Rows one by one, where there are few or each has to become an object anyway."""
+    """Return rows one by one, for few rows or for rows that become objects anyway."""
     for batch in () if table is None else table.to_batches(max_chunksize=1000):
         yield from batch.to_pylist()
 
@@ -179,12 +181,12 @@ def _heat(topic: str, counted: Counted) -> Heat:
 
 
 def keyless_of(total: Load, fullest: Mapping[int, int], numbers: Sequence[int]) -> Keyless:
-    """Figures of the records without a key.
+    """Return the figures of the records without a key.
 
     Args:
         total: Their load, by partition.
-        fullest: In how many windows each partition has most of them.
-        numbers: The partitions that were read: which one each row of `total` is.
+        fullest: Number of windows in which each partition has most of them.
+        numbers: The partition of each row of `total`.
     """
     most = numbers[int(total.argmax())] if total.any() else -1
     return Keyless(total, sum(fullest.values()), fullest.get(most, 0))
@@ -256,9 +258,10 @@ def _key_buckets(table: pa.Table | None) -> tuple[KeyBucket, ...]:
 
 
 def unexplained(misplaced: Tables) -> dict[tuple[str, str], int]:
-    """The producers whose misplaced records librdkafka's default does not explain, for `earlier`.
+    """Return producers whose misplaced records librdkafka's default does not explain.
 
-    The value is the `reach` of each. misplaced: `counting.most_misplaced`.
+    The value is the `reach` of each, for `earlier`. `misplaced` is the result of
+    `counting.most_misplaced`.
     """
     rows = (row for table in misplaced.values() for row in rows_of(table))
     return {
@@ -284,11 +287,16 @@ def count_all(
     progress: Progress,
     coalesce_ms: Mapping[str, tuple[int, int]] = MappingProxyType({}),
 ) -> Counted:
-    """Count the facts of all topics at once. facts: `schema.FACTS`, cheap to read again (Parquet).
+    """Count the facts of all topics at once.
 
-    present: the partitions of each topic.  counts: the ones to predict.  coalesce_ms: quiet and
-    maximum, of the topics that say so.  Writes load.parquet (each partition in each window) and
-    keys.parquet (each key on each partition, by producer) below `out`.
+    Writes load.parquet (each partition in each window) and keys.parquet (each key on each
+    partition, by producer) below `out`.
+
+    Args:
+        facts: `schema.FACTS`, cheap to read again (Parquet).
+        present: The partitions of each topic.
+        counts: The partition counts to predict.
+        coalesce_ms: Quiet and maximum time of the topics that coalesce.
     """
     context, found = spark.sparkContext, Counted()
     with progress.step("counting partitions, windows and producers", context):
@@ -324,7 +332,7 @@ def count_all(
 
 
 def _roll_up(cells: DataFrame, found: Counted) -> None:
-    """Partitions by 5 minutes are millions of cells: they are summed where they are."""
+    """Sum partitions by 5 minutes, which are millions of cells, inside Spark."""
     spans = counting.spans(cells).persist()
     loads = counting.by_partition(cells, spans).persist()
     found.loads = collected(loads)

@@ -1,4 +1,4 @@
-"""The job `audit` on the command line."""
+"""The command line of the job `audit`."""
 
 import argparse
 import os
@@ -34,7 +34,7 @@ _MIN_PATIENCE_S, _MAX_PATIENCE_S = 5, 86_400  # Kafka's client takes 24 days of 
 
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
-    """The options of `audit`."""
+    """Add the options of `audit`."""
     parser.set_defaults(run=run_audit)
     add = parser.add_argument
     add_config(parser, "the gateway's TOML file")
@@ -85,7 +85,7 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def run_audit(chosen: argparse.Namespace) -> int:
-    """`headgate-spark audit`. Raises JobError."""
+    """Run `headgate-spark audit`. Raises JobError."""
     from headgate_spark.audit.job import AuditRequest  # slow to import
     from headgate_spark.job.command_line import now_ms, parse_time, report_to_people
     from headgate_spark.job.options import read_config
@@ -128,7 +128,7 @@ def _ended_well(
     settings: dict[str, str],
     report: "ProgressLine",
 ) -> "Document":
-    """The result, or a JobError; Spark has ended either way, and no run's folder is left."""
+    """Return the result or raise JobError, after the end of Spark and of the run's folder."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 

@@ -1,8 +1,8 @@
-"""Counts facts in DataFrames. What is large stays in Spark; only what a report holds comes out.
+"""Counts of facts in DataFrames. Large data stays in Spark; only the report's figures leave it.
 
-The hot key that the audit looks for must not slow the audit: whatever is grouped by key is summed
-before it is shuffled (Spark's partial aggregation: one row a key and task), and order within a
-partition is looked at in blocks of offsets, never by key and never a partition as a whole.
+A hot key, which the audit looks for, must not slow the audit down. Groups by key are summed before
+they are shuffled (Spark's partial aggregation: one row per key and task). The order within a
+partition is examined in blocks of offsets, never by key and never for a whole partition.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,10 +23,12 @@ from headgate_spark.session.source import EARLIER, KEPT, MISPLACED, SUMS
 
 
 def kept(seconds: Iterable[int], quiet_s: float, max_s: float) -> int:
-    """Return the number of records that coalescing leaves of a key that came in these seconds.
+    """Return the number of records that coalescing leaves of a key with events in these seconds.
 
-    seconds: in order.  A window ends once nothing came for `quiet_s`, or after `max_s`; each
-    leaves one record.
+    A window ends after `quiet_s` seconds without events, or after `max_s`; each leaves one record.
+
+    Args:
+        seconds: Seconds of the events, in order.
     """
     count, begun, last = 0, 0, 0
     for second in seconds:
@@ -40,7 +42,7 @@ TOP_KEYS = 50  # by records, and as many by bytes
 TOP_PRODUCERS = 100  # by bytes: a document is small, however many there are
 TOP_MISPLACED = 20  # producers of a topic, by records that do not lie where Kafka's rule puts them
 MAX_WINDOWS = 8640  # 30 days of 5 minutes: older ones are left out of heat map and bursts
-HEAT_COLUMNS, HEAT_ROWS = 72, 48  # more cannot be told apart
+HEAT_COLUMNS, HEAT_ROWS = 72, 48  # more cannot be distinguished
 ENOUGH_A_WINDOW = 20  # records without a key, to say on which partition most of them are
 BLOCK = 16_384  # offsets whose order one task looks at, at a time
 COALESCE_MS = (2000, 10_000)  # quiet, maximum: where the topic does not say
@@ -48,7 +50,7 @@ PREDICTED, MOVED = "predicted", "moved"
 
 
 def by_partition_and_key(facts: DataFrame) -> DataFrame:
-    """Records and bytes of each key on each partition, by producer."""
+    """Return records and bytes of each key on each partition, by producer."""
     keyed = facts.where(F.col("key").isNotNull())
     return keyed.groupBy("topic", "partition", "key", "producer").agg(
         F.count("*").alias("records"),
@@ -57,14 +59,14 @@ def by_partition_and_key(facts: DataFrame) -> DataFrame:
 
 
 def by_key(placed: DataFrame) -> DataFrame:
-    """Records and bytes of each key, wherever it lies."""
+    """Return records and bytes of each key on all partitions."""
     return placed.groupBy("topic", "key").agg(
         F.sum("records").alias("records"), F.sum("bytes").alias("bytes")
     )
 
 
 def by_time(facts: DataFrame) -> DataFrame:
-    """The load of each partition in each window of 5 minutes."""
+    """Return the load of each partition in each window of 5 minutes."""
     keyless = F.col("key").isNull()
     return facts.groupBy(
         "topic", "partition", F.floor(F.col("at_ms") / BUCKET_MS).cast("long").alias("window")
@@ -80,10 +82,12 @@ def by_time(facts: DataFrame) -> DataFrame:
 
 
 def spans(cells: DataFrame) -> DataFrame:
-    """One row a topic: its load, and how its windows become the columns of a heat map.
+    """Return one row per topic: its load, and the mapping of windows to columns of a heat map.
 
-    cells: `by_time`, as are those below.  begin: the first window of heat map and bursts.
-    stretch: how many windows are one column.
+    Args:
+        cells: The result of `by_time`, as in the functions below.
+        begin: The first window of heat map and bursts.
+        stretch: Number of windows per column.
     """
     found = cells.groupBy("topic").agg(
         F.min("window").alias("first"),
@@ -98,9 +102,9 @@ def spans(cells: DataFrame) -> DataFrame:
 
 
 def by_partition(cells: DataFrame, spans: DataFrame) -> DataFrame:
-    """The load of each partition, with its topic's span.
+    """Return the load of each partition, with its topic's span.
 
-    recent_*: in the windows of heat map and bursts.
+    The columns recent_* cover the windows of heat map and bursts.
     """
     is_recent = F.col("window") >= F.col("begin")
     names = ("records", "bytes", "keyless_records", "keyless_bytes", "tombstones")
@@ -123,7 +127,7 @@ def _recent(cells: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def busy_windows(cells: DataFrame, spans: DataFrame) -> DataFrame:
-    """The cells of the windows that have `BUSY_SHARE` of their topic's records or bytes."""
+    """Return the cells of windows that have `BUSY_SHARE` of their topic's records or bytes."""
     loads = cells.groupBy("topic", "window").agg(
         F.sum("records").alias("records"), F.sum("bytes").alias("bytes")
     )
@@ -136,7 +140,7 @@ def busy_windows(cells: DataFrame, spans: DataFrame) -> DataFrame:
 
 
 def heat(cells: DataFrame, spans: DataFrame, loads: DataFrame) -> DataFrame:
-    """The bytes of each topic's fullest partitions by column of its heat map."""
+    """Return the bytes of each topic's fullest partitions by column of its heat map."""
     order = Window.partitionBy("topic").orderBy(F.desc("bytes"), "partition")
     ranked = loads.withColumn("rank", F.row_number().over(order))
     chosen = ranked.where(F.col("rank") <= HEAT_ROWS).select("topic", "partition")
@@ -152,7 +156,8 @@ def heat(cells: DataFrame, spans: DataFrame, loads: DataFrame) -> DataFrame:
 def fullest_without_keys(cells: DataFrame) -> DataFrame:
     """Count the windows in which each partition has the most records without a key.
 
-    Windows with fewer than `ENOUGH_A_WINDOW` do not count. Of two as full it is the lower number.
+    Windows with fewer than `ENOUGH_A_WINDOW` records do not count. Of two equally full partitions
+    the lower number counts.
     """
     most = F.struct("keyless_records", (-F.col("partition")).alias("before"))
     windows = cells.where(F.col("keyless_records") > 0).groupBy("topic", "window")
@@ -165,9 +170,9 @@ def fullest_without_keys(cells: DataFrame) -> DataFrame:
 
 
 def by_producer(facts: DataFrame) -> DataFrame:
-    """Sum up the producers with most bytes; the name is null if the header is missing.
+    """Sum up the producers with the most bytes; the name is null if the header is missing.
 
-    of: how many producers the topic has.
+    The column `of` has the topic's number of producers.
     """
     found = facts.groupBy("topic", "producer").agg(
         F.count("*").alias("records"), F.sum("bytes").alias("bytes")
@@ -179,13 +184,13 @@ def by_producer(facts: DataFrame) -> DataFrame:
 
 
 def sizes(facts: DataFrame) -> DataFrame:
-    """Quantiles of record sizes: exact up to 10,000 records, then within 0.01 % of the rank."""
+    """Return quantiles of record sizes, exact or within 0.01 % of the rank (over 10,000)."""
     quantiles = F.percentile_approx("bytes", [0.5, 0.95, 0.99], 10_000)
     return facts.groupBy("topic").agg(quantiles.alias("quantiles"), F.max("bytes").alias("largest"))
 
 
 def heaviest(keys: DataFrame, limit: int = TOP_KEYS) -> DataFrame:
-    """The keys with most records and those with most bytes (Spark limits before it shuffles)."""
+    """Return the keys with the most records or bytes (Spark limits before it shuffles)."""
     found = [_first(keys, weight, limit) for weight in ("records", "bytes")]
     return found[0].union(found[1]).distinct()
 
@@ -197,7 +202,7 @@ def _first(keys: DataFrame, weight: str, limit: int) -> DataFrame:
 
 
 def distribution(keys: DataFrame) -> DataFrame:
-    """Keys by their size, in steps of a quarter of a power of two: the Lorenz curve over keys."""
+    """Return keys by size, in steps of a quarter of a power of two: the Lorenz curve over keys."""
     step = F.floor(4 * F.log2("records")).cast("int").alias("step")
     return keys.groupBy("topic", step).agg(
         F.count("*").alias("keys"), F.sum("records").alias("records"), F.sum("bytes").alias("bytes")
@@ -205,8 +210,11 @@ def distribution(keys: DataFrame) -> DataFrame:
 
 
 def runs(facts: DataFrame) -> DataFrame:
-    """Runs of equal keys within blocks of offsets: key, length, and which end of a block they
-    touch. A run that goes on over a block's end is put together by `runs.merged`."""
+    """Return runs of equal keys within blocks of offsets.
+
+    A row has the key, the length, and the end of the block that the run touches. `runs.merged`
+    joins runs that continue over the end of a block.
+    """
     block = F.floor(F.col("offset") / BLOCK).cast("long").alias("block")
     rows = facts.select("topic", "partition", block, "offset", "key")
     order = Window.partitionBy("topic", "partition", "block").orderBy("offset")
@@ -230,9 +238,9 @@ def runs(facts: DataFrame) -> DataFrame:
 
 
 def run_lengths(found: DataFrame, top: DataFrame) -> DataFrame:
-    """Count the runs of the heaviest keys by length. found: `runs`, read twice.
+    """Count the runs of the heaviest keys by length. `found` is the result of `runs`, read twice.
 
-    Runs that the ends of blocks have cut is put together here. Blocks without records are no gap.
+    Runs that block ends have cut are joined here. Blocks without records are no gap.
     """
     is_outer = F.col("is_first") | F.col("is_last")
     order = Window.partitionBy("topic", "partition").orderBy("block", "is_last")
@@ -272,8 +280,11 @@ def coalesced(
 ) -> DataFrame:
     """Count the records that coalescing would have left of the heaviest keys.
 
-    coalesce_ms: quiet and maximum, by topic.  A busy key came in nearly every second of weeks: its
-    seconds are walked through where they are sorted, and one number a key comes out.
+    A busy key has events in nearly every second of weeks. Its seconds are processed inside Spark,
+    and the result is one number per key.
+
+    Args:
+        coalesce_ms: Quiet and maximum time, by topic.
     """
 
     def left(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -300,8 +311,9 @@ def seconds(facts: DataFrame, top: DataFrame) -> DataFrame:
 
 
 def main_places(placed: DataFrame, top: DataFrame) -> DataFrame:
-    """Return for each heaviest key the producer that wrote most of it, and the partition that has
-    most of it. Of two that are as large it is the greater one, so that a report can be made again.
+    """Return the main producer and the main partition of each heaviest key.
+
+    Of two equal ones the greater name or number counts, so that a report is reproducible.
     """
     chosen = placed.join(F.broadcast(top.select("topic", "key")), ["topic", "key"])
     main = {}
@@ -315,7 +327,7 @@ def main_places(placed: DataFrame, top: DataFrame) -> DataFrame:
 def predictions(
     keys: DataFrame, present: Mapping[str, int], counts: Mapping[str, Sequence[int]]
 ) -> DataFrame:
-    """Predict the loads by Kafka's rule on other partition counts, and the keys that move."""
+    """Predict loads by Kafka's rule for other partition counts, and the moved keys."""
 
     def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for topic, batch in _by_topic(batches):
@@ -330,10 +342,10 @@ def predictions(
 
 
 def misplaced(placed: DataFrame, present: Mapping[str, int]) -> DataFrame:
-    """Sum by producer the records that Kafka's rule puts elsewhere (`MISPLACED`).
+    """Sum up, by producer, the records that Kafka's rule puts elsewhere (`MISPLACED`).
 
-    reach: the partition below or on which `FITS` of them lie: with an earlier partition count they
-    would all lie below that count.
+    The column `reach` is the highest of the partitions that `FITS` of them are on. With an earlier
+    partition count all would be below that count.
     """
 
     def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -357,7 +369,7 @@ def misplaced(placed: DataFrame, present: Mapping[str, int]) -> DataFrame:
 
 
 def most_misplaced(found: DataFrame) -> DataFrame:
-    """The producers with most misplaced records, with the sums of all. found: `misplaced`."""
+    """Return the producers with the most misplaced records, with the sums of all."""
     every = Window.partitionBy("topic")
     rank = F.row_number().over(every.orderBy(F.desc("records"), "producer"))
     ranked = found.where(F.col("records") > 0).withColumn("rank", rank)
@@ -369,9 +381,10 @@ def most_misplaced(found: DataFrame) -> DataFrame:
 def earlier(
     placed: DataFrame, present: Mapping[str, int], reaches: Mapping[tuple[str, str], int]
 ) -> DataFrame:
-    """Count by partition count the misplaced records of a producer that it explains.
+    """Count, by partition count, the misplaced records of a producer that the count explains.
 
-    reaches: by topic and producer, those that are looked at; no lower count can explain them.
+    Args:
+        reaches: Reach by topic and producer; no lower count can explain their records.
     """
 
     def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -420,7 +433,7 @@ def _misplaced_by_place(topic: str, batch: pa.RecordBatch, n: int) -> pa.RecordB
 def _fits(
     topic: str, producer: str, batch: pa.RecordBatch, reach: int, present: int
 ) -> pa.RecordBatch:
-    """Yield what each partition count above `reach` explains; none has a row without records."""
+    """Yield the records that each partition count above `reach` explains, without empty rows."""
     hashed, at = _hashes(batch), batch.column("partition").to_numpy()
     records = batch.column("records").to_numpy()
     wrong = partitions_for(hashed, present) != at
@@ -461,7 +474,7 @@ def _sums(
     batch: pa.RecordBatch,
     chosen: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
 ) -> pa.RecordBatch:
-    """Sums of the batch's rows (of those chosen) by partition, as rows of `schema.SUMS`."""
+    """Sum the batch's rows (or the chosen ones) by partition, as rows of `schema.SUMS`."""
     records, size = (batch.column(name).to_numpy() for name in ("records", "bytes"))
     ones = np.ones(len(at), dtype=np.int64)
     if chosen is not None:

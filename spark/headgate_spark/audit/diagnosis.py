@@ -34,7 +34,7 @@ ENOUGH_RECORDS = 100
 LONG_RUN = 10
 # Longer than what chance makes of the key's share of its partition.
 BEYOND_CHANCE = 3.0
-# With nearly nothing else in its partition, the order cannot tell runs from chance.
+# With nearly nothing else in its partition, the order cannot distinguish runs from chance.
 ALONE = 0.97
 # More than one hot key and its fair share of the rest explain.
 CLUMP = 1.25
@@ -53,7 +53,7 @@ BURST = 5.0  # times the mean window
 
 
 class Diagnosis(StrEnum):
-    """The names in `diagnoses` of audit.json: other tools read them, so they never change."""
+    """The names in `diagnoses` of audit.json. Other tools read them, so they never change."""
 
     CHATTY = "chatty"
     POPULAR = "popular"
@@ -64,7 +64,7 @@ class Diagnosis(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One diagnosis with its evidence. key: the one that it is about, if any."""
+    """One diagnosis with its evidence. `key` is the key that causes it, if any."""
 
     diagnosis: Diagnosis
     text: str
@@ -72,7 +72,7 @@ class Finding(NamedTuple):
 
 
 def diagnose(figures: TopicFigures) -> list[Finding]:
-    """Everything that is wrong with the topic; nothing when its partitions are even."""
+    """Return all findings of a topic; none if its partitions are even."""
     if figures.records < ENOUGH_RECORDS:
         return []
     chatty = [key for key in hot_keys(figures) if is_chatty(figures, key)]
@@ -86,15 +86,13 @@ def diagnose(figures: TopicFigures) -> list[Finding]:
 
 
 def is_hot(figures: TopicFigures) -> bool:
-    """Return whether one partition has far more than the mean of records or bytes, not by chance
-    alone.
-    """
+    """Return whether a partition has far more than the mean, and not by chance alone."""
     loads = (figures.load_records, figures.load_bytes)
     return any(max_over_mean(load) >= HOT and is_uneven(load, figures.records) for load in loads)
 
 
 def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
-    """Keys that fill half a partition's fair share or more, the heaviest first."""
+    """Return keys that fill half a partition's fair share or more, the heaviest first."""
     minimum = 0.25 if figures.partitions == 1 else 0.5 / figures.partitions
     if not is_hot(figures) and figures.partitions > 1:
         return []
@@ -107,7 +105,7 @@ def hot_keys(figures: TopicFigures) -> list[KeyFigures]:
 def is_chatty(figures: TopicFigures, key: KeyFigures) -> bool:
     """Return whether the key comes in runs that are longer than by chance.
 
-    With share q of its partition, a key that arrives independently has runs of 1 / (1 - q).
+    A key with share q of its partition that arrives independently has runs of 1 / (1 - q).
     """
     if key.run_p95 < LONG_RUN or key.run_share < 0.5:
         return False
@@ -223,7 +221,7 @@ def _bursts(figures: TopicFigures) -> Finding | None:
     for windows, load, total, what in loads:
         hot = _hot_windows(windows, float(load.sum()) / busy.windows, total)
         outside = load - windows[:, hot].sum(axis=1)
-        # of a handful of records nobody can say that they are even
+        # a handful of records does not show that they are even
         outside_records = float(busy.records.sum() - busy.busy_records[:, hot].sum())
         is_known = outside_records >= ENOUGH_RECORDS
         is_short = hot.any() and hot.sum() <= 0.25 * busy.windows
@@ -240,13 +238,14 @@ def _bursts(figures: TopicFigures) -> Finding | None:
 def _hot_windows(
     busy: Load, mean: float, total: int
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Windows with far more than the mean one, or with far more on one partition than even.
+    """Return windows with far more than the mean window, or far more on one partition than even.
 
     Args:
-        busy: The windows that have `BUSY_SHARE` of the load, by partition: no other one can be hot.
+        busy: The windows with `BUSY_SHARE` of the load, by partition; no other window can be
+            hot.
         mean: The load of the mean window.
-        total: The load of the topic. The windows may lack most of it: they end with the newest
-            timestamp, and begin 30 days before it.
+        total: The load of the topic. The windows may lack most of it, because they end with the
+            newest timestamp and begin 30 days before it.
     """
     loads = busy.sum(axis=0)
     if total <= 0 or not busy.size:
@@ -267,7 +266,7 @@ def _misplaced(figures: TopicFigures) -> list[Finding]:
 
 
 def cause_of(figures: TopicFigures) -> str:
-    """Name the writers of the misplaced records and the cause, as far as the records say."""
+    """Return the writers of the misplaced records and the cause, as far as the records show it."""
     named_ones = figures.misplaced[:NAMED_PRODUCERS]
     parts = [f"{misplaced_by(one)}: {cause(one)}" for one in named_ones]
     others = figures.misplaced_records - sum(one.records for one in named_ones)
@@ -277,13 +276,13 @@ def cause_of(figures: TopicFigures) -> str:
 
 
 def misplaced_by(one: Misplaced) -> str:
-    """A producer, and how many of its records are misplaced."""
+    """Return a text with a producer and the number of its misplaced records."""
     who = f"producer {one.producer}" if one.producer else "a producer without hg-producer"
     return f"{who} ({one.records:,} of its {one.keyed:,})"
 
 
 def cause(one: Misplaced) -> str:
-    """Name the cause of a producer's misplaced records, as far as their partitions say."""
+    """Return the cause of a producer's misplaced records, as far as their partitions show it."""
     count = earlier_count(one)
     if count is not None:
         return f"they were written when the topic had {count} partitions"
@@ -301,8 +300,9 @@ def cause(one: Misplaced) -> str:
 
 
 def earlier_count(one: Misplaced) -> int | None:
-    """The partition count under which all of a producer's misplaced records lie right, if there is
-    one, and enough keys for it to say something.
+    """Return the earlier partition count that explains a producer's misplaced records.
+
+    None if there is no such count, or too few keys for a conclusion.
     """
     if one.keys < ENOUGH_KEYS:
         return None
@@ -311,20 +311,21 @@ def earlier_count(one: Misplaced) -> int | None:
 
 
 def earlier_partitions(figures: TopicFigures) -> int | None:
-    """The partition count under which the misplaced records of all producers lie right, if there
-    is one.
+    """Return the earlier partition count that explains the misplaced records of all producers.
+
+    None if there is no such count.
     """
     counts = {earlier_count(one) for one in figures.misplaced}
     return counts.pop() if len(counts) == 1 else None
 
 
 def named(key: bytes) -> str:
-    """A key in a sentence, where an empty one would be nothing at all."""
+    """Return a key for a sentence; an empty key is described."""
     return shown(key) or EMPTY_KEY
 
 
 def shown(key: bytes) -> str:
-    """A key as people and JSON see it; bytes that are no UTF-8 as \\x escapes."""
+    r"""Return a key as text for people and JSON; bytes that are not UTF-8 become \x escapes."""
     return key.decode("utf-8", "backslashreplace")
 
 
@@ -337,7 +338,7 @@ _LASTING = 0.75
 
 
 def notes(figures: TopicFigures) -> list[str]:
-    """Sentences beside the diagnoses, whose names are fixed."""
+    """Return additional sentences; the names of diagnoses are fixed."""
     found = figures.keyless
     if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MIN_SHARE * figures.records):
         return []
@@ -391,26 +392,26 @@ def _with_sent(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigure
 
 
 def sent(one: ProducerFigures) -> int | None:
-    """Events that a producer sent, as far as gateways know; None where nothing is known."""
+    """Return the number of events that a producer sent, or None if it is unknown."""
     if one.unchanged is None:
         return None
     return one.records + one.in_vain
 
 
 class Waste:
-    """A producer most of whose events were not published, and the key it sent most in vain."""
+    """A producer most of whose events were not published, and its most frequent unpublished key."""
 
     def __init__(self, producer: ProducerFigures, key: UnpublishedKey | None, size: int) -> None:
         self.producer, self.key, self.bytes = producer, key, size
 
     @property
     def share(self) -> float:
-        """Return the share of its events that were not published."""
+        """Return the share of the producer's events that were not published."""
         return self.producer.in_vain / (sent(self.producer) or 1)
 
     @property
     def why(self) -> str:
-        """One sentence with the figures."""
+        """Return one sentence with the figures."""
         one = self.producer
         counts = ", ".join(
             f"{count:,} {name}"
@@ -433,7 +434,7 @@ class Waste:
 
 
 def wasteful(figures: TopicFigures) -> Iterator[Waste]:
-    """Producers that should send less, those with most bytes in vain first."""
+    """Return producers that should send less, those with the most unpublished bytes first."""
     sizes: dict[str, int] = {}
     seen: dict[str, int] = {}
     for row in figures.unpublished.rows:

@@ -1,4 +1,4 @@
-"""Reads the gateways' facts of a window: parsed, weighed and summed in the JVM."""
+"""A reader of the gateways' facts of a window: parsed, weighted and summed in the JVM."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -30,9 +30,9 @@ Bounds = tuple[int | None, int | None]
 def read_unpublished(
     spark: SparkSession, config: JobConfig, windows: Mapping[str, Bounds], progress: Progress
 ) -> dict[str, Unpublished]:
-    """Return the events of each topic that Kafka never saw. windows: by topic.
+    """Return the events of each topic that Kafka never received. `windows` are by topic.
 
-    If the facts cannot be read, the audit goes on and the result gives the reason.
+    If the facts cannot be read, the audit continues and the result has the reason.
     """
     asking = {topic: one for topic, one in windows.items() if _asks(config, topic)}
     found = {
@@ -83,7 +83,7 @@ def _none_found() -> Unpublished:
 
 
 def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> list[Range]:
-    """The offsets that may have facts of the windows: a record is written after its facts."""
+    """Return the offsets that may have facts of the windows; records are later than facts."""
     places = [Partition(names.FACTS_TOPIC, number) for number in range(partitions)]
     starts = [start for start, _ in windows.values() if start is not None]
     is_bounded = len(starts) == len(windows)
@@ -91,15 +91,18 @@ def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> 
 
 
 def _rows_a_task(ranges: list[Range]) -> int:
-    """A record has from one fact to some thousands: many tasks of few records, but not too many."""
+    """Return the records per task: a record has from one fact to some thousands."""
     return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MAX_TASKS)
 
 
 def fact_rows(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
-    """One row a fact of these topics and windows.
+    """Return one row per fact of these topics and windows.
 
-    records: of the topic of facts, as the connector gives them.  A record that cannot be read as
-    facts of the topic that is its key becomes one row without outcome.
+    A record whose value cannot be read as facts of the topic in its key becomes one row without
+    outcome.
+
+    Args:
+        records: Records of the topic of facts, as the connector returns them.
     """
     columns = ", ".join(f"{name} array<{kind}>" for name, kind in names.COLUMNS.items())
     schema = f"{names.TOPIC} string, {names.ONE_IN} bigint, {columns}"
@@ -128,7 +131,7 @@ def fact_rows(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
 
 
 def _column(name: str) -> Column:
-    """A missing column must not make the others missing, too."""
+    """Return a column; a missing column must not make the others missing."""
     column = F.col(f"record.{name}")
     return F.coalesce(column, F.array().cast(f"array<{names.COLUMNS[name]}>")).alias(name)
 
@@ -144,7 +147,7 @@ def _is_within(windows: Mapping[str, Bounds]) -> Column:
 
 
 def summed(facts: DataFrame) -> DataFrame:
-    """Sum by topic, producer, outcome and key; each fact counts as often as it stands for."""
+    """Sum up by topic, producer, outcome and key; a fact counts for all of its events."""
     return facts.groupBy("topic", "producer", "outcome", "key").agg(
         F.sum(F.col("events") * F.col("one_in")).alias("events"),
         F.sum(F.col("bytes") * F.col("one_in")).alias("bytes"),

@@ -1,4 +1,4 @@
-"""Figures of one topic: the input of every rule, free of Spark."""
+"""Figures of one topic: the input of every rule. Pure: Spark is not needed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,11 @@ OUTCOMES = ("unchanged", "superseded", "rejected", "duplicate")
 
 
 class UnpublishedRow(NamedTuple):
-    """Events of one producer that ended alike, and the bytes of their values. Sampled facts are
-    scaled up; seen: how many events they are of before that, None = all of them."""
+    """Events of one producer with one outcome, and the bytes of their values.
+
+    Sampled facts are scaled up. `seen` is the number of events before that; None if all were
+    counted.
+    """
 
     producer: str
     outcome: str
@@ -25,7 +28,7 @@ class UnpublishedRow(NamedTuple):
 
 
 class UnpublishedKey(NamedTuple):
-    """One of the keys with most of these events. key: None = they had none."""
+    """One of the keys with the most unpublished events; the key is None for events without one."""
 
     key: bytes | None
     producer: str
@@ -36,11 +39,15 @@ class UnpublishedKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """One topic's. why_unknown: None = it is known.
+    """The unpublished events of one topic.
 
-    since_ms: the first fact that was found.  is_sampled: numbers are estimates.
-    unreadable: records of the topic of facts that no gateway wrote.  rows: of the producers with
-    most of these events.  other_events, other_bytes: of all other producers.
+    Attributes:
+        why_unknown: Reason if they are unknown.
+        since_ms: Time of the first fact.
+        is_sampled: The numbers are estimates.
+        unreadable: Records of the topic of facts that no gateway wrote.
+        rows: The producers with the most of these events.
+        other_events, other_bytes: The events of all other producers.
     """
 
     why_unknown: str | None
@@ -53,7 +60,7 @@ class Unpublished:
     other_bytes: int = 0
 
     def of(self, producer: str) -> Mapping[str, int] | None:
-        """Events of a producer by outcome; None where nothing is known."""
+        """Return the events of a producer by outcome; None if nothing is known."""
         if self.why_unknown is not None:
             return None
         mine = {row.outcome: row.events for row in self.rows if row.producer == producer}
@@ -105,10 +112,14 @@ class Sizes(NamedTuple):
 
 
 class KeyFigures(NamedTuple):
-    """One of the heaviest keys. producer: who wrote most of it, None = no `hg-producer` header.
+    """One of the heaviest keys.
 
-    runs: stretches of equal keys in partition order, of which run_p95 is a length.
-    partition: where most of it lies.  kept: records that coalescing would have left.
+    Attributes:
+        producer: The producer that wrote most of it; None without an `hg-producer` header.
+        runs: Number of runs of equal keys in partition order; `run_p95` is a percentile of
+            their lengths.
+        partition: The partition with most of it.
+        kept: Records that coalescing would have left.
     """
 
     key: bytes
@@ -122,19 +133,19 @@ class KeyFigures(NamedTuple):
 
     @property
     def run_share(self) -> float:
-        """The share of its records that follow a record of the same key."""
+        """Return the share of the key's records that follow a record of the same key."""
         return (self.records - self.runs) / self.records if self.records else 0.0
 
     @property
     def mean_run(self) -> float:
-        """The mean length of its runs."""
+        """Return the mean length of the key's runs."""
         return self.records / self.runs if self.runs else 0.0
 
 
 class Prediction(NamedTuple):
-    """Load of the same keys on `partitions` partitions by Kafka's rule.
+    """The load of the same keys on `partitions` partitions by Kafka's rule.
 
-    moved_keys: keys that would leave their place; -1 for the count that the topic has.
+    `moved_keys` is the number of keys that would move; -1 for the topic's own count.
     """
 
     partitions: int
@@ -144,13 +155,15 @@ class Prediction(NamedTuple):
 
 
 class Misplaced(NamedTuple):
-    """Keyed records of one producer that do not lie where Kafka's rule puts their key.
+    """Keyed records of one producer that are not on the partition of Kafka's rule.
 
-    producer: empty = records without an `hg-producer` header.  keyed: all its records with a key.
-    crc32: of the misplaced ones, how many lie where librdkafka's default puts their key.
-    empty: how many of them have the empty key, which that default spreads at random.
-    keys: how many keys they have; one on two partitions counts twice.
-    earlier: by partition count, how many lie where the rule puts them with that count.
+    Attributes:
+        producer: Empty for records without an `hg-producer` header.
+        keyed: All records of the producer with a key.
+        crc32: The misplaced records that are on the partition of librdkafka's default.
+        empty: The misplaced records with the empty key, which that default spreads at random.
+        keys: The number of their keys; a key on two partitions counts twice.
+        earlier: By partition count, the records that the rule puts there with that count.
     """
 
     producer: str
@@ -163,10 +176,11 @@ class Misplaced(NamedTuple):
 
 
 class ProducerFigures(NamedTuple):
-    """Events of one producer. producer: empty = records without an `hg-producer` header, as
-    one with an empty one; null in audit.json.
+    """Events of one producer.
 
-    records, bytes: in Kafka. The rest: events that Kafka never saw; None = not known.
+    Records and bytes are in Kafka. The other figures are events that Kafka never received; None if
+    unknown. The name is empty for records without an `hg-producer` header or with an empty one;
+    null in audit.json.
     """
 
     producer: str
@@ -179,16 +193,19 @@ class ProducerFigures(NamedTuple):
 
     @property
     def in_vain(self) -> int:
-        """Events that Kafka never saw, as far as that is known."""
+        """Return the events that Kafka never received, as far as that is known."""
         ends = (self.unchanged, self.superseded, self.rejected, self.duplicate)
         return sum(one or 0 for one in ends)
 
 
 class Keyless(NamedTuple):
-    """Distribution of the records without a key over the partitions that were read.
+    """The distribution of records without a key over the partitions that were read.
 
-    records: by partition.  windows: of 5 minutes with enough of them.  same: in how many of those
-    the fullest partition is the one that is the fullest of all.
+    Attributes:
+        records: Records by partition.
+        windows: Number of windows of 5 minutes with enough of them.
+        same: Number of these windows in which the fullest partition is the fullest of all
+            windows.
     """
 
     records: Load
@@ -197,12 +214,13 @@ class Keyless(NamedTuple):
 
 
 class BusyWindows(NamedTuple):
-    """The windows of 5 minutes in which a burst may be; all others are summed.
+    """The windows of 5 minutes that may have a burst; all others are summed.
 
-    windows: how many there are from the first to the last, whether they have records or not.
-    records, bytes: the load of all of them, by partition.
-    busy_records, busy_bytes: one row for each partition, one column for each window that has
-    `BUSY_SHARE` of the topic's records or bytes.
+    Attributes:
+        windows: Their number from first to last, with records or without.
+        records, bytes: The load of all windows, by partition.
+        busy_records, busy_bytes: One row for each partition, one column for each window that
+            has `BUSY_SHARE` of the topic's records or bytes.
     """
 
     windows: int
@@ -215,8 +233,10 @@ class BusyWindows(NamedTuple):
 class Heat(NamedTuple):
     """The bytes of the fullest partitions over time, in as many cells as a page can show.
 
-    numbers: the partition of each row.  from_ms: where the first column begins.
-    stretch_ms: the length of a column.
+    Attributes:
+        numbers: The partition of each row.
+        from_ms: Beginning of the first column.
+        stretch_ms: Length of a column.
     """
 
     numbers: tuple[int, ...]
@@ -226,7 +246,7 @@ class Heat(NamedTuple):
 
 
 class KeyBucket(NamedTuple):
-    """Keys with about equally many records (bytes), for the Lorenz curve over keys."""
+    """Keys with about equally many records (or bytes), for the Lorenz curve over keys."""
 
     keys: int
     records: int
@@ -235,13 +255,18 @@ class KeyBucket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicFigures:
-    """Everything counted of one topic in [from_ms, to_ms).
+    """All figures of one topic in [from_ms, to_ms).
 
-    tombstones: records without a value.  numbers: which partition each row of loads and busy
-    windows is, where only some were asked for; empty = all of them, from 0.  whole: how many the
-    topic has then.  keyless: None = not looked at.  producers: those with most bytes.
-    distinct_producers: how many there are.  misplaced: the producers with most misplaced records,
-    who have all of them but `misplaced_by_others`.
+    Attributes:
+        tombstones: Records without a value.
+        numbers: The partition of each row of loads and busy windows if only some were
+            requested; empty for all, from 0.
+        whole: The topic's number of partitions in that case.
+        keyless: None if it was not examined.
+        producers: The producers with the most bytes.
+        distinct_producers: The number of producers.
+        misplaced: The producers with the most misplaced records; the others have
+            `misplaced_by_others`.
     """
 
     topic: str
@@ -277,12 +302,12 @@ class TopicFigures:
 
     @property
     def misplaced_records(self) -> int:
-        """Keyed records that do not lie where Kafka's rule puts their key."""
+        """Return the keyed records that are not on the partition of Kafka's rule."""
         return sum(one.records for one in self.misplaced) + self.misplaced_by_others
 
     @property
     def keyed_records(self) -> int:
-        """Records with a key."""
+        """Return the records with a key."""
         return self.records - self.keyless_records
 
     @property
@@ -296,19 +321,19 @@ class TopicFigures:
 
     @property
     def top_record_share(self) -> float:
-        """The share of all records that the most frequent key has."""
+        """Return the share of the most frequent key in all records."""
         heaviest = max((key.records for key in self.top_keys), default=0)
         return heaviest / self.records if self.records else 0.0
 
     @property
     def top_byte_share(self) -> float:
-        """The share of all bytes that the heaviest key has."""
+        """Return the share of the heaviest key in all bytes."""
         heaviest = max((key.bytes for key in self.top_keys), default=0)
         return heaviest / self.bytes if self.bytes else 0.0
 
     @property
     def p_max(self) -> float:
-        """The larger of the two: what binds first."""
+        """Return the larger of both shares, which is the tighter limit."""
         return max(self.top_record_share, self.top_byte_share)
 
     def by_records(self) -> Balance:
@@ -324,6 +349,6 @@ class TopicFigures:
         return key.bytes / self.bytes if self.bytes else 0.0
 
     def prediction(self, partitions: int) -> Prediction | None:
-        """The prediction for this count, if it was asked for."""
+        """Return the prediction for this partition count, if it was requested."""
         found = (one for one in self.predictions if one.partitions == partitions)
         return next(found, None)

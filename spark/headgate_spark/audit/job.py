@@ -1,4 +1,4 @@
-"""`headgate-spark audit`: from a running cluster to a diagnosis of its topics."""
+"""The job `headgate-spark audit`: it reads a running cluster and diagnoses its topics."""
 
 import json
 from collections import defaultdict
@@ -46,7 +46,7 @@ _COMPRESSED = {"compression.type": "gzip"}
 
 
 def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
-    """A record has what is kept of those that it takes the place of. Raises JobError."""
+    """Publish the results. Each record keeps summaries of its predecessors. Raises JobError."""
     names = [one["topic"] for one in result["topics"]]
     client = {**cluster.client, **cluster.waiting}
     options = {f"kafka.{name}": value for name, value in {**_COMPRESSED, **client}.items()}
@@ -97,10 +97,10 @@ def _document(value: bytes) -> dict[str, Any] | None:
 def write_files(
     result: Document, figures: Sequence[TopicFigures], folder: Path, out: Path, at_ms: int
 ) -> None:
-    """Put the tables that are in `folder`, and the rest of the result, in the place of an earlier.
+    """Replace an earlier result by the tables in `folder` and the rest of the result.
 
-    Written beside it first, then renamed: Prometheus and browsers never see half a file, and a
-    disk that is full leaves the earlier result as it was. Raises JobError.
+    Everything is written beside the result first and then renamed. So Prometheus and browsers never
+    see half a file, and a full disk leaves the earlier result intact. Raises JobError.
     """
     texts = {
         "audit.json": json.dumps(result, indent=1, ensure_ascii=False) + "\n",
@@ -120,7 +120,7 @@ def write_files(
         raise JobError(f"--out {out} cannot take the result: {error}") from error
 
 
-# A broker that is restarted is away for 20 s or so; who waits for longer wants to be told.
+# A restarted broker is unavailable for about 20 s; a longer wait is reported.
 PATIENCE_S = 45.0
 
 _NOTHING = "there is no record in this window: try another --from, --to or --topics"
@@ -128,9 +128,11 @@ _NOTHING = "there is no record in this window: try another --from, --to or --top
 
 @dataclass(frozen=True, slots=True)
 class AuditRequest:
-    """Request of an audit. from_ms, to_ms: None = everything that Kafka still has.
+    """A request of an audit.
 
-    patience_s: how long brokers may be away.
+    Attributes:
+        from_ms, to_ms: The window; None for all that Kafka still has.
+        patience_s: Time for which brokers may be unavailable.
     """
 
     cluster: str | None
@@ -147,7 +149,7 @@ class AuditRequest:
 def audit(
     spark: SparkSession, config: JobConfig, request: AuditRequest, report: ProgressLine
 ) -> Document:
-    """Read, count, judge, write, publish; return the result. Raises JobError."""
+    """Read, count, diagnose, write and publish; return the result. Raises JobError."""
     config = config.patient(request.patience_s)
     cluster = chosen_cluster(config, request.cluster)
     progress = Progress(STEPS + 3 + request.publish, report)
@@ -186,7 +188,7 @@ def audit(
 
 
 def chosen_cluster(config: JobConfig, name: str | None) -> Cluster:
-    """The one that was named, else the only one of tier ingest. Raises JobError."""
+    """Return the named cluster, or else the only one of tier ingest. Raises JobError."""
     if name is not None and name not in config.clusters:
         raise JobError(f"--cluster {name}: one of {', '.join(config.clusters)}", USAGE)
     ingest = [cluster for cluster in config.clusters.values() if cluster.tier == "ingest"]
@@ -221,7 +223,7 @@ def _must_have(places: Iterable[Partition], sizes: dict[str, int]) -> None:
 
 
 def _parts(ranges: Sequence[Range], present: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The partitions that were asked for, of topics that have others."""
+    """Return the requested partitions of topics that have others, too."""
     chosen: dict[str, set[int]] = defaultdict(set)
     for one in ranges:
         chosen[one.place.topic].add(one.place.partition)
@@ -244,10 +246,10 @@ def read_facts(
     goal: str,
     progress: Progress,
 ) -> None:
-    """Kafka is read once: everything is counted from what is kept of it, without values.
+    """Read Kafka once; everything is counted from the stored facts, which have no values.
 
-    Raises JobError, and leaves nothing that could be taken for a result, when an offset of the
-    ranges cannot be read.
+    If an offset of the ranges cannot be read, the audit raises JobError and leaves nothing that
+    looks like a result.
     """
     total = sum(one.end - one.start for one in ranges)
     try:
@@ -269,8 +271,10 @@ def read_facts(
 
 
 def must_be_there(spark: SparkSession, goal: str, rows: int) -> None:
-    """Raise JobError unless this process finds all rows that the executors have written. Executors
-    on other machines, if the folder is not shared, leave it a part of them, or none."""
+    """Raise JobError unless this process can read all rows that the executors have written.
+
+    If the folder is not shared, executors on other machines leave only some of them, or none.
+    """
     try:
         there = spark.read.schema(FACTS).parquet(goal).count()
     except (PySparkException, Py4JJavaError):  # an executor does not find what another wrote
@@ -289,7 +293,7 @@ def _folder(goal: str) -> Path:
 
 
 def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
-    """Quiet and maximum, of the topics whose configuration has them."""
+    """Return quiet and maximum time of the topics that coalesce."""
     found = {}
     for topic in topics:
         policy = config.policies.match(topic)

@@ -1,4 +1,4 @@
-"""Measures of how unequal loads are. A load is a vector: records or bytes of each partition."""
+"""Measures of the inequality of loads. A load is a vector: records or bytes of each partition."""
 
 import math
 from statistics import NormalDist
@@ -11,10 +11,14 @@ Load: TypeAlias = NDArray[np.float64]
 
 
 class Balance(NamedTuple):
-    """Balance of a topic's load over its partitions.
+    """The balance of a topic's load over its partitions.
 
-    max_over_mean: 1 = even, n = all on one.  cv: standard deviation over mean.  gini: 0 = even.
-    effective_partitions: 1 / sum(share^2).  p_max: the largest share that one key has.
+    Attributes:
+        max_over_mean: 1 for an even load, n if all is on one partition.
+        cv: Standard deviation over mean.
+        gini: 0 for an even load.
+        effective_partitions: 1 / sum(share^2).
+        p_max: The largest share of one key.
     """
 
     max_over_mean: float
@@ -25,24 +29,24 @@ class Balance(NamedTuple):
 
 
 def balance(load: Load, p_max: float) -> Balance:
-    """The measures of one load vector."""
+    """Return the measures of one load vector."""
     return Balance(max_over_mean(load), cv(load), gini(load), effective_partitions(load), p_max)
 
 
 def max_over_mean(load: Load) -> float:
-    """1 for an even load, and for none at all."""
+    """Return the maximum over the mean; 1 for an even load, and without load."""
     mean = load.mean() if load.size else 0.0
     return float(load.max() / mean) if mean > 0 else 1.0
 
 
 def cv(load: Load) -> float:
-    """Coefficient of variation of the whole population."""
+    """Return the coefficient of variation of the whole population."""
     mean = load.mean() if load.size else 0.0
     return float(load.std() / mean) if mean > 0 else 0.0
 
 
 def gini(load: Load) -> float:
-    """Gini's coefficient: twice the area between the Lorenz curve and the even line."""
+    """Return Gini's coefficient: twice the area between the Lorenz curve and the even line."""
     total, n = load.sum(), load.size
     if total <= 0:
         return 0.0
@@ -57,21 +61,21 @@ def effective_partitions(load: Load) -> float:
 
 
 def lorenz(load: Load) -> Load:
-    """The Lorenz curve at 0, 1/n ... 1: the share that the least loaded i hold together."""
+    """Return the Lorenz curve at 0, 1/n ... 1: the common share of the i smallest loads."""
     total = load.sum()
     shares = np.sort(load) / total if total > 0 else np.full(load.size, 1 / max(load.size, 1))
     return np.concatenate([[0.0], np.cumsum(shares)])
 
 
 def floor_of(partitions: int, p_max: float) -> float:
-    """The least max/mean that any placement of whole keys can reach on so many partitions."""
+    """Return the least max/mean of any placement of whole keys on so many partitions."""
     return max(1.0, partitions * p_max)
 
 
 def max_useful_partitions(p_max: float) -> int | None:
-    """Beyond so many partitions the top key alone fills more than its partition's fair share.
+    """Return the partition count beyond which the top key alone fills more than a fair share.
 
-    None where no record has a key: any number is useful then.
+    None if no record has a key: any number is useful then.
     """
     return int(1 / p_max + 1e-9) if p_max > 0 else None
 
@@ -80,14 +84,14 @@ ERROR = 0.05  # how often chance alone may be taken for something
 
 
 def lower_bound(count: float, total: float) -> float:
-    """Return the share that a count of observations speaks for at least, with 95 % confidence.
+    """Return the least share that a count of observations supports, with 95 % confidence.
 
     This is the lower end of the score interval of E. B. Wilson, "Probable inference, the law of
     succession, and statistical inference", Journal of the American Statistical Association 22
     (1927), pages 209 to 212, one-sided. It is sound for few observations and for shares near 0.
 
     Args:
-        count: Observations of what is asked about; not above `total`.
+        count: Observations of the examined kind; not above `total`.
         total: All observations.
     """
     if total <= 0:
@@ -127,9 +131,9 @@ def is_uneven(load: Load, observations: float, above: float = 1.0) -> bool:
 
     Args:
         load: Records or bytes by partition.
-        observations: The records that it is of. The fewer they are for each partition, the more
-            uneven are partitions by chance.
-        above: What is explained without it; 1 = even.
+        observations: The number of records. The fewer there are for each partition, the more
+            uneven partitions are by chance.
+        above: The explained part; 1 is even.
     """
     total = load.sum() if load.size else 0.0
     if total <= 0:
@@ -139,10 +143,10 @@ def is_uneven(load: Load, observations: float, above: float = 1.0) -> bool:
 
 
 def usefulness(p_max: float, what: str) -> str:
-    """Return the useful partitions in words. what: records or bytes, of which `p_max` is a share.
+    """Return the useful partitions in words. `what`: records or bytes, of which `p_max` is a share.
 
-    The clause names records or bytes: a topic whose values differ in size has two such numbers,
-    which would contradict each other without it.
+    The clause names records or bytes. A topic whose values differ in size has two such numbers,
+    which would otherwise seem to contradict each other.
     """
     highest = max_useful_partitions(p_max)
     if highest is None:

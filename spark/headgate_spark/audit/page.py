@@ -1,4 +1,4 @@
-"""The result for people: one HTML page that needs nothing else."""
+"""The result for people: one self-contained HTML page."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -37,9 +37,10 @@ _LABELS = 12  # of the rows, at most
 
 
 def heat_map(title: str, heat: Heat, partitions: int) -> str:
-    """One row a partition, one column a stretch of time; the darker, the more.
+    """Return one row per partition and one column per time step; darker cells have more bytes.
 
-    partitions: how many could have a row; the fullest ones have.
+    Args:
+        partitions: Number of partitions; the fullest ones have rows.
     """
     rows, columns = heat.bytes.shape
     side = max(3.0, min(18.0, _ROWS_HIGH / rows))
@@ -59,13 +60,13 @@ def heat_map(title: str, heat: Heat, partitions: int) -> str:
 
 
 def span(ms: int) -> str:
-    """A stretch of time for people."""
+    """Format a duration for people."""
     minutes = ms // 60_000
     return f"{minutes} minutes" if minutes < 120 else f"{minutes / 60:g} hours"
 
 
 def size(count: float) -> str:
-    """A number of bytes for people."""
+    """Format a number of bytes for people."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
@@ -74,7 +75,7 @@ def size(count: float) -> str:
 
 
 def minute(ms: int) -> str:
-    """A time for people, in UTC, to the minute."""
+    """Format a time for people, in UTC, to the minute."""
     return shown_time(ms)[:16].replace("T", " ")
 
 
@@ -129,7 +130,7 @@ def _scale(top: float, y: float) -> str:
 
 
 _BARS = 12
-_MAX_POINTS = 200  # of a curve: more cannot be told apart
+_MAX_POINTS = 200  # of a curve: more cannot be distinguished
 _VISIBLE = 0.001  # share of the bytes from which a key has a bar
 _NO_KEYS = (
     "No record has a key: there is nothing to say of heavy keys, or of what other partition counts "
@@ -139,7 +140,7 @@ _NO_HEAVY_KEY = "No key has 0.1% of the bytes."
 
 
 def topic_charts(topic: dict[str, Any], figures: TopicFigures) -> str:
-    """All charts of a topic, with what is said in place of those that would be empty."""
+    """Return all charts of a topic, with a text in place of each chart that would be empty."""
     if not figures.records:
         return ""
     drawn = [heat_map("Bytes by partition and time", figures.heat, figures.partitions)]
@@ -216,19 +217,19 @@ _MAX_KEY = 120  # characters
 
 
 def table(head: str, rows: str) -> str:
-    """head, rows: `row`s, or rows of the caller's own making."""
+    """Return a table. `head` and `rows`: results of `row`, or the caller's own rows."""
     return f'<div class="wide"><table>{head}{rows}</table></div>'
 
 
 def row(cell: str, texts: Sequence[str]) -> str:
-    """A name and its figures. cell: th or td."""
+    """Return a name and its figures. `cell`: th or td."""
     first = f"<{cell}>{escape(texts[0])}</{cell}>"
     rest = "".join(f'<{cell} class="n">{escape(text)}</{cell}>' for text in texts[1:])
     return f"<tr>{first}{rest}</tr>"
 
 
 def key_cell(key: str) -> str:
-    """A key in a table; an empty one is said to be empty."""
+    """Return the table cell of a key; an empty key is described."""
     if not key:
         return f'<span class="note">{EMPTY_KEY}</span>'
     return f"<code>{escape(key[:_MAX_KEY])}</code>"
@@ -238,7 +239,7 @@ def key_cell(key: str) -> str:
 
 
 def senders_table(topic: dict[str, Any]) -> str:
-    """The page's table of producers, and what its numbers rest on."""
+    """Return the page's table of producers, with the basis of its numbers."""
     counts = ("records", "bytes", "unchanged", "superseded", "rejected", "duplicate")
     head = row("th", ["producer", "events sent", *counts])
     rows = "".join(
@@ -333,7 +334,7 @@ _NOTHING = '<span class="tag ok">nothing</span>'
 
 
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
-    """The whole page, topics in the order given. figures: of the same topics, for the charts."""
+    """Return the whole page, topics in the given order; `figures` are for the charts."""
     topics = list(zip(result["topics"], figures, strict=True))
     body = "".join(_topic(topic, one) for topic, one in topics[:_SECTIONS])
     listed = "".join(
@@ -356,7 +357,7 @@ def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
 
 
 def minute_of(time: str) -> str:
-    """A time of the result for people, to the minute."""
+    """Format a time of the result for people, to the minute."""
     return time[:16].replace("T", " ")
 
 

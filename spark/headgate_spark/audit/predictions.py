@@ -26,7 +26,7 @@ _POSITIVE = np.int64(0x7FFFFFFF)
 
 
 def hashes(data: Bytes, starts: Int64s, lengths: Int64s) -> Int32s:
-    """murmur2 of each key, signed. Key i is data[starts[i] : starts[i] + lengths[i]].
+    """Return the signed murmur2 of each key. Key i is data[starts[i] : starts[i] + lengths[i]].
 
     Source: org.apache.kafka.common.utils.Utils.murmur2.
     """
@@ -57,7 +57,7 @@ def _hash_matrix(keys: Bytes) -> NDArray[np.uint32]:
 
 
 def hashes_of(keys: Sequence[bytes]) -> Int32s:
-    """murmur2 of each key of a list."""
+    """Return the murmur2 of each key of a list."""
     lengths = np.array([len(key) for key in keys], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)
     data = np.frombuffer(b"".join(keys), dtype=np.uint8)
@@ -65,14 +65,15 @@ def hashes_of(keys: Sequence[bytes]) -> Int32s:
 
 
 def partitions_for(hashed: Int32s, partitions: int) -> Int64s:
-    """Kafka's default partition of each hash (`headgate.model.keys.partition_for`)."""
+    """Return Kafka's default partition of each hash (`headgate.model.keys.partition_for`)."""
     return (hashed.astype(np.int64) & _POSITIVE) % partitions
 
 
 def crc32_partitions(keys: Sequence[bytes], partitions: int) -> Int64s:
-    """The partitions of librdkafka's default partitioner, `consistent_random`: CRC32 of the key.
+    """Return the partitions of librdkafka's default partitioner, `consistent_random`.
 
-    Source: rd_kafka_msg_partitioner_consistent in librdkafka's rdkafka_msg.c.
+    It is the CRC32 of the key. Source: rd_kafka_msg_partitioner_consistent in librdkafka's
+    rdkafka_msg.c.
     """
     return np.array([zlib.crc32(key) % partitions for key in keys], dtype=np.int64)
 
@@ -81,12 +82,12 @@ def crc32_partitions(keys: Sequence[bytes], partitions: int) -> Int64s:
 _USUAL = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 8)
 _MAX_COUNT = 1000
-# Bars of a picture: more cannot be told apart, and all counts together stay below 20 kB of JSON.
+# Bars of a picture: more cannot be distinguished, and all counts together stay below 20 kB of JSON.
 MAX_BARS = 96
 
 
 class WhatIf(NamedTuple):
-    """One predicted partition count. moved_share: of the distinct keys."""
+    """One predicted partition count. `moved_share` is a share of the distinct keys."""
 
     partitions: int
     max_over_mean_records: float
@@ -96,10 +97,10 @@ class WhatIf(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """Shape of a load: each partition's load over the mean.
+    """The shape of a load: each partition's load over the mean.
 
-    of: `partitions`, by number; `quantiles` where those are too many: MAX_BARS of them, lightest
-    first, the last of which is the fullest.
+    `of` is `partitions`, by number, or `quantiles` if there are too many: MAX_BARS of them,
+    lightest first; the last one is the fullest.
     """
 
     of: str
@@ -115,7 +116,7 @@ class Fix(NamedTuple):
 
 
 def candidates(partitions: int, more: Iterable[int] = ()) -> tuple[int, ...]:
-    """The counts to try: near the present one, its multiples, the usual ones, and `more`."""
+    """Return the counts to try: near the present one, its multiples, the usual ones, and `more`."""
     near = range(partitions - 1, partitions + 4)
     multiples = (int(partitions * factor) for factor in _MULTIPLES)
     wanted = {*near, *multiples, *_USUAL, *more, partitions}
@@ -123,7 +124,7 @@ def candidates(partitions: int, more: Iterable[int] = ()) -> tuple[int, ...]:
 
 
 def with_keyless(prediction: Prediction, records: int, sizes: int) -> Prediction:
-    """Records without a key go anywhere: they are taken to be spread evenly."""
+    """Add the records without a key, which may go anywhere, evenly to all partitions."""
     n = prediction.partitions
     return prediction._replace(
         records=prediction.records + records / n, bytes=prediction.bytes + sizes / n
@@ -131,7 +132,7 @@ def with_keyless(prediction: Prediction, records: int, sizes: int) -> Prediction
 
 
 def what_if(figures: TopicFigures) -> list[WhatIf]:
-    """The predictions as they are published."""
+    """Return the predictions in their published form."""
     keys = max(1, figures.distinct_keys)
     return [
         WhatIf(
@@ -146,7 +147,7 @@ def what_if(figures: TopicFigures) -> list[WhatIf]:
 
 
 def shape(prediction: Prediction) -> Shape:
-    """The prediction as a picture shows it."""
+    """Return the prediction in its form for charts."""
     of = "partitions" if prediction.partitions <= MAX_BARS else "quantiles"
     return Shape(of, _bars(prediction.records), _bars(prediction.bytes))
 
@@ -160,7 +161,7 @@ def _bars(load: Load) -> list[float]:
 
 
 def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:
-    """The prediction once these keys are taken out."""
+    """Return the prediction without these keys."""
     records, sizes = prediction.records.copy(), prediction.bytes.copy()
     for key, place in zip(keys, places(keys, prediction.partitions), strict=True):
         records[place] -= key.records
@@ -174,7 +175,7 @@ def places(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
 
 
 def pinned(prediction: Prediction, keys: Sequence[KeyFigures], *, by_bytes: bool) -> Fix:
-    """Each key, the heaviest first, on the partition that is least loaded then: order is kept."""
+    """Place each key, heaviest first, on the partition with the least load; order is kept."""
     rest = without(prediction, keys)
     load = rest.bytes if by_bytes else rest.records
     for key in sorted(keys, key=lambda one: weight(one, by_bytes=by_bytes), reverse=True):
@@ -185,7 +186,7 @@ def pinned(prediction: Prediction, keys: Sequence[KeyFigures], *, by_bytes: bool
 
 
 def salted(prediction: Prediction, keys: Sequence[KeyFigures], salts: Sequence[int]) -> Fix:
-    """Each key as `salts[i]` keys of equal weight, `<key>#0` ...: per-key order is lost."""
+    """Spread each key over `salts[i]` equal keys, `<key>#0` ...; per-key order is lost."""
     rest = without(prediction, keys)
     for key, count in zip(keys, salts, strict=True):
         names = [key.key + b"#%d" % number for number in range(count)]
@@ -198,7 +199,7 @@ def salted(prediction: Prediction, keys: Sequence[KeyFigures], salts: Sequence[i
 def lessened(
     prediction: Prediction, key: KeyFigures, records: float, sizes: float
 ) -> tuple[Load, Load]:
-    """The loads when so many records and bytes of this key are left."""
+    """Return the loads if only so many records and bytes of this key remain."""
     rest = without(prediction, [key])
     place = places([key], prediction.partitions)[0]
     rest.records[place] += records
@@ -207,5 +208,5 @@ def lessened(
 
 
 def weight(key: KeyFigures, *, by_bytes: bool) -> int:
-    """Return the weight of the key in the dimension that counts."""
+    """Return the weight of the key in the dimension that matters."""
     return key.bytes if by_bytes else key.records

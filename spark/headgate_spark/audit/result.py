@@ -1,4 +1,4 @@
-"""The result for machines: audit.json, whose names other tools read."""
+"""The result for machines: audit.json. Other tools read its names."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -24,7 +24,7 @@ Document = dict[str, Any]
 
 
 def document(figures: Iterable[TopicFigures], now_ms: int) -> Document:
-    """All topics' results."""
+    """Return the results of all topics."""
     return {
         "generated_at": shown_time(now_ms),
         "topics": [topic_result(figure) for figure in figures],
@@ -47,7 +47,7 @@ def _unevenness(figures: TopicFigures) -> float:
 
 
 def topic_result(figures: TopicFigures) -> Document:
-    """One topic's result."""
+    """Return the result of one topic."""
     findings = diagnose(figures)
     return {
         "topic": figures.topic,
@@ -165,7 +165,7 @@ _HELP = {
 
 
 def textfile(result: dict[str, Any], now_ms: int) -> str:
-    """The metrics of all topics in Prometheus' text format."""
+    """Return the metrics of all topics in Prometheus' text format."""
     samples: dict[str, list[Sample]] = {name: [] for name in _HELP}
     for topic in result["topics"]:
         for name, labels, value in _samples(topic):

@@ -1,4 +1,4 @@
-"""The folder in which an audit keeps what it has read: beside the result, gone with its run."""
+"""The folder with the data that an audit has read: beside the result, removed with its run."""
 
 import errno
 import fcntl
@@ -11,16 +11,17 @@ from pathlib import Path
 
 from headgate_spark.job.command_line import USAGE, JobError
 
-PREFIX = ".headgate-reading-"  # what begins with it is removed, so nobody else may use it
-_OWNER = "owner"  # locked as long as the run lives, whoever ends it and on whatever machine
+PREFIX = ".headgate-reading-"  # folders with this prefix are removed: for audits only
+_OWNER = "owner"  # locked as long as the run lives, on any machine
 _NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 @contextmanager
 def scratch(out: Path) -> Iterator[Path]:
-    """A folder below `out`, so that executors on other machines reach it as they reach `out`.
+    """Create a folder below `out`, which executors on other machines reach as they reach `out`.
 
-    Raises JobError where it cannot be made.
+    Raises:
+        JobError: The folder cannot be created.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -37,8 +38,10 @@ def scratch(out: Path) -> Iterator[Path]:
 
 
 def _must_rename(folder: Path, out: Path) -> None:
-    """Raise JobError where a file cannot take the place of another, as on object stores that are
-    mounted: Spark needs it as soon as it has read everything, the result in the end."""
+    """Raise JobError if a file cannot replace another, as on mounted object stores.
+
+    Spark needs it as soon as it has read everything, and the result needs it at the end.
+    """
     first, second = folder / "renamed", folder / "replaced"
     try:
         for one in (first, second):
@@ -54,9 +57,10 @@ def _must_rename(folder: Path, out: Path) -> None:
 
 
 def remove_dead(out: Path) -> None:
-    """Remove the folders of runs that live no more, as one that was killed leaves them.
+    """Remove the folders of ended runs, such as those of killed ones.
 
-    What cannot be removed, or not be said to be dead, stays: that is no reason to end an audit.
+    A folder that cannot be removed, or whose run may still be alive, stays: that is no reason to
+    end an audit.
     """
     for folder in out.glob(f"{PREFIX}*"):
         with suppress(OSError):
@@ -93,7 +97,7 @@ def _lock_of(folder: Path) -> int:
 
 
 def _locked(folder: Path) -> int:
-    """The folder's lock. Raises OSError where another run has it, or locks are not known."""
+    """Lock the folder. Raises OSError if another run has the lock, or locks are not supported."""
     lock = os.open(folder / _OWNER, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,1 +1,1 @@
-"""Parts of every job that copies records: clusters, batches and reading."""
+"""The common parts of jobs that copy records: clusters, batches and reading."""

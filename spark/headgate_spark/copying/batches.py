@@ -1,11 +1,11 @@
-"""A record batch of copied records: what aiokafka's sender asks of its own `BatchBuilder`.
+"""A record batch of copied records, with the interface of aiokafka's own `BatchBuilder`.
 
-aiokafka's compiled encoder takes the timestamp -1, which means that a record has none, for one
-that was not given, and so gives such records the next one's; it refuses header names that are not
-UTF-8; and it compresses what only grows by that, so that a record that the source has taken may
-be larger than the target takes. Its encoder in Python does none of this. It takes those batches
-in which that matters, and the compiled one, which is five times as fast, takes all others. How
-large a batch may be is up to who opens the producer (`mirror.writer`, `replay.registry`).
+aiokafka's compiled encoder takes the timestamp -1, which means that a record has none, for a
+missing argument, and gives such records the next timestamp. It refuses header names that are not
+UTF-8. And it compresses batches that only grow by compression, so that a record that the source has
+taken may be too large for the target. Its encoder in Python does none of this. It encodes the
+batches for which that matters; the compiled encoder, which is five times as fast, encodes all
+others. The opener of the producer chooses the size of a batch (`mirror.writer`, `replay.registry`).
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from headgate_spark.job.options import Connection
 
 
 class SourceRecord(Protocol):
-    """A record as aiokafka's consumer gives it. timestamp: ms since 1970, or -1."""
+    """A record as aiokafka's consumer returns it. `timestamp`: ms since 1970, or -1."""
 
     @property
     def offset(self) -> int: ...
@@ -57,14 +57,19 @@ class SourceRecord(Protocol):
 
 
 class Chunk(NamedTuple):
-    """Records in the order of the source, and `end`: up to where, without, it was read."""
+    """Records in the order of the source, which was read up to `end`, exclusive."""
 
     records: Sequence[SourceRecord]
     end: int
 
 
 class Written(NamedTuple):
-    """A batch on the target. first, behind: which records of the chunk.  base: their offset."""
+    """A batch on the target.
+
+    Attributes:
+        first, behind: The range of the chunk's records.
+        base: The offset of the first one.
+    """
 
     first: int
     behind: int
@@ -72,12 +77,12 @@ class Written(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The offset behind its last record."""
+        """Return the offset behind its last record."""
         return self.base + self.behind - self.first
 
 
 def segments_of(chunk: Chunk, batches: Sequence[Written]) -> list[Segment]:
-    """The segments of a chunk that was written as these batches."""
+    """Return the segments of a chunk that was written as these batches."""
     found = merge(_segments(chunk.records, batches))
     if found:
         found[-1] = found[-1]._replace(end=chunk.end)
@@ -101,7 +106,7 @@ def _segments(records: Sequence[SourceRecord], batches: Sequence[Written]) -> It
 
 
 def _runs(records: Sequence[SourceRecord], first: int, behind: int) -> Iterator[tuple[int, int]]:
-    """Stretches in which the source's offsets advance by one."""
+    """Return the stretches in which the source's offsets advance by one."""
     # Most chunks are one run: then two offsets say so.
     while first < behind:
         end = behind
@@ -120,7 +125,7 @@ Header = tuple[str, bytes | None]
 
 
 class _StrangeNameError(Exception):
-    """The compiled encoder refused a header's name. taken: how many records it has."""
+    """The compiled encoder refused a header's name. `taken`: the number of records that it has."""
 
     def __init__(self, taken: int) -> None:
         super().__init__(taken)
@@ -128,8 +133,13 @@ class _StrangeNameError(Exception):
 
 
 class Batch:
-    """codec: its number in the protocol.  max_bytes: of several records, uncompressed; the first
-    one fits, whatever its size."""
+    """A batch.
+
+    Attributes:
+        codec: Number of the compression codec in the protocol.
+        max_bytes: Limit of several records together, uncompressed; the first one fits whatever
+            its size.
+    """
 
     def __init__(self, codec: int, max_bytes: int) -> None:
         self._codec, self._max_bytes = codec, max_bytes
@@ -143,14 +153,16 @@ class Batch:
 
     @classmethod
     def of(cls, producer: AIOKafkaProducer) -> "Batch":
-        """An empty one as this producer would make it."""
+        """Return an empty batch for this producer."""
         return cls(*batch_settings(producer))
 
     def fill(
         self, records: Sequence[SourceRecord], first: int = 0, added: Sequence[Header] = ()
     ) -> int:
-        """Take records from `first` on, with these headers behind their own. Where it ends:
-        another batch must take what is there."""
+        """Take records from `first` on, with these headers behind their own.
+
+        Returns the index behind the last record taken; another batch must take the rest.
+        """
         self._records, self._first, self._added = records, first, added
         is_odd = first < len(records) and records[first].timestamp == NO_TIMESTAMP
         self._encoder = (self._encoder_in_python if is_odd else self._compiled_encoder)(self._codec)
@@ -164,7 +176,7 @@ class Batch:
         return first + self._count
 
     def close(self) -> None:
-        """Takes no more."""
+        """Close the batch: it takes no more records."""
         self._is_closed = True
 
     def closed(self) -> bool:
@@ -237,25 +249,30 @@ _FENCED = (ProducerFenced, InvalidProducerEpoch)
 
 
 class Connections:
-    """Connections to one cluster that several producers use: two to each broker, one of them for
-    what coordinators are asked."""
+    """Connections to one cluster that several producers share.
+
+    There are two to each broker, one of them for requests to coordinators.
+    """
 
     def __init__(self) -> None:
         self._open: dict[Any, AIOKafkaConnection] = {}
         self._opening = asyncio.Lock()
 
     def use_in(self, producer: AIOKafkaProducer) -> None:
-        """Have a producer that has not been started use them."""
+        """Make a producer that has not been started use the connections."""
         share_connections(producer.client, self._open, self._opening)
 
     async def drop(self, producer: AIOKafkaProducer) -> None:
-        """End a producer that uses them at once. What it has sent may still be done, as with a
-        connection of its own; who starts with its id later fences it."""
+        """End a producer that uses the connections, at once.
+
+        Its sent requests may still be carried out, as with a connection of its own; a later start
+        with its id fences it.
+        """
         share_connections(producer.client, {}, self._opening)
         await drop_producer(producer)
 
     def close(self) -> None:
-        """Close all. Their users must have been dropped before."""
+        """Close all connections. Their users must have been dropped before."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()
@@ -264,8 +281,11 @@ class Connections:
 def open_producer(
     connection: Connection, transactional_id: str, max_batch_bytes: int
 ) -> AIOKafkaProducer:
-    """A producer whose start fences every older one of this id. max_batch_bytes: of several
-    records."""
+    """Open a producer whose start fences every older one with this id.
+
+    Args:
+        max_batch_bytes: Limit of several records.
+    """
     codec = connection.compression
     return aiokafka_internals.open_producer(
         connection,
@@ -286,8 +306,7 @@ async def send_records(
     records: Sequence[SourceRecord],
     headers: Sequence[Header] = (),
 ) -> list[Written]:
-    """Append records as they are, with these headers behind their own. Raises what aiokafka
-    raises."""
+    """Append records unchanged, with these headers behind their own. Raises aiokafka's errors."""
     waiting: list[tuple[int, int, asyncio.Future[Any]]] = []
     first = 0
     while first < len(records):
@@ -303,7 +322,7 @@ async def send_records(
 async def send(
     producer: AIOKafkaProducer, builder: Any, topic: str, partition: int
 ) -> asyncio.Future[Any]:
-    """Hand a batch over and return the future of its place. Raises aiokafka's errors."""
+    """Hand a batch over and return the future of its offset. Raises aiokafka's errors."""
     sent: asyncio.Future[Any] = await producer.send_batch(builder, topic, partition=partition)
     # An earlier step may fail first; then this one is not awaited.
     sent.add_done_callback(lambda done: done.cancelled() or done.exception())

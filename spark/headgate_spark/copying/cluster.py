@@ -36,7 +36,7 @@ CLIENT_ERRORS = (KafkaError, OSError, TimeoutError, AssertionError)  # it assert
 
 
 def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
-    """A consumer without a group that sees committed records alone and never resets itself."""
+    """Open a consumer without a group that reads only committed records and never resets itself."""
     return consumers.open_consumer(
         connection,
         client_id=CLIENT_ID,
@@ -51,18 +51,18 @@ _OF_THE_TOPIC = 1  # DescribeConfigsResponse: ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
 class TopicConfig(NamedTuple):
-    """A topic's settings in force, by Kafka's names. own: those that are set for it alone."""
+    """The active settings of a topic, by Kafka's names. `own`: settings of this topic alone."""
 
     values: Mapping[str, str]
     own: frozenset[str]
 
     def number(self, name: str) -> int:
-        """A setting that is a number."""
+        """Return a setting that is a number."""
         return int(self.values[name])
 
 
 class ClusterAdmin:
-    """One cluster; raises JobError where it does not answer or refuses."""
+    """A client of one cluster. It raises JobError if the cluster does not answer, or refuses."""
 
     def __init__(
         self, connection: Connection, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer
@@ -71,14 +71,14 @@ class ClusterAdmin:
         self._admin, self._consumer = admin, consumer
 
     async def metadata(self) -> Metadata:
-        """Nodes and topics, as one of the nodes knows them."""
+        """Return nodes and topics, as one of the nodes knows them."""
         client = client_of(self._consumer)
         found = await read_metadata(client, any_node(client))
         sound = {name: one for name, one in found.topics.items() if not one.error}
         return found._replace(topics=sound)
 
     async def configs(self, topics: Iterable[str]) -> dict[str, TopicConfig]:
-        """The settings of these topics."""
+        """Return the settings of these topics."""
         found, refused = await self.configs_or_errors(topics)
         for error in refused.values():
             raise error
@@ -101,11 +101,11 @@ class ClusterAdmin:
         return found, refused
 
     async def create(self, topics: Iterable[InternalTopic]) -> None:
-        """Create them; one that is there already is fine."""
+        """Create topics; a topic that exists is not an error."""
         await create_topics(self._admin, topics)
 
     async def delete(self, topic: str) -> None:
-        """Delete it where it is there."""
+        """Delete a topic if it exists."""
         if topic not in (await self.metadata()).topics:
             return
         answer = await self._admin.delete_topics([topic])
@@ -114,13 +114,13 @@ class ClusterAdmin:
                 raise for_code(code)(f"topic {name} cannot be deleted")
 
     async def settled(self, wanted: Mapping[str, int]) -> None:
-        """Wait until topics have so many partitions, each with a leader: it takes a moment."""
+        """Wait until topics have these partitions, each with a leader."""
         late = await self.late(wanted)
         if late:
             raise JobError(f"cluster {self.connection.name}: no leaders for {', '.join(late)}")
 
     async def late(self, wanted: Mapping[str, int]) -> list[str]:
-        """Return the topics that `settled` does not settle in time."""
+        """Return the topics that `settled` does not find ready in time."""
         deadline_s = asyncio.get_running_loop().time() + _SETTLED_S
         while True:
             topics = (await self.metadata()).topics
@@ -136,21 +136,21 @@ class ClusterAdmin:
             await asyncio.sleep(_POLL_S)
 
     async def grow(self, topic: str, partitions: int) -> None:
-        """Give a topic more partitions."""
+        """Add partitions to a topic."""
         answer = await self._admin.create_partitions({topic: NewPartitions(partitions)})
         for name, code, *rest in answer.topic_errors:
             if code:
                 raise for_code(code)(f"topic {name} gets no more partitions: {rest}")
 
     async def bounds(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """The first offset of each, and the one behind its last stable one."""
+        """Return the first offset of each partition, and the one behind its last stable offset."""
         partitions = list(tps)
         begins = await self._consumer.beginning_offsets(partitions)
         ends = await self._consumer.end_offsets(partitions)
         return {tp: (begins[tp], ends[tp]) for tp in partitions}
 
     async def remove(self, topic: str, keys: Mapping[int, Iterable[bytes]]) -> None:
-        """Write records without value: partition -> keys."""
+        """Write tombstones for keys, by partition."""
         producer = open_producer(
             self.connection, client_id=CLIENT_ID, enable_idempotence=True, linger_ms=20
         )
@@ -169,7 +169,7 @@ class ClusterAdmin:
 
 @asynccontextmanager
 async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
-    """Connect. Raises JobError for whatever the cluster does wrong in the block, too."""
+    """Connect. The block raises JobError for every error of the cluster, too."""
     admin = open_admin(connection, client_id=CLIENT_ID)
     consumer = open_consumer(connection)
     try:
@@ -188,13 +188,13 @@ async def cluster_admin(connection: Connection) -> AsyncIterator[ClusterAdmin]:
 
 
 async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
-    """The id of a topic, as the partition's leader knows it. Raises KafkaError.
+    """Return the id of a topic, as the partition's leader knows it. Raises KafkaError.
 
-    The leader learns of a topic that was recreated before it serves the new partition, so records
-    that were read before an answer with the old id are the old topic's.
+    The leader learns of a recreated topic before it serves the new partition. So records that were
+    read before a response with the old id belong to the old topic.
     """
     node = client.cluster.leader_for_partition(tp)
-    if node is None or node < 0:  # that may only mean that the client has not heard of it yet
+    if node is None or node < 0:  # the client may not know it yet
         node = (await _metadata(client, any_node(client), tp.topic)).leader(*tp)
     if node < 0:
         raise NodeNotReadyError(f"partition {tp.partition} of {tp.topic} has no leader")
@@ -202,7 +202,7 @@ async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
 
 
 async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
-    """The same as one of the nodes knows it; None: it has no such topic. Raises KafkaError."""
+    """Return the id of a topic, as one node knows it; None without one. Raises KafkaError."""
     answer = await read_metadata(client, any_node(client), [topic])
     found = answer.topics.get(topic)
     is_there = found is not None and found.error != UnknownTopicOrPartitionError.errno
@@ -235,13 +235,16 @@ _AS_THEY_ARE = MappingProxyType(
 
 
 def roomy(limit: int) -> int:
-    """The limit of a mirror's topic whose source has this one: the same record is larger where its
-    producer compressed it better than the mirror does."""
+    """Return the limit of a mirror's topic whose source has this limit.
+
+    The same record is larger on the target if its producer compressed it better than the mirror
+    does.
+    """
     return min(2 * limit, _MAX_BYTES)
 
 
 def copied_configs(retention_ms: int, max_message_bytes: int) -> dict[str, str]:
-    """The settings of a topic that keeps copied records as they are."""
+    """Return the settings of a topic that keeps copied records unchanged."""
     return {
         **_AS_THEY_ARE,
         "retention.ms": str(retention_ms),
@@ -251,7 +254,7 @@ def copied_configs(retention_ms: int, max_message_bytes: int) -> dict[str, str]:
 
 
 def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
-    """The settings of a mirror's topic that is made now."""
+    """Return the settings of a new topic of the mirror."""
     maximum = roomy(source.number("max.message.bytes"))
     return {**copied_configs(retention_ms, maximum), "unclean.leader.election.enable": "false"}
 
@@ -280,7 +283,7 @@ def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
 
 
 def pairs(config: JobConfig, name: str | None) -> list[tuple[Cluster, Cluster]]:
-    """Ingest clusters and their backfill clusters. Raises JobError naming the option."""
+    """Return the ingest clusters and their backfill clusters. Raises JobError."""
     wanted = [cluster for cluster in config.clusters.values() if cluster.tier == "ingest"]
     if name is not None:
         wanted = [one for one in wanted if one.name == name]

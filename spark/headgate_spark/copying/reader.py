@@ -1,4 +1,4 @@
-"""Reads one partition of the source in chunks, from an offset on, and skips nothing silently."""
+"""A reader of one partition of the source, in chunks. It skips nothing silently."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -38,10 +38,10 @@ _FETCHES_A_SECOND = 4  # an answer is at most so much of a second's bytes
 
 
 class Bucket:
-    """rate: bytes a second.
+    """A rate limit, in bytes per second.
 
-    What was not read in a pause, as between two chunks, is made up for, but no more than half a
-    second's.
+    Unused allowance of a pause, such as the one between two chunks, is kept for at most half a
+    second.
     """
 
     def __init__(self, rate: float, now_s: float) -> None:
@@ -58,9 +58,11 @@ class Bucket:
 
 
 class BrokerBuckets:
-    """One bucket a source broker, shared by all that a task reads. rate: None = no limit.
+    """One bucket for each source broker, shared by all readers of a task.
 
-    within: what is read counts there, too, and waits for it.
+    Args:
+        rate: Bytes per second; None for no limit.
+        within: A bucket that all reads count against, too.
     """
 
     def __init__(self, rate: float | None, within: "BrokerBuckets | None" = None) -> None:
@@ -89,12 +91,12 @@ class BrokerBuckets:
     def throttle(
         self, client: AIOKafkaClient, count: Callable[[TopicPartition, int], None]
     ) -> None:
-        """Make this client's fetches wait.
+        """Delay this client's fetches.
 
         Args:
             client: The client.
-            count: Called for each partition of an answer with the bytes of its records, as they
-                came.
+            count: Called for each partition of a response with the bytes of its records, as
+                they came.
         """
         send = client.send
         clock = asyncio.get_running_loop().time
@@ -137,14 +139,18 @@ CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Part of a partition's map that the driver has read, and its end in the map topic.
+    """The part of a partition's map that the driver has read, and its end in the map topic.
 
-    map_offset: what is behind it the task reads itself.  position: None = nothing is mapped.
-    layout: the newest one that is recorded, 0 = none; ids: its topics.
-    target_end: where the mirror's own records end on the target; None = not known.
-    reported_at: the position before which foreign records were found and reported last; -1 = never.
-    is_mapped: whether these two topics have a segment.
-    newest: the segments behind the last block, which become a part of the next one.
+    Attributes:
+        map_offset: The task itself reads the map from here on.
+        position: None if nothing is mapped.
+        layout: The newest recorded layout; 0 if there is none.
+        ids: The topics of that layout.
+        target_end: End of the mirror's own records on the target; None if it is unknown.
+        reported_at: Position before which foreign records were found and reported last; -1 if
+            never.
+        is_mapped: Whether these two topics have a segment.
+        newest: The segments behind the last block, which become a part of the next one.
     """
 
     map_offset: int = 0
@@ -172,10 +178,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One partition to be copied. place: with the layout that is in force.
+    """One partition to copy. `place` includes the active layout.
 
-    end: the offset to stop at, fixed by the driver; None = go on until the task's time is over.
-    max_batch_bytes: the target topic's max.message.bytes.
+    Attributes:
+        end: The offset at which to stop, fixed by the driver; None to continue until the end of
+            the lease.
+        max_batch_bytes: The target topic's max.message.bytes.
     """
 
     place: MapAddress
@@ -196,11 +204,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class CopyOptions:
-    """Options of a copying task.
+    """The options of a copying task.
 
-    bytes_per_s: read at most so much from each source broker, in this task; None = no limit.
-    interval_s: of following, while no replay waits.  lease_s: how long a task that follows goes on.
-    patience_s: how long a partition may stand still for errors before the task fails.
+    Attributes:
+        bytes_per_s: Limit of this task's reads from each source broker; None for no limit.
+        interval_s: Interval while the task follows and no replay waits.
+        lease_s: Lifetime of a task that follows.
+        patience_s: Time for which errors may stop a partition before the task fails.
     """
 
     source: Connection
@@ -214,11 +224,15 @@ class CopyOptions:
 
 
 class Copied(NamedTuple):
-    """Result of a unit. trouble: why it did not come to its end, for people; None = it did.
+    """The result of a unit.
 
-    bytes: read from the source's brokers.  lost: records of gaps, as far as offsets can say.
-    is_stale: the plan was older than the topic or the map; another one may succeed.
-    foreign: records of the target that something else wrote; foreign_at: where the first is.
+    Attributes:
+        trouble: Reason of an early end, for people; None without one.
+        bytes: Bytes that were read from the source's brokers.
+        lost: Records in gaps, as far as offsets show.
+        is_stale: The plan was older than the topic or the map; another plan may succeed.
+        foreign: Records of the target that another program wrote.
+        foreign_at: Offset of the first of them.
     """
 
     topic: str
@@ -241,27 +255,27 @@ _KEY_BYTES, _VALUE_BYTES = attrgetter("serialized_key_size"), attrgetter("serial
 
 
 class ReadError(SayingError):
-    """It could not be read now."""
+    """A partition that cannot be read at the moment."""
 
 
 class GoneError(SayingError):
-    """The offset to be read next is not in the log."""
+    """An offset that is no longer in the log."""
 
 
-class RecreatedError(Exception):  # its name is what people are told
-    """The topic is another one: it was deleted and recreated."""
+class RecreatedError(Exception):  # people see its name
+    """A topic that was deleted and recreated."""
 
 
 class SourceConsumer:
-    """The consumer of some partitions of one cluster, which their readers share.
+    """The consumer of some partitions of one cluster, shared by their readers.
 
-    It has one connection to a broker, and sends one fetch at a time on it, which names every
-    partition that is being read. A partition whose reader has reached the end is paused: Kafka
-    keeps a fetch of partitions without records, and the others would wait for it.
+    It has one connection to each broker, and one fetch at a time on it, for all partitions that are
+    being read. A partition is paused once its reader has reached the end: Kafka delays a fetch of
+    partitions without records, and the others would wait for it.
 
-    After an error of aiokafka's own, such as two answers for a partition
-    whose leader has changed, the tasks of a consumer end, and it returns no records for good. Then
-    the next reader that starts makes a new one, and readers of the old one fail.
+    After an internal error of aiokafka, such as two responses for a partition whose leader has
+    changed, the tasks of a consumer end, and it returns no more records. Then the next reader that
+    starts creates a new one, and readers of the old one fail.
     """
 
     def __init__(
@@ -277,10 +291,10 @@ class SourceConsumer:
 
         Args:
             tp: One of the partitions.
-            count: Called with the bytes of the partition in each answer.
+            count: Called with the bytes of the partition in each response.
 
         Raises:
-            KafkaError, OSError, AssertionError: It could not start.
+            KafkaError, OSError, AssertionError: The consumer could not start.
         """
         async with self._making:
             if not self._made or not is_running(self._made[-1]):
@@ -296,7 +310,7 @@ class SourceConsumer:
             self._made[-1].seek(tp, 0)
 
     async def drop(self) -> None:
-        """End it at once."""
+        """End the consumer at once."""
         for consumer in self._made:  # the old ones, too: a late request may have reconnected them
             await drop_consumer(consumer)
 
@@ -328,10 +342,11 @@ class SourceConsumer:
 
 
 class SourceReader:
-    """Reads one partition. Every call but `drop` raises ReadError.
+    """A reader of one partition. Every call but `drop` raises ReadError.
 
-    is_behind: whether there was more when the last chunk was read. What comes while that is being
-    written does not count: who writes small chunks all the time would never rest.
+    `is_behind` is whether more records were available when the last chunk was read. Records that
+    arrive while the chunk is written do not count; otherwise the copier of a busy partition with
+    small chunks would never rest.
     """
 
     def __init__(
@@ -341,13 +356,13 @@ class SourceReader:
         buckets: BrokerBuckets,
         shared: SourceConsumer | None = None,
     ) -> None:
-        """Make a reader that has not been started.
+        """Create a reader that is not started.
 
         Args:
             tp: The partition.
             options: The cluster, and the size of a chunk.
             buckets: The rate, if the reader has a consumer of its own.
-            shared: The consumer to read with; None = one of its own.
+            shared: The consumer to read with; None for one of its own.
         """
         self._tp, self._options = tp, options
         self._is_shared = shared is not None
@@ -363,27 +378,28 @@ class SourceReader:
             self._joined = await self._source.join(self._tp, self._count)
 
     async def bounds(self) -> tuple[int, int]:
-        """The log's first offset, and the one behind the last stable one."""
+        """Return the log's first offset, and the one behind the last stable offset."""
         async with self._translated():
             begins = await self.consumer.beginning_offsets([self._tp])
             ends = await self.consumer.end_offsets([self._tp])
         return begins[self._tp], ends[self._tp]
 
     def seek(self, offset: int) -> None:
-        """Go on there."""
+        """Continue from this offset."""
         self.consumer.seek(self._tp, offset)
 
     async def check(self, source_id: str) -> None:
-        """Raise RecreatedError unless what was read so far is this topic's."""
+        """Raise RecreatedError unless the records read so far belong to this topic."""
         async with self._translated():
             found = await topic_id(client_of(self.consumer), self._tp)
         if found != source_id:
             raise RecreatedError(f"its id is {found}, it was {source_id}")
 
     async def read(self, end: int | None) -> Chunk:
-        """The next records, as many as a chunk takes or come in 200 ms, none from `end` on.
+        """Return the next records before `end`: one chunk, or those that arrive within 200 ms.
 
-        Raises GoneError.
+        Raises:
+            GoneError: The next offset is no longer in the log.
         """
         options, clock = self._options, asyncio.get_running_loop().time
         records: list[SourceRecord] = []
@@ -422,14 +438,14 @@ class SourceReader:
 
     @property
     def consumer(self) -> AIOKafkaConsumer:
-        """The consumer that it reads with. Raises ReadError if that has ended."""
+        """Return the reader's consumer. Raises ReadError if it has ended."""
         if self._joined is None or not is_running(self._joined):
             raise ReadError(f"cluster {self._options.source.name}: its consumer has ended")
         return self._joined
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
-        """Bound what is asked of the cluster."""
+        """Limit the time of requests to the cluster, and translate their errors."""
         try:
             async with asyncio.timeout(_STEP_S):
                 yield
@@ -454,7 +470,7 @@ class SourceReader:
 
 
 def _bytes_of(records: Sequence[Any]) -> int:
-    """aiokafka has measured them; the -1 of a key or value that is None does not matter here."""
+    """Return the bytes that aiokafka has measured; it counts a missing key or value as -1."""
     found: int = sum(map(_KEY_BYTES, records)) + sum(map(_VALUE_BYTES, records))
     return found + len(records) * _RECORD_BYTES
 

@@ -1,1 +1,1 @@
-"""Parts of every job: its command line, its options, its progress, its end."""
+"""The common parts of all jobs: command line, options, progress and end."""

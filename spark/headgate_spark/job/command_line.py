@@ -1,4 +1,4 @@
-"""The jobs' commands: exit codes and errors, times, paths and messages for people."""
+"""The commands of the jobs: exit codes, errors, times, paths, and messages for people."""
 
 import argparse
 import logging
@@ -15,11 +15,11 @@ OK, FAILED, USAGE = 0, 1, 2
 
 
 class SayingError(Exception):
-    """An error whose text is a sentence that says it all."""
+    """An error whose text is a complete sentence."""
 
 
 class JobError(Exception):
-    """Ends a job. The text names what to do; exit_code is FAILED or USAGE."""
+    """The end of a job. The text names the fix; `exit_code` is FAILED or USAGE."""
 
     def __init__(self, text: str, exit_code: int = FAILED) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ def in_words(error: BaseException) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """The line of an error of Spark's or of its JVM that says why, without the stack around it."""
+    """Return the line with the reason of an error of Spark or its JVM, without the stack trace."""
     lines = str(error).splitlines()
     causes = [line for line in lines if line.startswith("Caused by: ")]
     # py4j begins with the name of the call, and goes on with ": " and what Java said
@@ -49,12 +49,12 @@ def reason_of(error: Exception) -> str:
 
 
 def now_ms() -> int:
-    """The wall clock, in ms since 1970."""
+    """Return the wall clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def parse_time(option: str, text: str, now_ms: int) -> int:
-    """Milliseconds since 1970. Raises JobError naming the option."""
+    """Return milliseconds since 1970. Raises JobError with the option's name."""
     try:
         return times.parse_time(option, text, now_ms)
     except times.TimeError as error:
@@ -65,16 +65,16 @@ def parse_time(option: str, text: str, now_ms: int) -> int:
 
 
 class _Indented(logging.Formatter):
-    """Message and traceback without control characters; no further line looks like a first one."""
+    """A formatter without control characters, whose further lines do not look like first lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         return indented(super().format(record))
 
 
 def format_task_log() -> None:
-    """Let warnings, which Python writes to standard error by itself, hold no control character.
+    """Remove control characters from warnings, which Python writes to standard error by itself.
 
-    Handlers that were set up in this process stay as they are.
+    Handlers that exist in this process stay unchanged.
     """
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(_Indented())
@@ -84,7 +84,7 @@ def format_task_log() -> None:
 
 
 def report_to_people(*, is_quiet: bool = False) -> ProgressLine:
-    """Under the name of the command, on standard error."""
+    """Write a message to standard error, with the name of the command."""
     return progress("headgate-spark: ", is_quiet=is_quiet)
 
 
@@ -95,7 +95,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 def local_path(text: str) -> Path:
-    """Read a path. A URI would be taken for a folder below the one that the command runs in."""
+    """Read a path. A URI is refused: it would become a folder below the current one."""
     if _URI.match(text):
         raise argparse.ArgumentTypeError(
             f"{text} is a URI: give a path on a local or shared file system, such as NFS, and copy "

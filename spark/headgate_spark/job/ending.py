@@ -1,4 +1,4 @@
-"""The end of a job by a signal: one sentence, and no Java of Spark left."""
+"""The end of a job by a signal: one sentence, and no remaining Java process of Spark."""
 
 import logging
 import math
@@ -22,18 +22,18 @@ _JAVA_ENDS_S = 15.0
 
 
 class EndedError(BaseException):
-    """A signal ended the job; its text is the signal's name.
+    """A signal ended the job; the text is the signal's name.
 
-    No Exception, so that nothing takes it for a failure of its own, and no KeyboardInterrupt, for
+    It is no Exception, so that no handler takes it for a failure, and no KeyboardInterrupt, for
     which py4j writes a stack trace.
     """
 
 
 class Signals:
-    """Turns the first signal that ends a job into EndedError, wherever the job is.
+    """A handler that turns the first signal that ends a job into EndedError, anywhere in it.
 
-    is_ending: from now on they are ignored. Cleaning up takes seconds at most, and half of it would
-    leave what the first one wanted gone.
+    From `is_ending` on, signals are ignored. Cleaning up takes seconds at most, and an interrupted
+    clean-up would leave data of the run behind.
     """
 
     def __init__(self, tell_java: Callable[[], None]) -> None:
@@ -55,7 +55,7 @@ class Signals:
             signal.signal(one, self._end if one in self._caught else signal.SIG_IGN)
 
     def restore(self) -> None:
-        """Leave the signals as they were."""
+        """Restore the former handlers."""
         for one, handler in self._before.items():
             signal.signal(one, handler)
 
@@ -71,7 +71,7 @@ class Signals:
 
 
 def _tell_java() -> None:
-    """A call that Java works on ends with Java, not before."""
+    """End Java: a call that Java works on does not end before it."""
     java = _java()
     if java is not None:
         java.terminate()
@@ -79,10 +79,13 @@ def _tell_java() -> None:
 
 @contextmanager
 def signals_caught(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signals]:
-    """Signals end the job of this block by EndedError. tell_java: ends what it waits for.
+    """End the job of this block by EndedError on a signal.
 
-    Nothing is logged meanwhile: py4j writes a stack trace to the root logger for each call that
-    Java's end has cut off, beside the error that it raises.
+    Nothing is logged meanwhile. py4j writes a stack trace to the root logger for each call that the
+    end of Java has cut off, besides the error that it raises.
+
+    Args:
+        tell_java: Ends the call that the job waits for.
     """
     signals, before = Signals(tell_java), logging.root.manager.disable
     signals.catch()
@@ -95,10 +98,13 @@ def signals_caught(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signa
 
 
 def end_spark(before: Collection[int], *, by_signal: bool) -> None:
-    """End Spark, and the Java that this process started for it. spark-submit's ends after us.
+    """End Spark, and the Java process that this process started for it.
 
-    before: the children that this process had before it began to start Spark.
-    by_signal: Spark is not asked, as its answer comes behind that of what it does now.
+    The Java process of spark-submit ends after this one.
+
+    Args:
+        before: Children of this process before the start of Spark.
+        by_signal: Do not ask Spark itself, which would respond only after its current work.
     """
     from py4j.protocol import Py4JError  # these are slow to import
     from pyspark import SparkContext
@@ -117,7 +123,7 @@ def end_spark(before: Collection[int], *, by_signal: bool) -> None:
 
 
 def hushed(session: "SparkSession") -> "SparkSession":
-    """The same, silent when Java ends before it: PySpark would write a stack trace for that."""
+    """Return the session, made silent if Java ends first; PySpark would write a stack trace."""
     server: Any = session.sparkContext._accumulatorServer
     server.handle_error = lambda request, address: None
     return session
@@ -142,7 +148,7 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
 
 
 def children(pid: int | None = None) -> set[int]:
-    """The processes that this one, or `pid`, has started, and those that they have."""
+    """Return the processes that this one, or `pid`, has started, with their descendants."""
     found = set[int]()
     for listed in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
         with suppress(OSError):  # a thread that has just ended
@@ -151,7 +157,7 @@ def children(pid: int | None = None) -> set[int]:
 
 
 def _kill(pids: Collection[int]) -> None:
-    """Kill processes of a Spark that was still starting, of which no more is known."""
+    """Kill the processes of a Spark that was still starting."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

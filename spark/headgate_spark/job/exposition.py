@@ -10,7 +10,7 @@ from headgate.model.text import escaped
 
 
 class Metric(NamedTuple):
-    """One metric with what is known of it. kind: gauge or counter.  samples: labels and value."""
+    """One metric with its figures. `kind`: gauge or counter. `samples`: labels and value."""
 
     name: str
     kind: str
@@ -19,7 +19,7 @@ class Metric(NamedTuple):
 
 
 def exposed(metrics: Iterable[Metric]) -> str:
-    """The text of a file."""
+    """Return the text of a file."""
     lines = []
     for metric in metrics:
         lines += [f"# HELP {metric.name} {metric.about}", f"# TYPE {metric.name} {metric.kind}"]
@@ -28,10 +28,10 @@ def exposed(metrics: Iterable[Metric]) -> str:
 
 
 def written(job: str, clusters: Iterable[str], now_s: float) -> Metric:
-    """Make the metric of the time when the figures of some clusters were written.
+    """Return the metric with the time at which the figures of some clusters were written.
 
-    A file that is not written any more keeps its figures: only its age shows that the process
-    is gone.
+    A file that is no longer written keeps its figures; only their age shows that the process has
+    ended.
     """
     about = "When this file was written, in seconds since 1970."
     samples = [({"cluster": cluster}, f"{now_s:.3f}") for cluster in clusters]
@@ -39,8 +39,11 @@ def written(job: str, clusters: Iterable[str], now_s: float) -> Metric:
 
 
 class Textfile:
-    """The file of `--metrics`. A disk that cannot take it ends no job: say reports that once, and
-    once more when it is written again."""
+    """The file of `--metrics`.
+
+    A disk that cannot take it ends no job: it is reported once, and once more when the file is
+    written again.
+    """
 
     def __init__(self, file: Path, say: Callable[[str], None]) -> None:
         self._file = file

@@ -1,8 +1,8 @@
 """Options from the gateway's configuration: clusters, and the clusters of topics.
 
-The jobs run where the gateway's own loader (headgate.config) need not be installed, so that they
-read the same TOML file and environment themselves, and only the options that concern them.
-`headgate check --config F` says whether the file is right as a whole.
+The gateway's own loader (headgate.config) need not be installed for the jobs. So they read the same
+TOML file and environment themselves, and only the options that concern them. `headgate check
+--config F` checks the whole file.
 """
 
 import tomllib
@@ -30,7 +30,7 @@ from headgate_spark.job.command_line import USAGE, JobError
 class Connection(ClusterAccess):
     """One cluster by its name.
 
-    compression: of the batches that are written; `none` for none.
+    `compression` applies to the batches that are written; `none` for none.
     """
 
     name: str
@@ -44,7 +44,7 @@ _OPTIONS = ("security_protocol", "sasl_mechanism", "sasl_username", "ssl_cafile"
 def connection(
     name: str, servers: str, password: str | None, given: Mapping[str, Any]
 ) -> Connection:
-    """Make the connection from the options of `[clusters.<name>]`."""
+    """Return the connection from the options of `[clusters.<name>]`."""
     chosen: dict[str, Any] = {
         option: str(given[option]) for option in _OPTIONS if given.get(option)
     }
@@ -64,10 +64,13 @@ _CLIENT_OPTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """One Kafka cluster. client: options of Kafka's Java client, without Spark's `kafka.`.
+    """One Kafka cluster.
 
-    connection: the same for aiokafka.  backfill: the cluster that has its mirror, None = it has
-    none.  patience_ms: how long Spark waits for brokers that are away.
+    Attributes:
+        client: Options of Kafka's Java client, without Spark's `kafka.`.
+        connection: The connection for aiokafka.
+        backfill: The cluster with its mirror; None if there is none.
+        patience_ms: Time for which Spark waits for unavailable brokers.
     """
 
     name: str
@@ -79,13 +82,13 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The cluster with its option, for those who must look at it."""
+        """Return the cluster with its option, for people."""
         servers = self.client["bootstrap.servers"]
         return f"cluster {self.name} (clusters.{self.name}.bootstrap_servers: {servers})"
 
     @property
     def waiting(self) -> Mapping[str, str]:
-        """The times of the Java client that end a wait after about `patience_ms`."""
+        """Return the time limits of the Java client for a wait of about `patience_ms`."""
         whole, one = str(self.patience_ms), str(min(self.patience_ms, _MAX_REQUEST_MS))
         return {
             "default.api.timeout.ms": whole,
@@ -103,14 +106,14 @@ class JobConfig:
     policies: PolicyTable
 
     def cluster_of(self, topic: str) -> Cluster | None:
-        """Return a topic's cluster: its policy's, else the only one of tier ingest."""
+        """Return a topic's cluster: that of its policy, or else the only one of tier ingest."""
         policy = self.policies.match(topic)
         if policy is None:
             return None
         return self.clusters.get(policy.cluster) if policy.cluster else self._only_ingest()
 
     def patient(self, patience_s: float) -> "JobConfig":
-        """The same with clusters that are waited for so long."""
+        """Return the configuration with this time limit for all clusters."""
         patience_ms = round(patience_s * 1000)
         clusters = {
             name: replace(one, patience_ms=patience_ms) for name, one in self.clusters.items()
@@ -123,7 +126,7 @@ class JobConfig:
 
 
 def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
-    """The file with the environment over it. Raises JobError naming the option."""
+    """Read the file, overridden by the environment. Raises JobError with the option's name."""
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -197,7 +200,7 @@ def _pem_trouble(name: str, given: Mapping[str, Any]) -> FileTrouble | None:
 
 
 def _own_certificate(name: str, given: Mapping[str, Any]) -> Mapping[str, str]:
-    """Kafka's Java client takes certificate and key as PEM text."""
+    """Return certificate and key as PEM text, which Kafka's Java client needs."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": _text_of(name, "ssl_certfile", given),
@@ -256,9 +259,10 @@ def _policy(pattern: str, given: Mapping[str, Any]) -> TopicPolicy:
 def chosen_topics(
     wanted: str | None, config: JobConfig, cluster: Cluster, there: set[str]
 ) -> list[str]:
-    """The cluster's topics that `wanted` (names and globs with commas between) means.
+    """Return the cluster's topics that match `wanted` (names and globs, separated by commas).
 
-    None = all that the configuration names. A name that is not there is left out: `must_exist`.
+    None selects all topics of the configuration. A name without a topic is left out; see
+    `must_exist`.
     """
     mine = {one for one in there if _is_of(config, cluster, one)}
     if wanted is None:
@@ -273,7 +277,7 @@ def chosen_topics(
 
 
 def must_exist(wanted: str | None, cluster: Cluster, there: Collection[str]) -> None:
-    """Raise JobError where `wanted` has a name (no glob) that the cluster has not."""
+    """Raise JobError if `wanted` has a name (no glob) that the cluster does not have."""
     parts = {part.strip() for part in (wanted or "").split(",")}
     missing = sorted(part for part in parts - set(there) if part and not is_glob(part))
     if missing:

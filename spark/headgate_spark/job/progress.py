@@ -1,4 +1,4 @@
-"""Progress of a job: its steps, and the state of Spark's tasks."""
+"""The progress of a job: its steps, and the state of Spark's tasks."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ _TERMINAL_S, _LOG_S = 0.5, 2.0  # between two looks
 
 @contextmanager
 def watched(report: ProgressLine, look: Callable[[], Step | None]) -> Iterator[None]:
-    """Show how far it is while the block runs. look: from a thread of its own; None = not known."""
+    """Show the progress while the block runs. `look` is called in a thread; None means unknown."""
     over = threading.Event()
     every_s = _TERMINAL_S if report.is_terminal else _LOG_S
 
@@ -36,14 +36,14 @@ def watched(report: ProgressLine, look: Callable[[], Step | None]) -> Iterator[N
 
 
 class Progress:
-    """The steps of a job. steps: how many `step` calls there will be, for `[2/9]`."""
+    """The steps of a job. `steps`: the number of calls of `step`, for `[2/9]`."""
 
     def __init__(self, steps: int, report: ProgressLine) -> None:
         self._steps, self._number, self._report = steps, 0, report
 
     @contextmanager
     def step(self, what: str, context: SparkContext | None = None) -> Iterator[None]:
-        """Name a step, show how far its tasks are while it runs, and how long it took."""
+        """Name a step, and show the progress of its tasks and, at the end, its duration."""
         self._number += 1
         head = f"[{self._number}/{self._steps}] {what}"
         begun = time.monotonic()

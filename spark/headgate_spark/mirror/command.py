@@ -1,4 +1,4 @@
-"""The jobs `mirror` and `verify` on the command line."""
+"""The command lines of the jobs `mirror` and `verify`."""
 
 import argparse
 import os
@@ -45,7 +45,7 @@ configuration
 
 
 def add_mirror(parser: argparse.ArgumentParser) -> None:
-    """The options of `mirror`."""
+    """Add the options of `mirror`."""
     _add_common(parser)
     add = parser.add_argument
     add("--follow", action="store_true", help="go on until stopped")
@@ -65,7 +65,7 @@ def add_mirror(parser: argparse.ArgumentParser) -> None:
 
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
-    """The options of `verify`."""
+    """Add the options of `verify`."""
     _add_common(parser)
     parser.add_argument("--out", type=local_path, metavar="FILE", help="write the result as JSON")
     parser.set_defaults(run=run_verify)
@@ -95,7 +95,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def run_mirror(chosen: argparse.Namespace) -> int:
-    """`headgate-spark mirror`. Raises JobError."""
+    """Run `headgate-spark mirror`. Raises JobError."""
     from headgate_spark.mirror.mirror import (
         MirrorRequest,
         mirror,  # slow to import
@@ -118,7 +118,7 @@ def run_mirror(chosen: argparse.Namespace) -> int:
 
 
 def run_verify(chosen: argparse.Namespace) -> int:
-    """`headgate-spark verify`. Raises JobError."""
+    """Run `headgate-spark verify`. Raises JobError."""
     from headgate_spark.mirror.verify import VerifyRequest, verify  # slow to import
 
     request = VerifyRequest(chosen.cluster, chosen.topics, _rate(chosen.bytes_per_s), chosen.out)

@@ -1,8 +1,9 @@
-"""Copies one partition into the backfill tier: the loop that a Spark task runs, without Spark.
+"""The copy of one partition into the backfill tier: the loop of a Spark task, without Spark.
 
-An attempt: a transactional producer whose start fences every older one; only then the map, which
-says where to go on; then chunk after chunk, each one transaction with its segments. After any
-error the attempt ends, and the next one begins in the same way: nothing is remembered.
+An attempt starts a transactional producer, which fences every older one. Only then it reads the
+map, which has the offset to continue from. Then it copies chunk after chunk, each in one
+transaction with its segments. Any error ends the attempt, and the next one begins in the same way:
+no state is kept in memory.
 """
 
 import asyncio
@@ -65,7 +66,7 @@ _HURRY_S = 30.0  # for so long an offset is hurried to; who waits has given up b
 
 
 class Waiter:
-    """Offset of one partition up to which a replay waits for it."""
+    """The offset of one partition up to which a replay waits for it."""
 
     def __init__(self) -> None:
         self._end, self._until_s = -1, 0.0
@@ -94,7 +95,7 @@ class Waiter:
 
 
 async def watch(target: Connection, waiters: Mapping[tuple[str, int], Waiter]) -> None:
-    """Pass new records of the registry to the waiters until it is cancelled."""
+    """Pass new records of the registry to the waiters until cancelled."""
     while True:
         consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
         try:
@@ -129,9 +130,12 @@ _WITHIN_S = 60.0
 
 
 class Tail(NamedTuple):
-    """Records behind the mirror's records. end: the last stable offset.
+    """The records behind the mirror's records.
 
-    records: that can be read there, which are all foreign; first: the offset of the first.
+    Attributes:
+        end: The last stable offset.
+        records: The readable records, which are all foreign.
+        first: Offset of the first of them.
     """
 
     end: int
@@ -140,8 +144,11 @@ class Tail(NamedTuple):
 
 
 async def read_tail(tp: TopicPartition, options: CopyOptions, mapped_end: int) -> Tail:
-    """Look from the end of what is mapped on: nothing but markers and what was aborted may be
-    there. Raises ReadError, TimeoutError."""
+    """Read from the end of the mapped part on; only markers and aborted records are expected there.
+
+    Raises:
+        ReadError, TimeoutError: The partition cannot be read.
+    """
     reader = SourceReader(tp, replace(options, source=options.target), BrokerBuckets(None))
     try:
         async with asyncio.timeout(_WITHIN_S):
@@ -182,7 +189,7 @@ def follows(written: Sequence[Written], expected: int) -> bool:
 
 
 def end_of(written: Sequence[Written]) -> int:
-    """Return the end of the log when they are committed: behind the marker."""
+    """Return the end of the log once they are committed: the offset behind the marker."""
     return written[-1].end + 1
 
 
@@ -192,7 +199,7 @@ _REPLACED_S = 3.0  # a copier that took over has committed something by then, if
 
 
 class TruncatedError(Exception):
-    """The source's log ends before what has been mirrored of it."""
+    """The source's log ends before the end of its mirrored part."""
 
 
 _TEMPORARY = (ReadError, WriteError, HiddenError, *CLIENT_ERRORS)
@@ -200,10 +207,13 @@ _FINAL = (UnwritableError, RecreatedError, StalePlanError, TruncatedError)
 
 
 class Copier:
-    """Copies one unit. seen: called with the records of each committed chunk.
+    """The copier of one unit.
 
-    waiter: does not let it rest while a replay waits.  connections: to the target, of the whole
-    task; None = its own.  source: the consumer of the whole task; None = its own.
+    Args:
+        seen: Called with the records of each committed chunk.
+        waiter: Ends the copier's rest while a replay waits.
+        connections: The task's connections to the target; None for its own.
+        source: The task's consumer; None for its own.
     """
 
     def __init__(
@@ -264,8 +274,11 @@ class Copier:
         )  # fmt: skip
 
     async def _is_replaced(self) -> bool:
-        """Return whether another copier has gone on meanwhile. If not, the broker has ended a
-        transaction which hung: two that are alive must not fence each other for ever."""
+        """Return whether another copier continues meanwhile.
+
+        If not, the broker has ended a transaction that hung; two live copiers must not fence each
+        other for ever.
+        """
         await asyncio.sleep(_REPLACED_S)
         try:
             known = await read_known(self._unit, self._options)
@@ -305,7 +318,7 @@ class Copier:
             self._bytes += reader.bytes
 
     async def _begin(self, known: Known, reader: SourceReader, writer: Writer) -> None:
-        """Record the layout if it is new, and what is lost; then stand at the first offset."""
+        """Record the layout if it is new, and lost offsets; then go to the first offset."""
         begin, end = await self._bounds(reader, known)
         facts: list[MapRecord] = []
         if known.layout != self._unit.place.layout:
@@ -332,7 +345,7 @@ class Copier:
         self._stand_at(reader, position)
 
     async def _strangers(self, known: Known, position: int) -> list[MapRecord]:
-        """Records of others behind the mirror's: they are counted, and the map says where."""
+        """Count the records of others behind the mirror's, and record them in the map."""
         place, is_same = self._unit.place, known.ids[1] == self._unit.layout.target_id
         mapped_end = known.target_end if is_same else 0
         self._end = None
@@ -349,7 +362,7 @@ class Copier:
         return [gap_record(place, Gap(position, position, FOREIGN, now_ms()))]
 
     async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
-        """The source's log as it is; a leader that is new may take a while to know its end."""
+        """Return the source's log bounds; a new leader may take a while to know its end."""
         for _ in range(_TRIES):
             begin, end = await reader.bounds()
             if end >= (known.position or 0):
@@ -381,7 +394,7 @@ class Copier:
         self._position, self._told_bytes = chunk.end, read
 
     async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
-        """Retention has passed the mirror: say so in the map, and go on behind it."""
+        """Record in the map that retention has passed the mirror, and continue behind it."""
         begin, end = await reader.bounds()
         await reader.check(self._unit.layout.source_id)
         if not self._position < begin <= end:
@@ -420,7 +433,10 @@ class Copier:
         self._seen(len(chunk.records))
 
     def _check_alone(self, written: Sequence[Written]) -> None:
-        """Only the mirror makes its topic longer; else the next attempt finds out what that was."""
+        """Raise WriteError if another program wrote to the mirror's topic.
+
+        The next attempt finds the foreign records.
+        """
         if self._end is not None and not follows(written, self._end):
             raise WriteError(f"the target was written by something else at offset {self._end}")
 
@@ -445,8 +461,11 @@ class Copier:
 def run_on_spark(
     context: SparkContext, group: str, tasks: Sequence[Sequence[Unit]], options: CopyOptions
 ) -> list[Copied]:
-    """One Spark task each; they start in this order. Blocks. A task whose worker dies is run again,
-    as often as spark.task.maxFailures says: it goes on where the map ends."""
+    """Run one Spark task for each list of units; they start in this order. Blocks.
+
+    A task whose worker dies is run again, up to spark.task.maxFailures times; it continues from the
+    end of the map.
+    """
     # For this thread: cancelling the group ends the workers, too.
     context.setJobGroup(group, "headgate mirror", interruptOnCancel=True)
     dealt = context.parallelize(list(tasks), max(1, len(tasks)))
@@ -460,8 +479,11 @@ def run_on_spark(
 
 
 async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
-    """Copy units beside each other, with one budget for each source broker, one consumer of the
-    source, and the same connections to the target."""
+    """Copy units concurrently.
+
+    They share one budget for each source broker, one consumer of the source, and the connections to
+    the target.
+    """
     buckets, connections = BrokerBuckets(options.bytes_per_s), Connections()
     tps = [TopicPartition(*unit.place[:2]) for unit in units]
     source = SourceConsumer(options.source, buckets, tps)
@@ -489,7 +511,7 @@ async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
 
 
 def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:
-    """Units for so many tasks, each with about as many. units: the largest first."""
+    """Deal units to so many tasks, about equally many to each. `units`: the largest first."""
     tasks = min(count, len(units))
     return [list(units[number::tasks]) for number in range(tasks)]
 
@@ -513,6 +535,6 @@ def rate_of_task(
 
 
 def cause_of(error: BaseException) -> str:
-    """The line of Spark's that says it."""
+    """Return the line with the cause of a Spark error."""
     lines = str(error).splitlines()
     return next((line for line in lines if "Exception" in line), lines[0] if lines else "")

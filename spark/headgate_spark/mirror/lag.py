@@ -33,7 +33,7 @@ _PARTITION_BYTES, _ANSWER_BYTES = 65_536, 4 * 1024 * 1024
 
 
 class Missing(NamedTuple):
-    """Offsets of the source that are not mirrored: from `start` on, before `end`."""
+    """Offsets of the source that are not mirrored: from `start` to `end`, exclusive."""
 
     start: int
     end: int
@@ -42,8 +42,11 @@ class Missing(NamedTuple):
 async def first_timestamps(
     source: Connection, missing: Mapping[TopicPartition, Missing]
 ) -> dict[TopicPartition, int]:
-    """Return the timestamp of the first record of each stretch, ms; NO_TIMESTAMP if it has none, or
-    if the stretch holds no record. A partition that cannot be read in 10 s is left out."""
+    """Return the timestamp of the first record of each stretch, in ms.
+
+    It is NO_TIMESTAMP if the record has none, or the stretch has no record. A partition that cannot
+    be read in 10 s is left out.
+    """
     found: dict[TopicPartition, int] = {}
     if not missing:
         return found
@@ -95,10 +98,12 @@ _MAX_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a low
 
 
 class Lag(NamedTuple):
-    """records: offsets between what is mirrored and the last stable offset.
+    """The lag of a partition.
 
-    seconds: for how long the oldest of them has been there; None: not known.
-    lost: offsets in gaps of the map that nothing can fill.
+    Attributes:
+        records: Offsets between the mirrored part and the last stable offset.
+        seconds: Age of the oldest of them; None if it is unknown.
+        lost: Offsets in gaps of the map that cannot be filled.
     """
 
     records: int
@@ -107,9 +112,9 @@ class Lag(NamedTuple):
 
 
 class LagWatch:
-    """Remembers when the source's ends were seen, and so how old what is missing is.
+    """A memory of the times at which the source's ends were seen: the age of missing records.
 
-    What was missing before a partition was first looked at was not seen coming: its age is given.
+    The age of records that were missing at the first look is given by the caller.
     """
 
     def __init__(self) -> None:
@@ -139,14 +144,14 @@ class LagWatch:
         now_s: float,
         ages_s: Mapping[TopicPartition, float],
     ) -> dict[TopicPartition, Lag]:
-        """The lag of each partition that has a map now.
+        """Return the lag of each partition that has a map.
 
         Args:
             ends: Last stable offsets.
             maps: The partitions' maps.
             now_s: The time of any steady clock.
-            ages_s: How old the first missing record is, of those that `unseen_before` has. One
-                that lacks has a lag of unknown age.
+            ages_s: Age of the first missing record of each stretch of `unseen_before`. A
+                partition without one has a lag of unknown age.
         """
         for gone in self._seen.keys() - ends.keys():
             del self._seen[gone]
@@ -159,8 +164,10 @@ class LagWatch:
         return self._measured
 
     def unseen(self, now_s: float) -> dict[TopicPartition, Lag]:
-        """The lag of each partition while nothing can be seen: what is new since the last poll is
-        not known, but how old it may be."""
+        """Return the lag of each partition while the source cannot be read.
+
+        Records since the last poll are unknown, but their greatest possible age is known.
+        """
         unseen_s = now_s - self._measured_s
         return {
             tp: one._replace(seconds=None if one.seconds is None else one.seconds + unseen_s)
@@ -196,14 +203,14 @@ def foreign(found: PartitionMap) -> int:
 
 
 class Totals:
-    """Sums of the work of this process's tasks."""
+    """Sums over the tasks of this process."""
 
     def __init__(self) -> None:
         self.records: dict[TopicPartition, int] = {}
         self.bytes: dict[TopicPartition, int] = {}
 
     def add(self, copied: Sequence[Copied]) -> None:
-        """Count what some units did."""
+        """Add the results of some units."""
         for one in copied:
             tp = TopicPartition(one.topic, one.partition)
             self.records[tp] = self.records.get(tp, 0) + one.records
@@ -218,9 +225,12 @@ def textfile(
     cluster: str,
     now_s: float,
 ) -> str:
-    """All metrics of the mirror in Prometheus' text format.
+    """Return all metrics of the mirror in Prometheus' text format.
 
-    skipped: topics that cannot be mirrored.  cluster: the ingest cluster.  now_s: since 1970.
+    Args:
+        skipped: Topics that cannot be mirrored.
+        cluster: The ingest cluster.
+        now_s: Seconds since 1970.
     """
     seconds = {tp: round(one.seconds, 3) for tp, one in lags.items() if one.seconds is not None}
     gap_counts = {tp: len(maps[tp].lost_gaps) for tp in lags if tp in maps}

@@ -1,7 +1,8 @@
-"""`headgate-spark mirror`: brings a cluster's topics into its backfill tier, once or for good.
+"""The job `headgate-spark mirror`: it copies a cluster's topics to its backfill tier.
 
-The driver plans and watches; what is mirrored is only ever read from the map. Tasks that die are
-run again by Spark, and a driver that dies leaves nothing but what the next one reads.
+It runs once or continuously. The driver plans and watches; the state of the mirror is only ever
+read from the map. Spark restarts tasks that die, and a driver that dies leaves only data that the
+next one reads.
 """
 
 import asyncio
@@ -47,9 +48,9 @@ from headgate_spark.mirror.writer import HiddenError
 
 
 class CopyProgress:
-    """Progress of units that are being copied. Offsets count: the map has those of every copier.
+    """The progress of the units. It counts offsets, because the map has those of every copier.
 
-    seen: what was copied to a partition, from any beginning on.
+    `seen` are the records that were copied to a partition, from any start on.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class CopyProgress:
         self, what: str, lags: Mapping[TopicPartition, Lag],
         maps: Mapping[TopicPartition, PartitionMap], *, has_end: bool,
     ) -> Step:  # fmt: skip
-        """has_end: what is left now is all that will be copied."""
+        """Run a step. `has_end`: the remaining records are all that will be copied."""
         done = sum(self._done(tp, maps[tp]) for tp in self._begun if tp in maps)
         left = sum(lag.records for lag in lags.values())
         even = sum(not lag.records for lag in lags.values())
@@ -100,10 +101,14 @@ _AGAIN_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class MirrorRequest:
-    """Request of a mirror. topics: names and globs; None = all that the configuration names.
+    """A request of a mirror.
 
-    bytes_per_s: at most so much from each source broker.  retention_ms: of topics that are made.
-    metrics: a Prometheus textfile.  again_s: how often what is skipped is looked at again.
+    Attributes:
+        topics: Names and globs; None for all topics of the configuration.
+        bytes_per_s: Limit for each source broker.
+        retention_ms: Retention of new topics.
+        metrics: A Prometheus textfile.
+        again_s: Interval between checks of skipped topics.
     """
 
     cluster: str | None = None
@@ -140,7 +145,7 @@ class Mirror:
         self._rounds = 0
 
     async def run(self) -> int:
-        """Mirror; the exit code. Raises JobError."""
+        """Mirror; return the exit code. Raises JobError."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopped.set)
@@ -172,7 +177,7 @@ class Mirror:
         return USAGE if self._skips.now else OK
 
     async def _round(self) -> list[Copied] | None:
-        """Plan and copy; what became of each unit, None when there was nothing to do."""
+        """Plan and copy; return the result of each unit, or None if there was nothing to do."""
         source, target = self._source.connection, self._target.connection
         async with cluster_admin(source) as there, cluster_admin(target) as here:
             planned = await self._plan(there, here)
@@ -261,8 +266,11 @@ class Mirror:
     async def _watch(
         self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin, here: ClusterAdmin
     ) -> None:
-        """Return when the job has ended, or must: it is stopped, the source's topics changed, or
-        one that was skipped can be mirrored again."""
+        """Return when the job has ended or must end.
+
+        It must end if it is stopped, if the source's topics changed, or if a skipped topic can be
+        mirrored again.
+        """
         stopped: asyncio.Future[Any] = asyncio.ensure_future(self._stopped.wait())
         polled_s = time.monotonic()
         try:
@@ -305,7 +313,7 @@ class Mirror:
         return shape != planned.shape
 
     async def _show(self, there: ClusterAdmin, planned: Plan, metadata: Metadata) -> None:
-        """Say and publish how far it is."""
+        """Show and publish the progress."""
         tps = [tp for tp in planned.ends if metadata.leader(*tp) >= 0]
         found = maps(self._view, tps)
         ends = {tp: planned.ends[tp] for tp in tps}
@@ -332,7 +340,7 @@ class Mirror:
             self._file.write(textfile(lags, maps(self._view, list(lags)), *more))
 
     def _publish_unseen(self) -> None:
-        """An old lag would say that all is well; a file that is not written is missed."""
+        """Publish the lag while the source cannot be read: an old lag would look like success."""
         if self._lags.has_measured:
             self._publish(self._lags.unseen(time.monotonic()))
 
@@ -359,7 +367,7 @@ class Mirror:
 def mirror(
     spark: SparkSession, config: JobConfig, request: MirrorRequest, report: ProgressLine
 ) -> int:
-    """Run the job; the exit code. Raises JobError."""
+    """Run the job; return the exit code. Raises JobError."""
     found = pairs(config, request.cluster)
     if request.is_following and len(found) > 1:
         names = ", ".join(source.name for source, _ in found)

@@ -1,4 +1,4 @@
-"""Plans a mirror's next round: topics made and checked, layouts opened, ranges fixed."""
+"""The plan of a mirror's round: topics created and checked, layouts opened, ranges fixed."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from enum import StrEnum
@@ -37,7 +37,7 @@ _SAID_AGAIN_S = 300.0
 
 
 class Reason(StrEnum):
-    """Reason of a skipped topic: the label of the metric."""
+    """The reason of a skipped topic, a label of the metric."""
 
     SETTINGS = "settings"  # the backfill topic's would not keep the records as they are
     PARTITIONS = "partitions"  # the backfill topic has more of them
@@ -48,14 +48,14 @@ class Reason(StrEnum):
 
 
 class Skip(NamedTuple):
-    """Skipped topic. text: what is wrong, and the fix."""
+    """A skipped topic. `text` has the problem and the fix."""
 
     reason: Reason
     text: str
 
 
 class SkipError(JobError):
-    """One topic alone cannot be mirrored."""
+    """A topic that cannot be mirrored; the others can."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         super().__init__(text)
@@ -63,7 +63,7 @@ class SkipError(JobError):
 
 
 class Skips:
-    """Skipped topics, reported when a skip begins, changes and ends, and now and then meanwhile."""
+    """The skipped topics. A skip is reported when it begins, changes and ends, and at intervals."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -71,7 +71,7 @@ class Skips:
         self.now: Mapping[str, Skip] = {}
 
     def tell(self, found: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
-        """Report this round's skips. topics: all that are to be mirrored.  now_s: steady clock."""
+        """Report this round's skips. `topics`: all topics to mirror. `now_s`: a steady clock."""
         before, self.now = self.now, dict(found)
         for topic, skip in found.items():
             is_known = before.get(topic) == skip
@@ -90,9 +90,9 @@ _MAX_EXPIRED = 20_000  # of a table in one round, so that it stays short; the ne
 
 
 class Seen(NamedTuple):
-    """Records that were copied to a partition since its map was first read.
+    """The records that were copied to a partition since its map was first read.
 
-    bytes: as they came from the source's brokers.
+    `bytes`: their size as they came from the source's brokers.
     """
 
     records: int = 0
@@ -104,7 +104,7 @@ class Seen(NamedTuple):
 
 
 class MapView:
-    """The maps of all partitions of all topics that have one, without the segments in blocks."""
+    """The maps of all partitions of all mirrored topics, without the segments in blocks."""
 
     def __init__(self, target: Connection) -> None:
         self._target = target
@@ -114,11 +114,11 @@ class MapView:
         self._broken: dict[tuple[str, int], MapError] = {}
 
     async def refresh(self) -> None:
-        """Read on. Raises as `read_map`."""
+        """Read new records. Raises as `read_map`."""
         self._read = await read_map(self._target, self._read, self._see)
 
     def of(self, topic: str, partition: int) -> PartitionMap:
-        """A partition's map; an empty one when it has none. Raises SkipError when it is broken."""
+        """Return a partition's map, or an empty one. Raises SkipError if it is broken."""
         if (topic, partition) in self._broken:
             raise SkipError(
                 Reason.MAP,
@@ -133,11 +133,11 @@ class MapView:
         return self._seen.get((topic, partition), Seen())
 
     def is_broken(self, topic: str, partition: int) -> bool:
-        """Return whether its map contradicts itself."""
+        """Return whether a partition's map contradicts itself."""
         return (topic, partition) in self._broken
 
     def of_topic(self, topic: str) -> list[PartitionMap]:
-        """The maps of its partitions that have one, in any order."""
+        """Return the maps of its partitions, in any order."""
         return [one for (name, _), one in self._maps.items() if name == topic]
 
     def known(self, topic: str, partition: int) -> Known:
@@ -146,8 +146,11 @@ class MapView:
         return Known.of(self.of(topic, partition), self._read[number])
 
     def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
-        """Return keys of segments without use: those of a deleted topic, and those that the
-        target's retention has passed, but for the newest (`SegmentTable.passed`)."""
+        """Return the keys of useless segments.
+
+        They belong to a deleted topic, or the target's retention has passed them; the newest
+        segments stay (`SegmentTable.passed`).
+        """
         found = self.of(topic, partition)
         keys: list[bytes] = []
         for newest, table in found.tables():
@@ -179,11 +182,13 @@ Shape = Mapping[str, tuple[str, int]]  # topic -> id and number of partitions
 
 
 class Plan(NamedTuple):
-    """A round. units: the largest first.  ends: of every partition, the last stable offset, also of
-    topics that are skipped, where it is known.
+    """The plan of a round.
 
-    shape: what the source's topics were; another one means another plan.
-    leaders: the source's broker of each unit's partition.
+    Attributes:
+        units: The units, the largest first.
+        ends: The last stable offset of every partition, also of skipped topics if it is known.
+        shape: The source's topics; another shape needs another plan.
+        leaders: The source's broker of each unit's partition.
     """
 
     units: Sequence[Unit]
@@ -194,7 +199,7 @@ class Plan(NamedTuple):
 
     @property
     def fit(self) -> list[TopicPartition]:
-        """The partitions that are mirrored."""
+        """Return the partitions that are mirrored."""
         return [tp for tp in self.ends if tp.topic not in self.skipped]
 
 
@@ -205,7 +210,7 @@ def shape_of(metadata: Metadata, topics: Sequence[str]) -> Shape:
 
 
 async def prepare_map(target: ClusterAdmin) -> None:
-    """Make the map topic unless it is there. Raises JobError when it is not what it must be."""
+    """Create the map topic if it is missing. Raises JobError if it has wrong settings."""
     metadata = await target.metadata()
     found = metadata.topics.get(MAP_TOPIC)
     if found is None:
@@ -221,7 +226,7 @@ async def prepare_map(target: ClusterAdmin) -> None:
 async def prepare_topics(
     source: ClusterAdmin, target: ClusterAdmin, topics: Sequence[str], retention_ms: int
 ) -> dict[str, Skip]:
-    """Make and grow the mirror's topics; which of them would not keep the records, and why."""
+    """Create and grow the mirror's topics; return those that would not keep the records."""
     there, here = await source.metadata(), await target.metadata()
     topics = [name for name in topics if name in there.topics]  # one may have gone just now
     existing = [name for name in topics if name in here.topics]
@@ -312,10 +317,11 @@ async def plan(
 ) -> Plan:  # fmt: skip
     """Return the units to copy or to follow now. The topics must be prepared.
 
-    checks_tail: also units that have nothing to copy, if the target is longer than the mirror
-    made it.
-    skipped: those that cannot be mirrored. They have no units, but their ends are known where that
-    can be.
+    Args:
+        checks_tail: Include units without records to copy if the target is longer than the
+            mirror made it.
+        skipped: The topics that cannot be mirrored. They have no units, but their ends are
+            returned if possible.
     """
     there, here = await source.metadata(), await target.metadata()
     shape, skips = shape_of(there, topics), dict(skipped)
@@ -369,7 +375,7 @@ def _units(
 def layout_of(
     view: MapView, topic: str, source: TopicMetadata, target: TopicMetadata, now_ms: int
 ) -> tuple[int, Layout]:
-    """The layout in force: the newest that any partition has, or one more when it does not fit."""
+    """Return the active layout: the newest of any partition, or the next if it does not fit."""
     wanted = Layout(len(source.leaders), source.uuid, target.uuid, now_ms)
     maps = [one for one in view.of_topic(topic) if one.newest]
     number = max((one.newest for one in maps), default=0)
@@ -395,7 +401,7 @@ def _left(unit: Unit, bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
 
 
 async def trim(target: ClusterAdmin, view: MapView, tps: Sequence[TopicPartition]) -> int:
-    """Take segments back whose records the target's retention has removed; how many keys."""
+    """Remove segments that the target's retention has passed; return the number of keys."""
     keys: dict[int, list[bytes]] = {}
     for tp, (begin, _) in (await target.bounds(tps)).items():
         expired = view.expired(tp.topic, tp.partition, begin)
@@ -407,5 +413,5 @@ async def trim(target: ClusterAdmin, view: MapView, tps: Sequence[TopicPartition
 
 
 def maps(view: MapView, tps: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionMap]:
-    """The map of each partition, but for those that contradict themselves."""
+    """Return the map of each partition, without those that contradict themselves."""
     return {tp: view.of(*tp) for tp in tps if not view.is_broken(*tp)}

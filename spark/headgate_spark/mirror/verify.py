@@ -1,4 +1,4 @@
-"""`headgate-spark verify`: are the records of the backfill tier those of the ingest tier?"""
+"""The job `headgate-spark verify`: it compares the records of both tiers."""
 
 import asyncio
 import json
@@ -30,18 +30,23 @@ from headgate_spark.mirror.writer import read_map
 # Both sides are read once, in order and beside each other; compared records are not kept.
 
 
-_FIRST = 5  # findings that are told one by one
+_FIRST = 5  # findings that are reported one by one
 _STILL_S = 60.0  # no record for so long: it is not going to come
 
 
 class Verified(NamedTuple):
-    """Result of one partition.
+    """The result of one partition.
 
-    compared: records that are on both sides.  differing: of those.  source_only: records that the
-    target lacks though it should have them.  target_only: records that the source has no more:
-    compacted or expired, which is normal.  unmapped: records of the target that the map does not
-    know.  lost: offsets in gaps of the map.  first: some of what is wrong, in words.
-    is_stale: the map is of topics that were deleted, so that nothing was compared.
+    Attributes:
+        compared: Records on both sides.
+        differing: Records that differ.
+        source_only: Records that the target lacks and should have.
+        target_only: Records that the source no longer has; they were compacted or expired,
+            which is normal.
+        unmapped: Records of the target that the map does not have.
+        lost: Offsets in gaps of the map.
+        first: Some of the faults, in words.
+        is_stale: The map belongs to deleted topics, so that nothing was compared.
     """
 
     topic: str
@@ -59,13 +64,15 @@ class Verified(NamedTuple):
 
     @property
     def is_good(self) -> bool:
-        """Return whether nothing is wrong with the mirror."""
+        """Return whether the mirror has no fault."""
         return not (self.differing or self.source_only or self.unmapped or self.is_stale)
 
 
 async def compare(tp: TopicPartition, options: CopyOptions) -> Verified:
-    """Compare what both logs have of what is mapped, and look for records of the target that are
-    not. Raises as `SourceReader` and `read_map`."""
+    """Compare the mapped records of both logs, and look for unmapped records on the target.
+
+    Raises as `SourceReader` and `read_map`.
+    """
     found = PartitionMap()
 
     def see(entry: MapEntry) -> None:
@@ -108,7 +115,7 @@ class _Comparison:
     def __init__(
         self, tp: TopicPartition, found: PartitionMap, source_begin: int, bounds: tuple[int, int]
     ) -> None:
-        """bounds: of the target, before the map was read."""
+        """Create the progress. `bounds`: bounds of the target before the map was read."""
         table = found.table
         self._tp, self._table, self._map = tp, table, found
         # What one side has removed, the other cannot be compared with.
@@ -172,7 +179,7 @@ class _Comparison:
 
 
 async def _records(reader: SourceReader, start: int, end: int) -> AsyncIterator[SourceRecord]:
-    """The visible records from start up to, without, end."""
+    """Yield the visible records from `start` to `end`, exclusive."""
     if start >= end:
         return
     reader.seek(start)
@@ -190,7 +197,7 @@ async def _records(reader: SourceReader, start: int, end: int) -> AsyncIterator[
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """Request of a verification. out: a file for the result as JSON."""
+    """A request of a verification. `out`: a file for the result as JSON."""
 
     cluster: str | None = None
     topics: str | None = None
@@ -201,7 +208,7 @@ class VerifyRequest:
 def verify(
     spark: SparkSession, config: JobConfig, request: VerifyRequest, report: ProgressLine
 ) -> int:
-    """Compare everything that is mapped; the exit code. Raises JobError."""
+    """Compare all mapped records; return the exit code. Raises JobError."""
     found: list[Verified] = []
     for source, target in pairs(config, request.cluster):
         tps = asyncio.run(_partitions(config, source, target, request))
@@ -260,7 +267,7 @@ def _compare(
             yield verified
 
     def look() -> Step:
-        """Tasks report when they end: each of them is a partition."""
+        """Return the progress; a task, one for each partition, reports when it ends."""
         more = f"{short(records.value)} records"
         return Step(f"{source.name}: comparing", partitions.value, len(tps), "partitions", more)
 
@@ -272,7 +279,7 @@ def _compare(
 
 
 def sentence(one: Verified) -> str:
-    """The result of a partition for people."""
+    """Return the result of a partition for people."""
     head = f"{one.topic} partition {one.partition}: {counted(one.compared, 'record')} compared"
     counts = {
         "differ": one.differing,
@@ -286,5 +293,5 @@ def sentence(one: Verified) -> str:
 
 
 def as_json(one: Verified) -> dict[str, Any]:
-    """The result of a partition for machines."""
+    """Return the result of a partition for machines."""
     return {**one._asdict(), "good": one.is_good}

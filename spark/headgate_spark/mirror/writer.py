@@ -1,8 +1,8 @@
-"""Writes chunks to the target, each in one transaction with its records of the offset map.
+"""A writer of chunks to the target, each in one transaction with its records of the offset map.
 
-One producer id and epoch: `start` fences earlier writers with the transactional id and ends their
-open transactions, then come transactions, then `drop`, and never again. After any error it is
-dropped: the map, read after the next start, shows whether a commit was done.
+One producer has one id and epoch. `start` fences earlier writers with the transactional id and ends
+their open transactions; then come transactions, and at last `drop`. After any error it is dropped:
+the map, read after the next start, shows whether the commit succeeded.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ MapRecord = tuple[bytes, bytes | None]
 
 
 class WriteError(Exception):
-    """Failed or unknown write; a new producer and the map show which."""
+    """A write that failed or whose result is unknown; a new producer and the map show it."""
 
 
 class FencedError(WriteError):
@@ -71,11 +71,11 @@ class FencedError(WriteError):
 
 
 class UnwritableError(WriteError):
-    """The target will never take this."""
+    """A record that the target will never take."""
 
 
 class Target(NamedTuple):
-    """Target of a partition. max_batch_bytes: the topic's max.message.bytes."""
+    """The target of a partition. `max_batch_bytes`: the topic's max.message.bytes."""
 
     topic: str
     partition: int
@@ -86,7 +86,7 @@ class Target(NamedTuple):
 class Writer:
     """The transactional producer of one partition. Every call but `drop` raises WriteError.
 
-    connections: those of other partitions' producers, which it uses, too.
+    `connections` are shared with other partitions' producers.
     """
 
     def __init__(
@@ -101,21 +101,23 @@ class Writer:
         connections.use_in(self._inner)
 
     async def start(self) -> None:
-        """InitProducerId: returns when no older producer of this id can commit any more."""
+        """Send InitProducerId: after its response no older producer of this id can commit."""
         async with self._translated(START_TIMEOUT_S):
             await self._inner.start()
 
     async def drop(self) -> None:
-        """End it at once."""
+        """End the producer at once."""
         await self._connections.drop(self._inner)
 
     async def write(
         self, chunk: Chunk, mapped: Callable[[Sequence[Written]], Iterable[MapRecord]],
         read_bytes: int = 0,
     ) -> list[Written]:  # fmt: skip
-        """One transaction: the records, then what `mapped` makes of their places, then commit.
+        """Write one transaction: the records, then the map records that `mapped` makes.
 
-        read_bytes: from the source for it; the map's first record says so.
+        Args:
+            mapped: Returns the map records for the offsets of the records.
+            read_bytes: Bytes read from the source for it, noted in the map's first record.
         """
         target = self._target
         async with self._translated(STEP_TIMEOUT_S):
@@ -144,7 +146,7 @@ class Writer:
 
     @asynccontextmanager
     async def _translated(self, within_s: float) -> AsyncIterator[None]:
-        """Bound a step, and raise WriteError for whatever ends it."""
+        """Limit the time of a step, and raise WriteError for any error in it."""
         try:
             async with asyncio.timeout(within_s):
                 yield
@@ -172,20 +174,25 @@ _POLL_MS = 20  # an empty answer comes after this time, and says that the end is
 
 
 class HiddenError(Exception):
-    """Something committed may be there that cannot be seen: nothing may be concluded."""
+    """Committed records may exist that are not visible: no conclusion is possible."""
 
 
 async def read_map(
     target: Connection, starts: Mapping[int, int], see: Callable[[MapEntry], None]
 ) -> dict[int, int]:
-    """Show every entry from these offsets on, up to what each partition had when it was asked.
+    """Pass on every entry from these offsets up to each partition's end at the time of the call.
 
-    starts: an offset for each partition of the map topic that is read; 0 = all of it.  Returns
-    where each reading ended, to be continued.  Raises HiddenError, MapError, KafkaError, OSError,
-    TimeoutError.
+    A transaction of another partition's writer hides the committed records behind its first record.
+    So the end is the high watermark, not the last stable offset.
 
-    A transaction of another partition's writer hides what was committed behind its first record,
-    so the end to be reached is the high watermark and not the last stable offset.
+    Args:
+        starts: An offset for each partition of the map topic; 0 for all of it.
+
+    Returns:
+        The offsets from which to continue.
+
+    Raises:
+        HiddenError, MapError, KafkaError, OSError, TimeoutError: The map cannot be read.
     """
     consumer = open_consumer(target, fetch_max_wait_ms=_POLL_MS)
     try:
@@ -238,7 +245,7 @@ def entries(records: Iterable[object]) -> Iterable[MapEntry]:
 
 
 class StalePlanError(Exception):
-    """The driver planned with a map that has gone on: plan again."""
+    """The map has changed since the driver's plan: plan again."""
 
 
 async def read_known(unit: Unit, options: CopyOptions) -> Known:
@@ -288,7 +295,7 @@ def _opened(known: Known, fact: Layout, layout: int) -> Known:
 
 
 def opening(unit: Unit, known: Known, at_ms: int) -> list[MapRecord]:
-    """The records that open a layout; the end of the one before it, if its topic was deleted."""
+    """Return the records that open a layout, and end the one before it if its topic was deleted."""
     records: list[MapRecord] = []
     if known.layout and known.ids[0] != unit.layout.source_id:
         old = MapAddress(unit.place.topic, unit.place.partition, known.layout)

@@ -52,7 +52,7 @@ _HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
 
 class Made(NamedTuple):
-    """A replay's topic. id: Kafka's; None if it could not be created, and `why_not`."""
+    """A replay's topic. `id`: Kafka's id; None if it was not created, for the reason `why_not`."""
 
     id: str | None
     why_not: str = ""
@@ -105,8 +105,11 @@ async def other_topic(connection: Connection, order: Order, tier: str) -> str | 
 
 
 async def _metadata_with(admin: ClusterAdmin, topic: str) -> Metadata:
-    """The metadata of a node that knows the topic: one that has just started may not know it yet,
-    and only if several answers lack it does it count as deleted."""
+    """Return the metadata of a node that knows the topic.
+
+    A node that has just started may not know it yet. So the topic counts as deleted only if several
+    responses lack it.
+    """
     metadata = await admin.metadata()
     for _ in range(_MORE_ANSWERS):
         if topic in metadata.topics:
@@ -181,12 +184,12 @@ class RunnerContext:
         await self.was_read.wait()
 
     def end_turn(self) -> None:
-        """Wake those who wait for the end of the turn."""
+        """Wake the callers that wait for the end of the turn."""
         self.was_read.set()
         self.was_read = asyncio.Event()
 
     def cluster(self, order: Order, tier: str) -> Connection:
-        """The cluster of a tier of a replay."""
+        """Return the cluster of a tier of a replay."""
         return self.target if tier == BACKFILL else self.clusters[order.cluster]
 
 
@@ -203,13 +206,13 @@ class ReplayCopy:
         self._free_at = self._moved_at = 0.0
 
     def start(self, *, only_clean_up: bool = False) -> asyncio.Task[None]:
-        """Begin. only_clean_up: the replay has ended, and only its topic may remain."""
+        """Begin. `only_clean_up`: the replay has ended, and only its topic may remain."""
         work = self._clean_up() if only_clean_up else self._carry_out()
         self._task = asyncio.create_task(work, name=f"replay {self._replay.id}")
         return self._task
 
     def interrupt(self) -> None:
-        """Cancel it while it waits. A write in progress ends by itself."""
+        """Cancel the copy while it waits. A write in progress ends by itself."""
         if self._is_waiting and self._task is not None:
             self._task.cancel()
 
@@ -247,7 +250,7 @@ class ReplayCopy:
                 return
 
     async def _waiting(self, what: Awaitable[T], within_s: float | None = None) -> T:
-        """Await something that `interrupt` may cancel. Raises TimeoutError."""
+        """Wait for an event that `interrupt` may cancel. Raises TimeoutError."""
         self._is_waiting = True
         try:
             async with asyncio.timeout(within_s):
@@ -256,7 +259,7 @@ class ReplayCopy:
             self._is_waiting = False
 
     async def _asking(self, clusters: str, what: Awaitable[T]) -> T:
-        """Await requests to clusters for a bounded time. Raises JobError."""
+        """Limit the time of requests to clusters. Raises JobError."""
         try:
             return await self._waiting(what, _ANSWER_S)
         except TimeoutError as error:

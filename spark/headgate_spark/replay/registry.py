@@ -43,10 +43,10 @@ Pair = tuple[bytes, bytes | None]
 
 
 class RefusedError(SayingError):
-    """Kafka refuses to take the records. Nothing of them was written.
+    """Kafka refuses the records. None of them was written.
 
-    aiokafka counts their sequence numbers nevertheless, so once the partition takes records again
-    Kafka answers that one is out of order, and the runner takes its lease anew.
+    aiokafka counts their sequence numbers nevertheless. So once the partition takes records again,
+    Kafka answers that a number is out of order, and the runner takes its lease anew.
     """
 
 
@@ -134,7 +134,7 @@ class ReplayWriter:
         return True
 
     async def drop(self) -> None:
-        """Close it at once."""
+        """Close the producer at once."""
         await drop_producer(self._inner)
 
     async def _put(self, pairs: Sequence[Pair]) -> None:
@@ -195,5 +195,5 @@ class RegistryReader:
             self.registry.see(record.key, record.value)
 
     async def drop(self) -> None:
-        """Close it at once."""
+        """Close the consumer at once."""
         await drop_consumer(self._inner)

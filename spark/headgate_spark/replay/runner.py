@@ -85,7 +85,7 @@ class Runner:
 
     @property
     def is_busy(self) -> bool:
-        """True while a replay is being carried out."""
+        """Return whether a replay is being carried out."""
         return bool(self._copies)
 
     def _see_to(self, replay: Replay) -> None:
@@ -252,7 +252,7 @@ def _targets(config: JobConfig, wanted: str | None) -> list[str]:
 
 
 class _Post:
-    """One backfill cluster: on duty while it has the lease, else on standby."""
+    """The service of one backfill cluster: active while it has the lease, else on standby."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ class _Post:
                 await self._wait(_AGAIN_S)
 
     async def _stand_by(self) -> bool:
-        """Wait until the current runner is silent; False if stopped before."""
+        """Wait until the current runner is silent; return False if stopped before."""
         reader = RegistryReader(self._target)
         try:
             await reader.start()
@@ -302,7 +302,7 @@ class _Post:
             await reader.drop()
 
     async def _duty(self) -> bool:
-        """Be the runner; True if stopped, or if nothing is left to do."""
+        """Act as the runner; return True if stopped, or if nothing is left to do."""
         writer, reader = self._writer_of(self._target), RegistryReader(self._target)
         runner = Runner(
             self._name, self._target, self._clusters, writer, reader, self._metrics, self._report

@@ -25,7 +25,7 @@ _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 class KafkaView:
-    """Asks one cluster. Use it as a context manager: it holds a connection."""
+    """A view of one cluster. Use it as a context manager, because it holds a connection."""
 
     def __init__(self, spark: SparkSession, cluster: Cluster) -> None:
         jvm: Any = spark._jvm  # the only way to the connector's own Kafka client
@@ -54,20 +54,20 @@ class KafkaView:
             self._consumer.close()
 
     def topics(self) -> dict[str, int]:
-        """Every topic with its number of partitions."""
+        """Return every topic with its number of partitions."""
         listed = self._answer_of(self._consumer.listTopics)
         return {name: len(listed[name]) for name in listed}
 
     def starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        """The first offset that is still there."""
+        """Return the first offset that still exists, for each partition."""
         return self._offsets(self._consumer.beginningOffsets, places)
 
     def ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
-        """The offset behind the last one that is committed (the last stable offset)."""
+        """Return the offset behind the last committed record (the last stable offset)."""
         return self._offsets(self._consumer.endOffsets, places)
 
     def at(self, places: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
-        """The first offset whose record is not older; None where all are."""
+        """Return the first offset whose record is not older; None if all are."""
         if time_ms < _MIN_LONG:
             return {**self.starts(places)}
         wanted = self._jvm.java.util.HashMap()
@@ -81,7 +81,7 @@ class KafkaView:
         }
 
     def ensure_compacted(self, topic: str) -> None:
-        """Create an internal, compacted topic of one partition unless it is there."""
+        """Create an internal, compacted topic of one partition if it is missing."""
         if topic in self.topics():
             return
         admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties({}))
@@ -135,7 +135,7 @@ class KafkaView:
 
 
 class Range(NamedTuple):
-    """The offsets from `start` up to, without, `end`."""
+    """The offsets from `start` to `end`, exclusive."""
 
     place: Partition
     start: int
@@ -143,12 +143,12 @@ class Range(NamedTuple):
 
 
 def since(view: KafkaView, places: Sequence[Partition], from_ms: int | None) -> list[Range]:
-    """Offsets that hold all records from a time on; None = from the first.
+    """Return offsets that contain all records from a time on; None for all from the first.
 
-    All end with the last committed record: producers stamp their records, so behind the first one
-    of a later time may stand thousands of an earlier one. Before the first one that is not older
-    than `from_ms` nothing is left out, but what follows may be older. What is of a window is said
-    by each record's own time.
+    All ranges end with the last committed record. Producers stamp their records, so thousands of
+    records of an earlier time may follow the first one of a later time. Before the first record
+    that is not older than `from_ms`, nothing belongs to the window; records after it may be older.
+    The record's own time decides whether it belongs to a window.
     """
     starts, ends = view.starts(places), view.ends(places)
     first = view.at(places, from_ms) if from_ms is not None else dict[Partition, int | None](starts)
@@ -160,7 +160,7 @@ def since(view: KafkaView, places: Sequence[Partition], from_ms: int | None) -> 
 
 
 def by_offsets(view: KafkaView, wanted: Mapping[Partition, tuple[int, int]]) -> list[Range]:
-    """Ranges that were asked for. Raises JobError where the log does not hold them all."""
+    """Return the requested ranges. Raises JobError if the log lacks some of their offsets."""
     starts, ends = view.starts(wanted), view.ends(wanted)
     found = []
     for place, (start, end) in wanted.items():
@@ -175,7 +175,7 @@ def by_offsets(view: KafkaView, wanted: Mapping[Partition, tuple[int, int]]) -> 
 
 
 def parse_offsets(text: str) -> dict[Partition, tuple[int, int]]:
-    """`{"orders": {"0": [5, 100]}}`. Raises JobError."""
+    """Parse `{"orders": {"0": [5, 100]}}`. Raises JobError."""
     try:
         return {
             Partition(topic, int(partition)): (int(start), int(end))

@@ -1,4 +1,4 @@
-"""The Spark session: a local one with the Kafka connector, or the one that spark-submit gives."""
+"""The Spark session: a local one with the Kafka connector, or that of spark-submit."""
 
 import os
 import sys
@@ -50,9 +50,11 @@ _CONNECTOR = JarSet(
 
 
 def ensure_connector(environment: Mapping[str, str], say: Callable[[str], None]) -> list[Path]:
-    """The connector's jars, after downloading them if they are not there yet (20 s, 10 MB).
+    """Return the connector's jars, which are downloaded if they are missing (20 s, 10 MB).
 
-    Raises JarsError, and JavaMissingError where Spark could not run.
+    Raises:
+        JarsError: The jars cannot be downloaded.
+        JavaMissingError: Spark could not run.
     """
     java = find_java(environment, "Spark")
     folder = cache_directory(environment, f"spark-kafka-{SPARK_VERSION}")
@@ -78,7 +80,7 @@ def is_submitted(environment: Mapping[str, str]) -> bool:
 def open_session(
     name: str, master: str | None, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> SparkSession:
-    """A session for one job. settings: Spark's own, over what is set here. Raises JobError."""
+    """Open a session for one job. `settings` override the defaults here. Raises JobError."""
     if _is_connect(master, settings, os.environ):
         raise JobError(
             "this job cannot run over Spark Connect, since it needs Spark's driver in its own "
@@ -146,7 +148,7 @@ def _code() -> list[str]:
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
-    """`--conf NAME=VALUE`, several times. Raises JobError."""
+    """Parse `--conf NAME=VALUE`, which may occur several times. Raises JobError."""
     found = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")

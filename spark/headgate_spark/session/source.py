@@ -1,4 +1,4 @@
-"""Facts read from Kafka: one compact row a record, without its value, read once."""
+"""Facts read from Kafka: one compact row per record, without its value, read once."""
 
 import json
 from collections import defaultdict
@@ -24,7 +24,7 @@ ROWS_A_TASK = 250_000  # a hot partition is read by several tasks
 
 
 def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> DataFrame:
-    """The facts of these offsets, lazily; see `schema.FACTS`."""
+    """Return the facts of these offsets, lazily; see `schema.FACTS`."""
     total = sum(one.end - one.start for one in ranges)
     # Every partition is a task of its own at least: small ones are read several in one.
     tasks = max(spark.sparkContext.defaultParallelism, total // ROWS_A_TASK)
@@ -45,7 +45,7 @@ def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> 
 
 
 def within(facts: DataFrame, window: tuple[int | None, int | None]) -> DataFrame:
-    """The facts whose records' own times are in a window, in ms; None = no bound."""
+    """Return the facts whose records' own times are in a window, in ms; None for no bound."""
     first, end = window
     if first is not None:
         facts = facts.where(F.col("at_ms") >= first)
@@ -60,7 +60,7 @@ def read(
     headers: bool,
     rows_a_task: int = ROWS_A_TASK,
 ) -> DataFrame:
-    """The records of these offsets as the connector gives them, lazily."""
+    """Return the records of these offsets as the connector returns them, lazily."""
     wanted = [one for one in ranges if one.end > one.start]
     total = sum(one.end - one.start for one in wanted)
     options = {
@@ -81,7 +81,7 @@ def read(
 
 
 def _nested(numbers: Mapping[Range, int], *, values: bool = True) -> Mapping[str, object]:
-    """Spark's JSON: {"topic": {"0": 5}}, or {"topic": [0]}."""
+    """Return Spark's JSON: {"topic": {"0": 5}}, or {"topic": [0]}."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for one, number in numbers.items():
         found[one.place.topic][str(one.place.partition)] = number
@@ -91,7 +91,7 @@ def _nested(numbers: Mapping[Range, int], *, values: bool = True) -> Mapping[str
 
 
 def _size() -> Column:
-    """Bytes of key, value and headers."""
+    """Return the bytes of key, value and headers."""
     headers = F.aggregate(
         F.col("headers"),
         F.lit(0).cast("long"),
