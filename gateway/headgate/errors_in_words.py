@@ -170,6 +170,31 @@ def connection_error(error: BaseException) -> str:
     return _plain(error)
 
 
+def cause(error: BaseException) -> str:
+    """Return why a connection failed, without names, addresses and the fix; empty if unknown.
+
+    Clients may see it.
+    """
+    for each in _chain(error):
+        if isinstance(each, PermissionError):
+            return "the gateway's user has no permission to connect"
+        if isinstance(each, ssl.SSLCertVerificationError):  # its text may end with an address
+            return _specific(each).partition(",")[0]
+        if text := _specific(each):
+            return text.partition(";")[0]
+    return ""
+
+
+def is_tls_error(error: BaseException) -> bool:
+    """Return whether a TLS handshake failed."""
+    return any(isinstance(each, ssl.SSLError) for each in _chain(error))
+
+
+def is_untrusted(error: BaseException) -> bool:
+    """Return whether the certificate of the other side is not trusted."""
+    return any(isinstance(each, ssl.SSLCertVerificationError) for each in _chain(error))
+
+
 def listen_error(error: OSError) -> str:
     """Return why a server cannot listen on an address, and the fix, without the address."""
     if error.errno == errno.EADDRINUSE:

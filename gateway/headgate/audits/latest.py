@@ -10,6 +10,7 @@ import orjson
 
 from headgate.audits.results import SKEW_TOPIC
 from headgate.config.backend_settings import ClusterSettings
+from headgate.errors_in_words import connection_error
 from headgate.model.outcome import Failure, Reason
 
 if TYPE_CHECKING:
@@ -30,8 +31,10 @@ class LatestAudits:
     Memory is bounded by the topics of the configuration: one document of 50 to 100 KB each.
     """
 
-    def __init__(self, clusters: Iterable[ClusterSettings]) -> None:
-        self._clusters = [cluster for cluster in clusters if cluster.tier == "ingest"]
+    def __init__(self, clusters: Mapping[str, ClusterSettings]) -> None:
+        self._clusters = {
+            name: cluster for name, cluster in clusters.items() if cluster.tier == "ingest"
+        }
         self._found: Mapping[str, bytes] | Failure = {}
         self._fresh_until = 0.0
         self._reading = asyncio.Lock()
@@ -51,13 +54,18 @@ class LatestAudits:
             kafka_in_words,  # see _read_from
         )
 
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                return merged([await _read_from(cluster) for cluster in self._clusters])
-        except READ_ERRORS as error:
-            detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error)}"
-            log.warning("%s", detail)
-            return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
+        audits = []
+        end = asyncio.get_running_loop().time() + _ANSWER_S
+        for name, cluster in self._clusters.items():
+            try:
+                async with asyncio.timeout_at(end):
+                    audits.append(await _read_from(cluster))
+            except READ_ERRORS as error:
+                why = connection_error(error)
+                log.warning("%s cannot be read: %s", SKEW_TOPIC, why, extra={"cluster": name})
+                detail = f"{SKEW_TOPIC} cannot be read: {kafka_in_words(error, name)}"
+                return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=1)
+        return merged(audits)
 
 
 Audit = tuple[int, bytes]  # time of writing, in ms since 1970; the result

@@ -83,6 +83,7 @@ def run_dev(args: argparse.Namespace) -> int:
     from headgate.devstack.java import JavaMissingError
     from headgate.devstack.servers import RedisMissingError
     from headgate.devstack.session import Options, StateInUseError, run_session
+    from headgate.metrics.library_lines import LibraryLines
 
     options = Options(
         state=args.state.absolute(),
@@ -94,8 +95,10 @@ def run_dev(args: argparse.Namespace) -> int:
         has_jmx=args.jmx,
     )
     # The session itself reports brokers that end. The consumers of the demo need no lines besides.
-    for logger in (logging.getLogger("aiokafka"), logging.getLogger("headgate")):
-        logger.addHandler(logging.NullHandler())
+    logging.getLogger("headgate").addHandler(logging.NullHandler())
+    unknown = logging.StreamHandler()
+    unknown.addFilter(LibraryLines(logging.WARNING, None))
+    logging.getLogger("aiokafka").addHandler(unknown)
     try:
         return run_session(options, os.environ, sys.stdout, sys.stderr)
     except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:

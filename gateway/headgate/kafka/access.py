@@ -47,6 +47,14 @@ class OAuthClient:
     ca_file: str | None = None
 
 
+class NoTokenError(KafkaConnectionError):  # type: ignore[misc]
+    """A token endpoint that returns no token."""
+
+
+class TlsFileError(OSError):
+    """A file of certificates or keys that cannot be used."""
+
+
 class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
     """Cache of a client's token, which is used for most of its lifetime."""
 
@@ -58,7 +66,7 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]
         self._asking = asyncio.Lock()
 
     async def token(self) -> str:
-        """Return a token. Raises KafkaConnectionError, after which aiokafka retries later."""
+        """Return a token. Raises NoTokenError, after which aiokafka retries later."""
         async with self._asking:
             if self._clock() >= self._used_until:
                 asked_at = self._clock()
@@ -98,13 +106,13 @@ def _ask(client: OAuthClient) -> tuple[str, float]:
     except HTTPError as error:
         error.close()
         detail = f"no token from {shown}: it answered {error.code}"
-        raise KafkaConnectionError(detail) from None
+        raise NoTokenError(detail) from None
     except (OSError, HTTPException, ValueError, TypeError) as error:
         why = without_secrets(str(error))
         if client.ca_file is not None:
             why = str(authorities_trouble(PemFile("sasl_oauth_ca_file", client.ca_file)) or why)
         detail = f"no token from {shown}: {why}"
-        raise KafkaConnectionError(detail) from None
+        raise NoTokenError(detail) from None
 
 
 def _read(answer: Mapping[str, Any]) -> tuple[str, float]:
@@ -163,7 +171,7 @@ def _ssl_context(access: ClusterAccess) -> ssl.SSLContext | None:
         if access.ssl_certfile:
             context.load_cert_chain(access.ssl_certfile, access.ssl_keyfile, password=no_password)
     except OSError as error:
-        raise OSError(str(_trouble(access) or error)) from error
+        raise TlsFileError(str(_trouble(access) or error)) from error
     return context
 
 

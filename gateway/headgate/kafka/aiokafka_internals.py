@@ -28,7 +28,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import AIOKafkaConnection as AIOKafkaConnection
 from aiokafka.conn import create_conn
 from aiokafka.consumer import fetcher
-from aiokafka.errors import KafkaConnectionError, KafkaError, ProducerClosed
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, ProducerClosed
 from aiokafka.producer.message_accumulator import MessageBatch as MessageBatch
 from aiokafka.producer.sender import Sender, SendProduceReqHandler
 from aiokafka.protocol.admin import DescribeConfigsRequest as DescribeConfigsRequest
@@ -76,13 +76,20 @@ class _Metadata:
         answer names no broker.
         """
         client = self._client
+        errors: list[Exception] = []
         reasons: list[str] = []
         for host, port, _ in client.hosts:
-            answer = await self._ask_first(host, port, reasons)
-            if answer is not None:
+            try:
+                answer = await self._ask_first(host, port)
                 break
+            except (OSError, KafkaError, TimeoutError) as error:
+                errors.append(error)
+                reasons.append(f"{host}:{port}: {connection_error(error)}")
         else:
-            raise KafkaConnectionError(f"no bootstrap server answers: {'; '.join(reasons)}")
+            text = f"no bootstrap server answers: {'; '.join(reasons)}"
+            raise KafkaConnectionError(text) from ExceptionGroup(text, errors)
+        for reason in reasons:
+            log.warning("bootstrap server %s", reason)
         client.cluster.update_metadata(answer)
         if client._sync_task is None:
             client._sync_task = asyncio.create_task(client._md_synchronizer())
@@ -108,28 +115,19 @@ class _Metadata:
             async with asyncio.timeout(_BEGIN_TIMEOUT_S):
                 await self.bootstrap()
         except (KafkaError, TimeoutError) as error:
-            log.warning("bootstrap servers returned no metadata: %s", connection_error(error))
+            log.debug("bootstrap servers returned no metadata: %s", connection_error(error))
 
-    async def _ask_first(self, host: str, port: int, reasons: list[str]) -> Any:
-        """Return a bootstrap server's answer about the brokers, or None and add the reason."""
-        try:
-            connection = await _connect(self._client, host, port)
-        except (OSError, KafkaError, TimeoutError) as error:
-            reason = connection_error(error)
-            log.warning("bootstrap server %s:%s cannot be reached: %s", host, port, reason)
-            reasons.append(f"{host}:{port}: {reason}")
-            return None
+    async def _ask_first(self, host: str, port: int) -> Any:
+        """Return a bootstrap server's answer about the brokers.
+
+        Raises:
+            OSError, KafkaError, TimeoutError: It does not answer.
+        """
+        connection = await _connect(self._client, host, port)
         try:
             return await connection.send(MetadataRequest([]))
         except (KafkaError, TimeoutError) as error:
-            log.warning(
-                "bootstrap server %s:%s returned no metadata: %s",
-                host,
-                port,
-                connection_error(error),
-            )
-            reasons.append(f"{host}:{port}: {_NO_KAFKA}")
-            return None
+            raise KafkaTimeoutError(_NO_KAFKA) from error
         finally:
             connection.close()
 

@@ -14,10 +14,10 @@ from headgate.kafka.lane import Lane
 from headgate.kafka.options import ClusterOptions, LaneLimits, check_codec
 from headgate.kafka.producer import START_TIMEOUT_S, Producer
 from headgate.kafka.topics import READ_ERRORS, RETRY_AFTER_S, KafkaTopics, kafka_in_words
+from headgate.metrics.library_lines import ClusterOutage, in_cluster
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Publish, Stage
-from headgate.model.times import Outage
 from headgate.model.topics import TopicState
 
 # ---- A cluster's producer: created, watched and replaced; and the lanes that share it
@@ -67,7 +67,7 @@ class ProducingCluster:
         self._silent_since: float | None = None
         self._probed_at = 0.0
         self._detail = "not connected yet"
-        self._outage = Outage(time.monotonic)
+        self._outage = ClusterOutage(name)
 
     async def ready(self) -> Producer:
         """Wait until a batch may be handed over."""
@@ -124,6 +124,7 @@ class ProducingCluster:
 
     async def keep(self) -> None:
         """Replace the producer whenever it fails, one at a time and not too often."""
+        in_cluster(self.name)
         before, pause_s = self._current, 0.0
         await self.close()  # remains of an earlier run of this method
         while True:
@@ -144,6 +145,7 @@ class ProducingCluster:
 
     async def watch(self) -> None:
         """Detect overdue batches, stalled lanes and a silent cluster."""
+        in_cluster(self.name)
         while True:
             await asyncio.sleep(_TICK_S)
             now = time.monotonic()
@@ -176,7 +178,7 @@ class ProducingCluster:
 
     def _report(self, error: BaseException) -> None:
         self._outage.begins()
-        detail = f"cannot connect: {kafka_in_words(error)}"
+        detail = f"cannot connect: {kafka_in_words(error, self.name)}"
         if detail != self._detail:
             log.warning("cannot connect to cluster %s: %s", self.name, connection_error(error))
         self._detail = detail

@@ -10,6 +10,7 @@ from functools import partial
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import (
     AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
     BrokerResponseError,
     IllegalSaslStateError,
     KafkaConnectionError,
@@ -19,13 +20,20 @@ from aiokafka.errors import (
     NodeNotReadyError,
     SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
+    UnsupportedSaslMechanismError,
     for_code,
 )
 from aiokafka.structs import TopicPartition
 
 from headgate.backends.owned import OwnedTasks
-from headgate.errors_in_words import connection_error
-from headgate.kafka.access import create_topics
+from headgate.errors_in_words import (
+    cause,
+    connection_error,
+    is_closed_early,
+    is_tls_error,
+    is_untrusted,
+)
+from headgate.kafka.access import NoTokenError, TlsFileError, create_topics
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
     DescribeConfigsRequest,
@@ -39,10 +47,10 @@ from headgate.kafka.aiokafka_internals import (
 from headgate.kafka.groups import Partition
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.wire import TopicMetadata, read_metadata
+from headgate.metrics.library_lines import ClusterOutage, in_cluster
 from headgate.model.internal_topics import InternalTopic
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.model.text import counted
-from headgate.model.times import Outage
 from headgate.model.topics import SETTINGS, PartitionState, TopicState, with_settings
 
 # ---- Reader of one cluster's topics and their settings
@@ -188,23 +196,62 @@ READ_ERRORS = (KafkaError, OSError, TimeoutError)
 # The exceptions of aiokafka contain addresses and classes, which only the log may show.
 
 
-_WORDS = (
+_BY_KIND = (
     (
         (AuthenticationFailedError, IllegalSaslStateError, SaslAuthenticationFailed),
         "the credentials are refused",
+        "sasl_username",
     ),
-    ((TimeoutError, KafkaTimeoutError), "nothing came in time"),
-    ((NoBrokersAvailable,), "the cluster names no broker"),
-    ((KafkaConnectionError, NodeNotReadyError, OSError), "no connection"),
+    (
+        (AuthenticationMethodNotSupported, UnsupportedSaslMechanismError),
+        "it does not offer this SASL mechanism",
+        "sasl_mechanism",
+    ),
+    ((NoTokenError,), "the token endpoint returns no token", "sasl_oauth_token_url"),
+    ((TlsFileError,), "a file for TLS cannot be used", "ssl_cafile"),
+    ((NoBrokersAvailable,), "the cluster names no broker", "bootstrap_servers"),
+    ((KafkaTimeoutError,), "it does not answer in time", "security_protocol"),
 )
+_REFUSES_CERTIFICATE = ("certificate", "unknown ca")  # parts of TLS alerts
 
 
-def kafka_in_words(error: BaseException) -> str:
-    """Describe an error for clients; an error from a broker has Kafka's own name."""
-    for kinds, words in _WORDS:
+def kafka_in_words(error: BaseException, cluster: str) -> str:
+    """Describe an error for clients, and name the option to look at.
+
+    An error from a broker has Kafka's own name.
+
+    Args:
+        error: The error.
+        cluster: The name of the cluster in the configuration.
+    """
+    group = error.__cause__
+    errors = group.exceptions if isinstance(group, BaseExceptionGroup) else (error,)
+    causes = sorted({_cause(each) for each in errors})
+    return ", ".join(
+        f"{words} (see clusters.{cluster}.{option})" if option else words
+        for words, option in causes
+    )
+
+
+def _cause(error: BaseException) -> tuple[str, str]:
+    """Return a description of an error, and the option of its cluster; empty if there is none."""
+    for kinds, words, option in _BY_KIND:
         if isinstance(error, kinds):
-            return words
-    return kafka_name(error) or "the answer cannot be used"
+            return words, option
+    if name := kafka_name(error):
+        is_denied = name.endswith("_AUTHORIZATION_FAILED")
+        return (f"the user is not authorised: {name}", "sasl_username") if is_denied else (name, "")
+    words = cause(error)
+    if is_untrusted(error):
+        return words, "ssl_cafile"
+    if is_tls_error(error):
+        is_own = any(part in words for part in _REFUSES_CERTIFICATE)
+        return words, "ssl_certfile" if is_own else "security_protocol"
+    if is_closed_early(error):
+        return words, "security_protocol"
+    if not words and isinstance(error, (KafkaConnectionError, NodeNotReadyError, OSError)):
+        words = "no connection"
+    return (words, "bootstrap_servers") if words else ("the answer cannot be used", "")
 
 
 def kafka_name(error: BaseException) -> str | None:
@@ -292,7 +339,9 @@ class KafkaTopics:
             return await self._readings[state.cluster].reader.partitions(topic)
         except READ_ERRORS as error:
             log.warning("partitions of topic %s cannot be read: %s", topic, connection_error(error))
-            detail = f"cluster {state.cluster} does not answer: {kafka_in_words(error)}"
+            detail = (
+                f"cluster {state.cluster} does not answer: {kafka_in_words(error, state.cluster)}"
+            )
             failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
             raise Refused(failure) from error
 
@@ -399,13 +448,14 @@ class _Reading:
         self.was_read = False
         self.read_s = -math.inf  # when the last successful reading began
         self.detail = "not asked yet"
-        self._outage = Outage(time.monotonic)
+        self._outage = ClusterOutage(cluster)
         self._refresh_s = refresh_s
         self._publish = publish
         self._states: Mapping[str, TopicState] = {}
 
     async def run(self, wanted: Callable[[str], str | None]) -> None:
         """Read the topics again and again."""
+        in_cluster(self.cluster)
         while True:
             self.requested.clear()
             await self._read_once(wanted)
@@ -442,7 +492,7 @@ class _Reading:
         if self._outage.begins() or not self.was_read:
             log.warning("cluster %s does not answer: %s", self.cluster, connection_error(error))
         self.answering = False
-        self.detail = f"no answer: {kafka_in_words(error)}"
+        self.detail = f"no answer: {kafka_in_words(error, self.cluster)}"
 
 
 # ---- Offsets of the next readable records, without markers and aborted records of transactions

@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple, TextIO
 import orjson
 
 from headgate.config.settings import LogSettings
+from headgate.metrics.library_lines import LibraryLines
 from headgate.model.text import counted, escaped
 
 # Loggers of failed requests (`http.request_log` bounds their lines), and of all requests.
@@ -42,14 +43,23 @@ def configure(
     stream: TextIO | None = None,
     monotonic: Callable[[], float] = time.monotonic,
     later: Later | None = None,
+    worker: int | None = None,
 ) -> None:
-    """Replace the root logger's handlers. The default stream is standard error."""
+    """Replace the root logger's handlers. The default stream is standard error.
+
+    Args:
+        logs: The options.
+        stream: Receives the lines.
+        monotonic: Monotonic clock, in seconds.
+        later: Schedules the lines that count repetitions.
+        worker: The number of the worker; None in other processes.
+    """
     handler = Lines(stream or sys.stderr, monotonic, later or _later)
     handler.setFormatter(JsonLine() if logs.format == "json" else TextLine())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level)
-    # aiokafka logs every retry as an error; our lanes and topics log the consequences.
+    handler.addFilter(LibraryLines(root.level, worker, monotonic))
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
 
 

@@ -29,6 +29,7 @@ from headgate.kafka.groups import (
 )
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.topics import READ_ERRORS, first_readable, kafka_in_words
+from headgate.metrics.library_lines import ClusterOutage, in_cluster
 from headgate.model.text import masked, without_secrets
 from headgate.model.times import Outage
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
@@ -164,7 +165,7 @@ class ClusterMonitor:
         self._first_poll = asyncio.Event()
         self._one_at_a_time = asyncio.Lock()
         self._tasks = OwnedTasks()
-        self._outage = Outage(time.monotonic)
+        self._outage = ClusterOutage(name)
         self._scrape_outage = Outage(time.monotonic)
         self._stream_outage = Outage(time.monotonic)
 
@@ -187,6 +188,7 @@ class ClusterMonitor:
     # ---- polls
 
     async def _poll_on(self) -> None:
+        in_cluster(self.name)
         clock = asyncio.get_running_loop().time
         try:
             while True:
@@ -199,7 +201,9 @@ class ClusterMonitor:
                     log.warning(
                         "cluster %s cannot be polled: %s", self.name, connection_error(error)
                     )
-                    self.status = self.status._replace(ok=False, detail=kafka_in_words(error))
+                    self.status = self.status._replace(
+                        ok=False, detail=kafka_in_words(error, self.name)
+                    )
                     await self._reader.close()
                 else:
                     self._is_back(self._outage, "polled again")
@@ -277,6 +281,7 @@ class ClusterMonitor:
     # ---- the commit stream
 
     async def _follow_on(self) -> None:
+        in_cluster(self.name)
         while True:
             await self._has_polled.wait()
             if not self._sees_commits:
@@ -292,7 +297,7 @@ class ClusterMonitor:
                 log.warning(
                     "cluster %s: %s is not followed: %s", self.name, TOPIC, connection_error(error)
                 )
-                self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error)}")
+                self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error, self.name)}")
             else:
                 self._is_followed(_UNREADABLE)
             finally:
@@ -314,7 +319,7 @@ class ClusterMonitor:
             self._is_back(self._stream_outage, f"{TOPIC} is followed again")
             return True
 
-    def _is_back(self, outage: Outage, what: str) -> None:
+    def _is_back(self, outage: Outage | ClusterOutage, what: str) -> None:
         if (away_s := outage.ends()) is not None:
             log.info("cluster %s: %s", self.name, what, extra={"away_s": away_s})
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from aiokafka.structs import TopicPartition
 
 from headgate.config.settings import Settings
+from headgate.errors_in_words import connection_error
 from headgate.kafka.logs import CompactedTopic, NoTopicError
 from headgate.kafka.options import ClusterOptions, cluster_options
 from headgate.kafka.topics import READ_ERRORS, kafka_in_words
@@ -74,9 +75,12 @@ async def asking(cluster: str) -> AsyncIterator[None]:
         async with asyncio.timeout(_ANSWER_S):
             yield
     except (*READ_ERRORS, TransactionError) as error:
+        log.warning(
+            "cluster %s does not answer: %s", cluster, connection_error(error),
+            extra={"cluster": cluster},
+        )  # fmt: skip
         cause = error.__cause__ or error if isinstance(error, TransactionError) else error
-        detail = f"cluster {cluster} does not answer: {kafka_in_words(cause)}"
-        log.warning("%s", detail)
+        detail = f"cluster {cluster} does not answer: {kafka_in_words(cause, cluster)}"
         raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5)) from error
     except NewerMapError as error:
         log.warning("%s", error)

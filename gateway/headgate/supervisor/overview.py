@@ -207,7 +207,7 @@ class Overview:
         self._observer = Observer()
         self.workers: Sequence[WorkerProcess] = ()
         self.figures = Fleet()
-        self._audits = LatestAudits(settings.clusters.values())
+        self._audits = LatestAudits(settings.clusters)
         self._monitor = MonitorClient(lambda: self.settings)
         self.rates = Rates()
         self.history = Recorder()

@@ -70,7 +70,7 @@ def run_worker(files: WorkerFiles) -> int:
     """
     text = read_file(files.config)
     settings = load(files.config, files.environ, files.folder, text)
-    logs.configure(settings.logs)
+    logs.configure(settings.logs, worker=files.number)
     hold_lifeline(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(files, settings, text))

@@ -15,7 +15,7 @@ from support.process.stack import RunningBroker, free_port
 
 
 def latest(bootstrap: str) -> LatestAudits:
-    return LatestAudits([ClusterSettings(bootstrap_servers=(bootstrap,))])
+    return LatestAudits({"main": ClusterSettings(bootstrap_servers=(bootstrap,))})
 
 
 @pytest.mark.full

@@ -6,18 +6,23 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclOperation, ResourceType
 
+from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation
+from headgate.kafka.access import OAuthClient
 from headgate.model.outcome import Reason
 from support.kafka.kafka_log import read_log
 from support.kafka.lane_history import running_lanes
 from support.kafka.secured_broker import SECRET, ClientCertificate, SecuredBroker
-from support.process.stack import eventually
+from support.process.stack import eventually, free_port
 
 pytestmark = pytest.mark.kafka
+
+NO_TOKEN = OAuthClient(f"http://{LOOPBACK}:{free_port()}/token", "gate", SECRET)
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +101,20 @@ async def test_topic_that_may_not_be_written_is_refused_at_once(
 # transport; they are collected inside the test, or the warning would hit another one.
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize(
-    "wrong",
-    [{"sasl_password": "guess"}, {"security_protocol": "SASL_PLAINTEXT"}, {"ssl_cafile": None}],
+    ("wrong", "cause", "option"),
+    [
+        ({"sasl_password": "guess"}, "the credentials are refused", "sasl_username"),
+        ({"sasl_mechanism": "OAUTHBEARER", "oauth": NO_TOKEN}, "no token", "sasl_oauth_token_url"),
+        (
+            {"security_protocol": "SASL_PLAINTEXT"},
+            "the other side closed the connection",
+            "security_protocol",
+        ),
+        ({"ssl_cafile": None}, "its certificate is not trusted", "ssl_cafile"),
+    ],
 )
 async def test_wrong_credentials_are_told_and_nothing_hangs(
-    broker: SecuredBroker, topic_name: str, wrong: dict[str, str | None]
+    broker: SecuredBroker, topic_name: str, wrong: dict[str, Any], cause: str, option: str
 ) -> None:
     right = {
         "security_protocol": "SASL_SSL",
@@ -113,6 +127,9 @@ async def test_wrong_credentials_are_told_and_nothing_hangs(
         assert not world.lanes.health("main")[0]
         await eventually(lambda: "no answer" in world.topics.detail("main"))
         assert not world.topics.healthy("main")
+        for detail in (world.topics.detail("main"), world.lanes.health("main")[1]):
+            assert cause in detail
+            assert detail.endswith(f"(see clusters.main.{option})")
     gc.collect()
 
 

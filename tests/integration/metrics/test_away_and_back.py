@@ -84,6 +84,15 @@ def said(process: Logged, text: str) -> list[dict[str, Any]]:
     return [line for line in lines(process) if re.match(text, line["text"])]
 
 
+def only_headgate_logs(found: list[dict[str, Any]]) -> None:
+    """No line of a library repeats an outage, and each line says of which process and cluster."""
+    assert [line for line in found if not line["logger"].startswith("headgate")] == []
+    about = [line for line in found if line["logger"] in ("headgate.kafka", "headgate.monitor")]
+    about = [line for line in about if "cluster main" in line["text"]]
+    assert about
+    assert {line["cluster"] for line in about} == {"main"}
+
+
 def are_documented(found: list[dict[str, Any]]) -> None:
     for line in found:
         assert set(line) <= set(LOG_FIELDS), line
@@ -161,6 +170,7 @@ async def test_the_processes_beside_a_gateway_say_the_same(
     )
     assert start["management"] == f"{LOOPBACK}:{process.port}"
     are_documented(lines(process))
+    only_headgate_logs(lines(process))
 
 
 async def test_what_was_away_is_back(
@@ -206,3 +216,6 @@ async def test_what_was_away_is_back(
     same = ("version", "native", "data", "config_sha256")
     assert {worker[name] == start[name] for name in same} == {True}
     are_documented(lines(gateway))
+    only_headgate_logs(lines(gateway))
+    assert {line["worker"] for line in lines(gateway) if line["logger"] == "headgate.kafka"} == {0}
+    assert worker["worker"] == 0

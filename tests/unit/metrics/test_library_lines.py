@@ -1,0 +1,160 @@
+"""Lines of libraries: the fields they get, and those that repeat Headgate's own lines."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import io
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from headgate.config.settings import LogSettings
+from headgate.kafka import aiokafka_internals
+from headgate.metrics import logs
+from headgate.metrics.library_lines import PATIENCE_S, REPEATED, ClusterOutage, in_cluster
+from support.root import ROOT
+
+NODE = "Unable connect to node with id %s: %s"
+
+
+class Process:
+    """The log of a process, at a time of ours."""
+
+    def __init__(self, level: str = "INFO", worker: int | None = None) -> None:
+        self.now = 0.0
+        self._stream = io.StringIO()
+        logs.configure(
+            LogSettings(level=level),  # type: ignore[arg-type]
+            self._stream,
+            lambda: self.now,
+            lambda seconds, call: lambda: None,
+            worker,
+        )
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        return [orjson.loads(line) for line in self._stream.getvalue().splitlines()]
+
+
+@pytest.fixture(autouse=True)
+def _root() -> Iterator[None]:
+    root, library = logging.getLogger(), logging.getLogger("aiokafka")
+    before = root.handlers[:], root.level, library.level
+    yield
+    root.handlers[:], root.level = before[0], before[1]
+    library.setLevel(before[2])
+
+
+def source_of(logger: str) -> str:
+    """The source of a module of aiokafka; ours logs as its client does."""
+    spec = importlib.util.find_spec(logger)
+    assert spec is not None
+    assert spec.origin is not None
+    text = Path(spec.origin).read_text()
+    return text + (inspect.getsource(aiokafka_internals) if logger == "aiokafka.client" else "")
+
+
+@pytest.mark.parametrize("logger", REPEATED)
+def test_the_installed_aiokafka_has_these_lines(logger: str) -> None:
+    text = re.sub(r'"\s+"', "", source_of(logger))
+    text = text.replace("\\'", "'")
+    for line in REPEATED[logger]:
+        assert line in text, line
+
+
+def test_lines_that_repeat_are_left_out() -> None:
+    process = Process()
+    for logger, known in REPEATED.items():
+        for line in known:
+            logging.getLogger(logger).error(line, *("x" for _ in re.findall("%[sr]", line)))
+    assert process.lines == []
+
+
+def test_lines_that_repeat_are_debug() -> None:
+    process = Process("DEBUG")
+    logging.getLogger("aiokafka.client").error(NODE, 1, "refused")
+    (line,) = process.lines
+    assert (line["level"], line["text"]) == (
+        "DEBUG",
+        "Unable connect to node with id 1: refused",
+    )
+
+
+@pytest.mark.parametrize(
+    ("logger", "text"),
+    [
+        ("aiokafka.producer.sender", "Unexpected error in sender routine"),
+        ("aiokafka.cluster", "Topic orders is not authorized for this client"),
+        ("aiokafka.client", "a line of another version"),
+        ("asyncio", "Task exception was never retrieved"),
+    ],
+)
+def test_errors_that_are_not_known_are_written(logger: str, text: str) -> None:
+    process = Process()
+    logging.getLogger(logger).error(text)
+    (line,) = process.lines
+    assert (line["level"], line["logger"], line["text"]) == ("ERROR", logger, text)
+
+
+async def test_lines_have_the_fields_of_their_worker_and_cluster() -> None:
+    process = Process(worker=3)
+
+    async def clients_task() -> None:
+        logging.getLogger("aiokafka.cluster").error("Topic %s is not authorized", "orders")
+        logging.getLogger("headgate.kafka").warning("cluster main does not answer")
+
+    async def of_cluster() -> None:
+        in_cluster("main")
+        await asyncio.create_task(clients_task())
+
+    await asyncio.create_task(of_cluster())
+    logging.getLogger("headgate.supervisor").info("worker 3 started", extra={"worker": 3})
+    found = [(line.get("worker"), line.get("cluster")) for line in process.lines]
+    assert found == [(3, "main"), (3, "main"), (3, None)]
+
+
+class Broker:
+    """A broker that aiokafka cannot connect to, again and again."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+
+    async def fails(self, seconds: float) -> list[str]:
+        """The levels of the lines so far, at the end."""
+        in_cluster("main")
+        end = self._process.now + seconds
+        while self._process.now < end:
+            logging.getLogger("aiokafka.client").error(NODE, 2, "nothing listens there")
+            self._process.now += 1.0
+        return [line["level"] for line in self._process.lines]
+
+
+async def test_a_broker_that_stays_unavailable_in_a_cluster_that_answers() -> None:
+    broker = Broker(process := Process())
+    assert await broker.fails(PATIENCE_S) == []
+    process.now += 100  # it recovers
+    assert await broker.fails(PATIENCE_S) == []
+    assert await broker.fails(2) == ["WARNING"]
+    assert process.lines[0]["cluster"] == "main"
+
+
+async def test_a_broker_that_stays_unavailable_in_a_cluster_whose_outage_is_reported() -> None:
+    broker, outage = Broker(Process()), ClusterOutage("main")
+    assert outage.begins()
+    assert not outage.begins()
+    assert await broker.fails(10 * PATIENCE_S) == []
+    assert outage.ends() is not None
+    assert outage.ends() is None
+    assert await broker.fails(1) == ["WARNING"]
+
+
+def test_the_page_names_where_they_are_reported() -> None:
+    page = (ROOT / "docs" / "operate" / "logs.md").read_text()
+    assert f"{PATIENCE_S:g} seconds" in page
