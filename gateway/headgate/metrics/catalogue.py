@@ -449,6 +449,13 @@ _DECLARED = (
         "Events refused by the producer's quota.",
     ),
     Metric(
+        "headgate_producer_limited_total",
+        MetricKind.COUNTER,
+        _BY_PAIR,
+        "Events refused as `overloaded` because of the limit or the share of their own producer. "
+        "`headgate_events_total` counts them, too.",
+    ),
+    Metric(
         "headgate_producer_rebuilds_total",
         MetricKind.COUNTER,
         ("cluster", "reason"),

@@ -503,6 +503,7 @@ def _put_series(into: Snapshot, pair: Pair, series: Series) -> None:
     for name, value in (
         ("headgate_suppressed_bytes_total", series.suppressed_bytes),
         ("headgate_keyless_total", series.keyless),
+        ("headgate_producer_limited_total", series.limited),
         ("headgate_coalesced_total", series.ended.get((OutcomeName.SUPERSEDED, ""), 0)),
     ):
         if value:

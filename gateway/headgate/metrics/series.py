@@ -79,6 +79,7 @@ class Series:
         "ended",
         "keyless",
         "last_seen",
+        "limited",
         "oversize",
         "suppressed_bytes",
     )
@@ -97,6 +98,7 @@ class Series:
         self.bytes = 0
         self.suppressed_bytes = 0
         self.keyless = 0
+        self.limited = 0  # events refused because of their own producer's limit or share
         self.oversize: dict[str, int] = {}  # events published by a strategy, by strategy
 
     def oversized(self, now: float, action: str) -> None:
@@ -223,6 +225,8 @@ class Series:
             reason = ""
             if failure is not None:
                 reason = failure.reason
+                if failure.is_of_producer:
+                    self.limited += 1
                 self._rejects.append((now, outcome, size, request_id))
             elif name is _UNCHANGED:
                 self.suppressed_bytes += size

@@ -335,6 +335,13 @@ class Failure(NamedTuple):
     figures: Mapping[str, object] | None = None
     retry_after_s: int | None = None
 
+    @property
+    def is_of_producer(self) -> bool:
+        """Return whether `overloaded` is due to the limit or the share of its own producer."""
+        if self.reason is not Reason.OVERLOADED or self.figures is None:
+            return False
+        return "producer" in self.figures or self.figures.get("limit") == "share"
+
 
 class Outcome:
     """The outcome of one event. It is a class and not a tuple for the same reason as `Record`.

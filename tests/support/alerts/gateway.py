@@ -9,6 +9,8 @@ _HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held
 _ASIDE = 'headgate_spool_aside_total{topic="t"}'
 _OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
 _UNCHANGED = _OUTCOMES % "unchanged"
+_REFUSED = 'headgate_events_total{producer="p",topic="t",reason="%s",outcome="rejected"}'
+_LIMITED = 'headgate_producer_limited_total{producer="p",topic="t"}'
 _FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
 _EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
 _RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
@@ -59,6 +61,17 @@ CASES = (
         "HeadgateEventsRefused",
         {'headgate_events_total{topic="t",reason="overloaded",outcome="failed"}': "0+3x60"},
         {'headgate_events_total{topic="t",reason="too_large",outcome="failed"}': "0+3x60"},
+    ),
+    Case(
+        "HeadgateEventsRefused",
+        {_REFUSED % "kafka_unavailable": "0+3x60", _LIMITED: "0+3x60"},
+        {_REFUSED % "quota_exceeded": "0+3x60", _LIMITED: "0+3x60"},
+    ),
+    # Some, and all, of the refused events are above the limit of their own producer.
+    Case(
+        "HeadgateEventsRefused",
+        {_REFUSED % "overloaded": "0+4x60", _LIMITED: "0+3x60"},
+        {_REFUSED % "overloaded": "0+3x60", _LIMITED: "0+3x60"},
     ),
     Case(
         "HeadgateBudgetFills",

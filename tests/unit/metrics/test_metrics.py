@@ -23,6 +23,7 @@ PROMISED = {
     "headgate_in_flight_events": "",
     "headgate_in_flight_bytes": "",
     "headgate_quota_rejected_total": "producer",
+    "headgate_producer_limited_total": "producer topic",
     "headgate_producer_rebuilds_total": "cluster reason",
     "headgate_unknown_outcome_total": "topic",
     "headgate_keyless_total": "producer topic",

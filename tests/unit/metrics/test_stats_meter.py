@@ -338,3 +338,23 @@ def test_the_text_shows_what_was_counted(meter: Meter) -> None:
     assert 'headgate_request_seconds_bucket{le="0.1",route="/live",status="200"} 1.0' in lines
     assert 'headgate_key_cardinality{producer="shop",topic="orders"} 2.0' in lines
     assert 'headgate_top_key_share{producer="shop",topic="orders"} 0.75' in lines
+
+
+def limited(limit: str | None, producer: str | None = None) -> Outcome:
+    """An event that the gateway refused for lack of room."""
+    figures = {name: text for name, text in (("limit", limit), ("producer", producer)) if text}
+    failure = Failure(Reason.OVERLOADED, "too much", figures or None)
+    return Outcome(Name.REJECTED, failure=failure)
+
+
+def test_events_above_a_limit_of_their_own_producer_are_counted_apart(meter: Meter) -> None:
+    of_producer = [
+        limited("max_in_flight_events", "shop"),
+        limited("in_flight_max_bytes", "shop"),
+        limited("share"),
+    ]
+    of_instance = [limited("in_flight_max_bytes"), limited("blobs.uploads"), limited(None)]
+    meter.account("shop", "orders", [*of_producer, *of_instance, rejected()], [1] * 7)
+    counters = meter.collect().counters
+    assert counters["headgate_producer_limited_total"] == {("shop", "orders"): 3}
+    assert counters["headgate_events_total"]["shop", "orders", "rejected", "overloaded"] == 6
