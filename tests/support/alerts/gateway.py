@@ -11,6 +11,9 @@ _OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome=
 _UNCHANGED = _OUTCOMES % "unchanged"
 _REFUSED = 'headgate_events_total{producer="p",topic="t",reason="%s",outcome="rejected"}'
 _LIMITED = 'headgate_producer_limited_total{producer="p",topic="t"}'
+_FAILED = 'instance:headgate_requests_failed:ratio_rate5m{instance="a"}'
+_P99 = 'route:headgate_accepted_request_seconds:p99_rate5m{route="/r"}'
+_ACCEPTED = 'headgate_request_seconds_count{instance="a",route="/r",status="201"}'
 _FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
 _EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
 _RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
@@ -72,6 +75,20 @@ CASES = (
         "HeadgateEventsRefused",
         {_REFUSED % "overloaded": "0+4x60", _LIMITED: "0+3x60"},
         {_REFUSED % "overloaded": "0+3x60", _LIMITED: "0+3x60"},
+    ),
+    Case("HeadgateRequestsFail", *over(_FAILED, 0.06, 0.04)),
+    # It is over sooner than the alert's time.
+    Case("HeadgateRequestsFail", {_FAILED: "1x60"}, {_FAILED: "0x24 1x60"}),
+    Case(
+        "HeadgateRequestsSlow",
+        {_P99: "1.5x60", _ACCEPTED: "0+60x60"},
+        {_P99: "0.9x60", _ACCEPTED: "0+60x60"},
+    ),
+    # Many slow requests, and a few.
+    Case(
+        "HeadgateRequestsSlow",
+        {_P99: "1.5x60", _ACCEPTED: "0+7x60"},
+        {_P99: "1.5x60", _ACCEPTED: "0+5x60"},
     ),
     Case(
         "HeadgateBudgetFills",
