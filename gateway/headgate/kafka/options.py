@@ -1,5 +1,6 @@
 """Options of the Kafka backend: how lanes send to a cluster, and how much they hold."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiokafka import codec
@@ -107,6 +108,15 @@ def cluster_options(cluster: ClusterSettings) -> ClusterOptions:
         ssl_keyfile=cluster.ssl_keyfile,
         oauth=_oauth(cluster),
     )
+
+
+def backfill_clusters(clusters: Mapping[str, ClusterSettings]) -> dict[str, ClusterOptions]:
+    """Return the options of the clusters of the backfill tier, by name."""
+    return {
+        name: cluster_options(cluster)
+        for name, cluster in clusters.items()
+        if cluster.tier == "backfill"
+    }
 
 
 def _oauth(cluster: ClusterSettings) -> OAuthClient | None:

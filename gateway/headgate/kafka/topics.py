@@ -349,6 +349,13 @@ class KafkaTopics:
         """Return whether the cluster answered the last request."""
         return self._readings[cluster].answering
 
+    def reachable(self) -> dict[str, tuple[bool, str]]:
+        """Return for each cluster whether it answers, and a text with the reason if not."""
+        return {
+            name: (reading.answering, "connected" if reading.answering else reading.detail)
+            for name, reading in self._readings.items()
+        }
+
     def is_fresh(self, cluster: str, since_s: float) -> bool:
         """Return whether the last reading began after this time; if not, request another one.
 

@@ -188,7 +188,8 @@ INSTANCE_METRICS = (
         MetricKind.MAX,
         ("dependency",),
         "1 while every worker reaches the dependency, else 0. Dependencies: redis, spool, blobs, "
-        "kafka with a cluster's name; each of several Redis servers has its own name.",
+        "kafka with a cluster's name, backfill with the name of a backfill cluster; each "
+        "of several Redis servers has its own name.",
     ),
     Metric(
         "headgate_workers",

@@ -37,10 +37,7 @@ from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.turn import at_end_of_turn
 from headgate.kafka.lane import SingleRecordBatch
 from headgate.kafka.lanes import KafkaLanes
-from headgate.kafka.options import (
-    BATCH_BYTES,
-    lane_limits,
-)
+from headgate.kafka.options import BATCH_BYTES, backfill_clusters, lane_limits
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop
@@ -74,6 +71,7 @@ from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
+_BACKFILL_MS = 10_000  # between two requests to a backfill cluster, whose state /ready shows
 _END_S = 1.0  # time for cancelled tasks to end
 _LINGER_S = 2.0  # time for connections still open after the last response
 
@@ -99,6 +97,7 @@ class Worker:
         self.policies = PolicyTable(settings.topics)
         self.parts = parts = Parts.of(settings)
         self.topics, self.meter = parts.topics, parts.meter
+        self._backfill = KafkaTopics(backfill_clusters(settings.clusters), _BACKFILL_MS)
         self._tasks = OwnedTasks()
         self._exit = AsyncExitStack()
         http = settings.http
@@ -245,6 +244,10 @@ class Worker:
             ending.push_async_callback(self.spool.close)
             self.meter.watch_spool(self.spool.by_topic)
         await self.lanes.start(max(0.0, kafka_until - time.monotonic()))
+        ending.push_async_callback(self._backfill.close)
+        await self._backfill.start(
+            lambda topic: None, max(0.0, kafka_until - time.monotonic())
+        )
         ending.push_async_callback(self.lanes.close)
         starts = [self.held.start()]
         if self.suppressor is not None:
@@ -334,6 +337,8 @@ class Worker:
                 ok, detail = self.lanes.health(name)
                 needed = not (spools and spooling_to(name, self.policies))
                 dependencies.append(Dependency(f"kafka {name}", ok, needed, detail))
+        for name, (ok, detail) in self._backfill.reachable().items():
+            dependencies.append(Dependency(f"backfill {name}", ok, False, detail))
         if self.suppressor is not None:
             dependencies += redis_dependencies(self.suppressor, self.suppression(), self.policies)
         if self.service is not None:
