@@ -18,6 +18,7 @@ from headgate.config.problems import DEFAULT, ConfigError, Problem, missing_file
 from headgate.config.settings import (
     AuthSettings,
     ConsoleSettings,
+    MonitorSettings,
     Settings,
     TracingSettings,
     dotted,
@@ -77,6 +78,7 @@ def contradictions(settings: Settings, origins: Mapping[str, str]) -> list[Probl
         *spool_contradictions(settings),
         *producer_contradictions(settings),
         *_tracing(settings.tracing),
+        *_group_owners(settings.monitor),
     ]
     written = {option: origin for option, origin in origins.items() if origin != DEFAULT}
     return [problem._replace(origin=written.get(problem.option, "")) for problem in problems]
@@ -398,6 +400,14 @@ def _tracing(tracing: TracingSettings) -> Iterator[Problem]:
             yield Problem("tracing.headers", shown(header, secret=True), expected)
     if not tracing.service_name.strip():
         yield Problem("tracing.service_name", shown(tracing.service_name), "a name")
+
+
+def _group_owners(monitor: MonitorSettings) -> Iterator[Problem]:
+    """Yield the entries of monitor.group_owners without a group or an owner."""
+    for entry, pair in zip(monitor.group_owners, monitor.owners, strict=True):
+        if not all(pair):
+            expected = 'each as "group: owner", such as "billing-*: team-billing"'
+            yield Problem("monitor.group_owners", shown(entry), expected)
 
 
 def _has_credentials(url: str) -> bool:

@@ -253,6 +253,20 @@ class MonitorSettings:
             example='"/var/lib/headgate/monitor.json"',
         ),
     ] = None
+    group_owners: Annotated[
+        tuple[str, ...],
+        about(
+            "Owners of consumer groups, for the label `owner` of alerts: a group's name or a glob, "
+            "and the owner. The first that matches counts.",
+            example='["billing-*: team-billing", "*: platform"]',
+        ),
+    ] = ()
+
+    @property
+    def owners(self) -> list[tuple[str, str]]:
+        """Return the names or globs of groups with their owners, in order."""
+        pairs = (entry.rpartition(":") for entry in self.group_owners)
+        return [(groups.strip(), owner.strip()) for groups, _, owner in pairs]
 
 
 @dataclass(frozen=True, slots=True)

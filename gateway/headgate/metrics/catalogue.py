@@ -53,6 +53,12 @@ GROUP_METRICS = (
         "Monitor: 1 for the group's state (OK, WARN, STALL, STOP, REWIND), else 0.",
     ),
     Metric(
+        "headgate_group_owner",
+        MetricKind.MAX,
+        ("group", "owner"),
+        "Monitor: 1 for the owner of the group in monitor.group_owners. Alerts have its label.",
+    ),
+    Metric(
         "headgate_group_heat",
         MetricKind.MAX,
         ("group", "heat"),

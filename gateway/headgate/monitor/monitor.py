@@ -5,7 +5,7 @@ import json
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +16,7 @@ from headgate.kafka.options import ClusterOptions
 from headgate.metrics.catalogue import OTHER
 from headgate.metrics.snapshot import Labels, Snapshot
 from headgate.model.times import Outage
+from headgate.model.topics import Globs
 from headgate.monitor import views
 from headgate.monitor.cluster_monitor import NO_EXPORTERS, ClusterMonitor, Exporters
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
@@ -74,8 +75,26 @@ _MAX_GROUPS = 2_000
 Table = dict[Labels, float]
 
 
+class GroupOwners:
+    """Lookup of the owners of groups.
+
+    Args:
+        owners: Names or globs of groups with their owners; the first match counts.
+    """
+
+    def __init__(self, owners: Iterable[tuple[str, str]]) -> None:
+        self._owners = [(Globs((groups,)), owner) for groups, owner in owners]
+
+    def of(self, group: str) -> str | None:
+        """Return the owner of a group; None if no entry matches."""
+        return next((owner for globs, owner in self._owners if globs.match(group)), None)
+
+
 def snapshot(
-    clusters: Iterable[ClusterMonitor], now_ms: int, max_partitions: int = _MAX_PARTITIONS
+    clusters: Iterable[ClusterMonitor],
+    now_ms: int,
+    owners: GroupOwners,
+    max_partitions: int = _MAX_PARTITIONS,
 ) -> Snapshot:
     """Return all metrics of the monitor, with at most `max_partitions` series each."""
     every = list(clusters)
@@ -87,7 +106,7 @@ def snapshot(
         for by, count in cluster.watch.counts.items():
             labels = by if len(regressions) < max_partitions or by in regressions else (OTHER,) * 2
             regressions[labels] = regressions.get(labels, 0) + count
-        _of_groups(cluster, gauges, max_partitions)
+        _of_groups(cluster, gauges, owners, max_partitions)
     return Snapshot(dict(counters), dict(gauges))
 
 
@@ -104,7 +123,9 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
     gauges["headgate_monitor_follows_commits"][name,] = not status.commits
 
 
-def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions: int) -> None:
+def _of_groups(
+    cluster: ClusterMonitor, gauges: dict[str, Table], owners: GroupOwners, max_partitions: int
+) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, group_report in cluster.judged.items():
         for partition in group_report.partitions:
@@ -116,6 +137,8 @@ def _of_groups(cluster: ClusterMonitor, gauges: dict[str, Table], max_partitions
             lags[labels] = lags.get(labels, 0) + partition.lag
         if len(states) >= _MAX_GROUPS * len(LagState) and (name, LagState.OK) not in states:
             continue
+        if (owner := owners.of(name)) is not None:
+            gauges["headgate_group_owner"][name, owner] = 1.0
         watch = cluster.watch.groups.get(name)
         for state in LagState:
             _raise(states, (name, state), group_report.state is state)
@@ -151,11 +174,13 @@ class MonitorOptions(NamedTuple):
         watch: Options of each cluster's watch.
         interval_s: Time between two polls, in seconds.
         state_file: File of the probation, if any.
+        owners: Names or globs of groups with their owners; the first match counts.
     """
 
     watch: WatchOptions
     interval_s: float
     state_file: Path | None
+    owners: Sequence[tuple[str, str]] = ()
 
 
 class Monitor:
@@ -179,6 +204,7 @@ class Monitor:
     ) -> None:
         probations = read_probation(options.state_file)
         self._options = options
+        self._owners = GroupOwners(options.owners)
         self._pauses = pauses
         self._redis = Outage(time.monotonic)
         self._now_ms = now_ms
@@ -229,7 +255,7 @@ class Monitor:
 
     def figures(self) -> Snapshot:
         """Return the metrics."""
-        return snapshot(self.clusters, self._now_ms())
+        return snapshot(self.clusters, self._now_ms(), self._owners)
 
     def groups(self, topic: str | None = None, number: int | None = None) -> Json:
         """Return all groups, worst first, optionally only those of a topic or partition."""

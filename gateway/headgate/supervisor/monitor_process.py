@@ -161,7 +161,7 @@ def monitor_options(settings: Settings) -> MonitorOptions:
         said.probation_lag,
     )
     file = None if said.state_file is None else Path(said.state_file)
-    return MonitorOptions(watch, said.interval_ms / 1000, file)
+    return MonitorOptions(watch, said.interval_ms / 1000, file, said.owners)
 
 
 async def monitor(

@@ -244,11 +244,9 @@ class Worker:
             ending.push_async_callback(self.spool.close)
             self.meter.watch_spool(self.spool.by_topic)
         await self.lanes.start(max(0.0, kafka_until - time.monotonic()))
-        ending.push_async_callback(self._backfill.close)
-        await self._backfill.start(
-            lambda topic: None, max(0.0, kafka_until - time.monotonic())
-        )
         ending.push_async_callback(self.lanes.close)
+        ending.push_async_callback(self._backfill.close)
+        await self._backfill.start(lambda topic: None, max(0.0, kafka_until - time.monotonic()))
         starts = [self.held.start()]
         if self.suppressor is not None:
             ending.push_async_callback(self.suppressor.close)  # a start may be cancelled

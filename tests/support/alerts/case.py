@@ -37,11 +37,17 @@ def counts(name: str) -> tuple[Series, Series]:
     return {name: "0+5x120"}, {name: "7x120"}
 
 
-def rule_tests(cases: Iterable[Case], rules: str) -> dict[str, Any]:
-    """The cases of an alert as promtool reads them. rules: path of a file with the alert."""
+def rule_tests(cases: Iterable[Case], rules: str, labels: str = "") -> dict[str, Any]:
+    """The cases of an alert as promtool reads them.
+
+    Args:
+        cases: The cases.
+        rules: Path of a file with the alert.
+        labels: Labels that the alert has besides its name and state.
+    """
     groups = []
     for case in cases:
-        firing = f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"}})'
+        firing = f'count(ALERTS{{alertname="{case.alert}",alertstate="firing"{labels}}})'
         for series, count in ((case.fires, 1), (case.silent, 0)):
             expected = [{"labels": "{}", "value": count}] if count else []
             groups.append(

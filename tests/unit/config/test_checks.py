@@ -203,3 +203,19 @@ def test_a_schema_is_read_when_the_configuration_is(tmp_path: Path) -> None:
         schema.write_text(broken)
         with pytest.raises(ConfigError, match=r"topics\.a\.schema_file.*2020-12"):
             settings(tmp_path, text)
+
+
+def test_owners_of_groups(tmp_path: Path) -> None:
+    file = tmp_path / "headgate.toml"
+    text = '[clusters.main]\nbootstrap_servers = "h:9092"\n[monitor]\ngroup_owners = '
+    file.write_text(text + '["billing-*: team billing", "a:b: c", "* : platform"]')
+    assert load(file, {}).monitor.owners == [
+        ("billing-*", "team billing"),
+        ("a:b", "c"),
+        ("*", "platform"),
+    ]
+    for entry in ("billing", "billing:", ": team"):
+        file.write_text(f'{text}["{entry}"]')
+        with pytest.raises(ConfigError) as caught:
+            load(file, {})
+        assert [problem.option for problem in caught.value.problems] == ["monitor.group_owners"]

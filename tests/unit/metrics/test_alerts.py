@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import yaml
 from generate import ALERTS, alerts
 from headgate.monitor.rules import LagState
 from support.alerts import gateway, groups, monitor, tiers
-from support.alerts.case import rule_tests
+from support.alerts.case import Case, rule_tests
 from support.known_metrics import LABELS, wrong
 from support.promql import selectors
 from support.root import ROOT
@@ -119,16 +120,39 @@ def test_each_alert_has_a_case(subject: str) -> None:
     assert sum(len(of(one)) for one in CASES) == len(RULES)
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
-@pytest.mark.parametrize("subject", CASES)
-def test_each_alert_fires_and_is_silent_when_it_should(tmp_path: Path, subject: str) -> None:
+def promtool_agrees(
+    folder: Path, rules: list[dict[str, Any]], cases: Iterable[Case], labels: str = ""
+) -> None:
     files = []
-    for rule in of(subject):  # each alone: promtool evaluates all of a file, minute by minute
+    for rule in rules:  # each alone: promtool evaluates all of a file, minute by minute
         name = rule["alert"]
-        alone, file = tmp_path / f"{name}.yml", tmp_path / f"{name}_test.yml"
+        alone, file = folder / f"{name}.yml", folder / f"{name}_test.yml"
         alone.write_text(yaml.safe_dump({"groups": [{"name": name, "rules": [rule]}]}))
-        cases = [case for case in CASES[subject] if case.alert == name]
-        file.write_text(yaml.safe_dump(rule_tests(cases, str(alone))))
+        own = [case for case in cases if case.alert == name]
+        file.write_text(yaml.safe_dump(rule_tests(own, str(alone), labels)))
         files.append(str(file))
     ran = subprocess.run(["promtool", "test", "rules", *files], capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
+@pytest.mark.parametrize("subject", CASES)
+def test_each_alert_fires_and_is_silent_when_it_should(tmp_path: Path, subject: str) -> None:
+    promtool_agrees(tmp_path, of(subject), CASES[subject])
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool (Debian: prometheus)")
+def test_an_alert_about_a_group_has_the_owner(tmp_path: Path) -> None:
+    """Two monitors tell the same owner; another group has another."""
+    owners = {
+        'headgate_group_owner{group="g",owner="team",instance="a"}': "1x120",
+        'headgate_group_owner{group="g",owner="team",instance="b"}': "1x120",
+        'headgate_group_owner{group="h",owner="others",instance="a"}': "1x120",
+    }
+    rules = [rule for rule in of("groups") if "$labels.group" in rule["annotations"]["summary"]]
+    assert len(rules) == len(of("groups")) - 1  # a rogue reader is in no group
+    cases = [
+        case._replace(fires=case.fires | owners, silent=case.silent | owners)
+        for case in groups.CASES
+    ]
+    promtool_agrees(tmp_path, rules, cases, ',owner="team"')

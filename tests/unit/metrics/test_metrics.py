@@ -22,6 +22,7 @@ PROMISED = {
     "headgate_lane_depth": "topic partition",
     "headgate_in_flight_events": "",
     "headgate_in_flight_bytes": "",
+    "headgate_group_owner": "group owner",
     "headgate_quota_rejected_total": "producer",
     "headgate_producer_limited_total": "producer topic",
     "headgate_producer_rebuilds_total": "cluster reason",

@@ -23,7 +23,7 @@ from headgate.kafka.options import ClusterOptions
 from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression
-from headgate.monitor.monitor import read_probation, snapshot, write_probation
+from headgate.monitor.monitor import GroupOwners, read_probation, snapshot, write_probation
 from headgate.monitor.rules import LogEnds, Probation
 from headgate.monitor.table import lines
 from headgate.monitor.views import partition
@@ -145,11 +145,33 @@ async def test_figures_have_a_bounded_number_of_labels() -> None:
         world.produce(5, number)
         world.commit(0, number)
     world.poll()
-    found = snapshot(monitor_of(world).clusters, world.now_ms, max_partitions=4)
+    found = snapshot(monitor_of(world).clusters, world.now_ms, GroupOwners(()), max_partitions=4)
     lags = found.gauges["headgate_group_lag"]
     assert len(lags) == 5
     assert sum(lags.values()) == 30
     assert lags["other", "other", ""] == 10
+
+
+@pytest.mark.parametrize(
+    ("owners", "owner"),
+    [
+        ([("*", "platform")], "platform"),
+        ([(GROUP, "team"), ("*", "platform")], "team"),
+        ([("*", "platform"), (GROUP, "team")], "platform"),
+        ([("other", "team"), (f"{GROUP}-?", "team")], None),
+        ([], None),
+    ],
+)
+async def test_the_first_entry_that_matches_names_the_owner(
+    owners: list[tuple[str, str]], owner: str | None
+) -> None:
+    world = World()
+    world.produce(5)
+    world.commit(0)
+    world.poll()
+    found = snapshot(monitor_of(world).clusters, world.now_ms, GroupOwners(owners))
+    expected = {} if owner is None else {(GROUP, owner): 1}
+    assert found.gauges.get("headgate_group_owner", {}) == expected
 
 
 async def test_a_group_on_no_cluster_is_none() -> None:
