@@ -47,7 +47,7 @@ from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess, client_arguments
 
 # The logger of aiokafka's client, so that a command that silences it silences this module, too.
-log = logging.getLogger("aiokafka.client")
+log = logging.getLogger("aiokafka")
 
 # aiokafka repeats requests without a pause while a partition has no leader: about 500 requests a
 # second during an election. Java's retry.backoff.ms is 100.

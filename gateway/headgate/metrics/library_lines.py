@@ -38,7 +38,7 @@ _OUTAGE: Final = Repeated("`cluster NAME does not answer`, `cannot connect to cl
 _PRODUCER: Final = Repeated("`producer of cluster NAME replaced`, and answers 503 and `unknown`")
 _GROUP: Final = Repeated("`cluster NAME does not answer`; the member joins its group again")
 REPEATED: Final[Mapping[str, Mapping[str, Repeated]]] = {
-    "aiokafka.client": {
+    "aiokafka": {  # its client, and `kafka.aiokafka_internals`
         "Kafka node %s returned no metadata: %s": Repeated(_OUTAGE.report, is_patient=True),
         "Unable connect to node with id %s: %s": Repeated(_OUTAGE.report, is_patient=True),
     },

@@ -104,7 +104,11 @@ async def test_topic_that_may_not_be_written_is_refused_at_once(
     ("wrong", "cause", "option"),
     [
         ({"sasl_password": "guess"}, "the credentials are refused", "sasl_username"),
-        ({"sasl_mechanism": "OAUTHBEARER", "oauth": NO_TOKEN}, "no token", "sasl_oauth_token_url"),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "oauth": NO_TOKEN},
+            "it does not offer this SASL mechanism",
+            "sasl_mechanism",
+        ),
         (
             {"security_protocol": "SASL_PLAINTEXT"},
             "the other side closed the connection",

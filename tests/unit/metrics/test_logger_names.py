@@ -10,7 +10,7 @@ from support.root import ROOT
 # Streams that users filter by (docs/operate/logs.md), and loggers of libraries.
 STREAMS = {
     "headgate.access", "headgate.attempts", "headgate.changes", "headgate.requests",
-    "headgate.spool", "aiokafka", "aiokafka.client", "headgate",
+    "headgate.spool", "aiokafka", "headgate",
 }  # fmt: skip
 
 
