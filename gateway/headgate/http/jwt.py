@@ -201,7 +201,7 @@ class FetchedKeys:
             left_s = max(0.0, self.trusted_until - self._clock())
             fields = {"url": self._shown, "trusted_for_s": round(left_s)}
             why = without_secrets(repr(error))
-            log.error("keys of the issuer cannot be fetched: %s", why, extra=fields)  # noqa: TRY400
+            log.warning("keys of the issuer cannot be fetched: %s", why, extra=fields)
         finally:
             self._is_fetching = False
 

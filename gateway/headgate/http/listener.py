@@ -189,7 +189,7 @@ class _PlainRequests:
         if now_s < self._next_s:
             self._left_out += 1
             return
-        log.warning(
+        log.info(
             "a client spoke plain HTTP to port %d, which serves HTTPS; it was answered 400",
             port,
             extra={"port": port, "left_out": self._left_out},

@@ -164,7 +164,7 @@ class Disk:
         self._note_index()
         self._known = max([self._known, *(number for number, _ in written)])
         if self.trouble is not None:
-            log.warning("spool: the disk is writable again")
+            log.info("spool: the disk is writable again")
             self.trouble = None
         return written
 

@@ -318,7 +318,7 @@ class SpoolFolders:
             fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
             fresh.replace(self._note)
         except OSError as error:
-            log.info("folder of the spool cannot be recorded: %s", error)
+            log.warning("folder of the spool cannot be recorded: %s", error)
 
 
 def _state_folder(environ: Mapping[str, str]) -> Path:

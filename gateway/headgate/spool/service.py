@@ -204,7 +204,7 @@ class SpoolService:
             log.warning("spool: the list of its topics cannot be read: %s", error)
         events = sum(lane.events for lane in lanes)
         if events:
-            log.warning("spool: publishing %d events of an earlier run", events)
+            log.info("spool: publishing %d events of an earlier run", events)
 
     async def _look(self) -> None:
         while True:
@@ -264,7 +264,7 @@ class SpoolService:
         if is_empty and not self._was_empty:
             is_empty = await self._is_empty()
             if is_empty and self._disk.lasting is None:
-                log.warning("spool: empty again, all spooled events were published")
+                log.info("spool: empty again, all spooled events were published")
                 self._shrinks = True
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()

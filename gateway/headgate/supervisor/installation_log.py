@@ -175,7 +175,7 @@ class LogFile:
             self._say(error)
             return False
         if self._trouble:
-            log.warning("%s is writable again", self._path)
+            log.info("%s is writable again", self._path)
             self._trouble = ""
         return True
 
