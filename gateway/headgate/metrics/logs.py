@@ -300,6 +300,11 @@ LOG_FIELDS: Final[Mapping[str, LogField]] = {
     "options": LogField(ARRAY, "Changed options that need a restart."),
     "delay_s": LogField(NUMBER, "Seconds during which a stopping gateway still serves."),
     "bound_s": LogField(NUMBER, "Longest time until the process ends, in seconds."),
+    "answered": LogField(
+        INTEGER, "Number of events that were answered after the stop signal, also refused ones."
+    ),
+    "spooled": LogField(INTEGER, "Number of events that the spool keeps for the next start."),
+    "drain_s": LogField(NUMBER, "Seconds from the stop signal to the end of the process."),
     "open": LogField(INTEGER, "Requests that the helper process had not answered."),
     # Dependencies.
     "away_s": LogField(NUMBER, "Length of an outage that is over, in seconds."),

@@ -106,4 +106,4 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
         address = {} if port is None else {"management": f"{settings.http.host}:{port}"}
         log.info("coalescer started", extra={**start, **address})
         await stop.wait()
-    log.info("coalescer ended")
+    log.info("coalescer stopped")

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import aiohttp
 import msgspec
@@ -54,6 +55,32 @@ class Forget(msgspec.Struct, frozen=True):
 
     topic: str
     key: bytes | None
+
+
+class Drained(NamedTuple):
+    """The figures of a worker that has stopped, or their sums; the names are those of log fields.
+
+    Args:
+        answered: Events that were answered after the stop signal.
+        spooled: Events that the spool keeps.
+        drain_s: Seconds since the stop signal.
+    """
+
+    answered: int
+    spooled: int
+    drain_s: float
+
+
+def write_drained(folder: Path, index: int, drained: Drained) -> None:
+    """Leave the figures of a worker to the parent, whose last poll does not have them."""
+    with suppress(OSError):  # the parent has died, and its folder is removed
+        (folder / f"worker-{index}.drained").write_bytes(msgspec.json.encode(drained))
+
+
+def read_drained(folder: Path) -> list[Drained]:
+    """Return the figures of the workers that have stopped."""
+    files = folder.glob("worker-*.drained")
+    return [msgspec.json.decode(file.read_bytes(), type=Drained) for file in files]
 
 
 def worker_socket(folder: Path, index: int) -> Path:

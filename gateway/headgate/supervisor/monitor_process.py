@@ -197,7 +197,7 @@ async def monitor(
             tasks.keep(partial(_show, poller, say, style, interval_s), "table")
             exit_stack.push_async_callback(tasks.end, _END_S)
         await stop.wait()
-    log.info("monitor ended")
+    log.info("monitor stopped")
 
 
 async def poll_once(settings: Settings, within_s: float) -> Monitor:

@@ -43,7 +43,7 @@ from headgate.supervisor.active_config import (
     TlsSnapshot,
     private_folder,
 )
-from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET
+from headgate.supervisor.control import PARENT_SECRET, PARENT_SOCKET, Drained, read_drained
 from headgate.supervisor.installation_log import (
     InstallationLog,
     certificates_refused,
@@ -96,7 +96,12 @@ async def serve(start: Start) -> int:
         PortTakenError: A port cannot be opened.
     """
     with private_folder() as folder:
-        return await Parent(start, folder).run()
+        parent = Parent(start, folder)
+        code = await parent.run()
+        answered, spooled, drain_s = parent.drained()
+        fields = {"answered": answered, "spooled": spooled, "drain_s": drain_s}
+        log.info("gateway stopped", extra=fields)
+        return code
 
 
 class Parent:
@@ -141,6 +146,7 @@ class Parent:
         self._reloading = Reloading(self._reload)
         self._is_hurried = False
         self._delayed_until = 0.0  # monotonic seconds
+        self._stopped_s = time.monotonic()
 
     async def run(self) -> int:
         """Serve; return the exit code."""
@@ -202,6 +208,7 @@ class Parent:
     async def _drain(self, running: Sequence["asyncio.Task[None]"]) -> bool:
         """End the workers within their time; return False if one had to be killed."""
         self._overview.is_draining = True
+        self._stopped_s = time.monotonic()
         http = self._overview.settings.http
         delay_s = 0.0 if self._is_hurried else http.shutdown_delay_ms / 1000
         self._delayed_until = time.monotonic() + delay_s
@@ -214,6 +221,13 @@ class Parent:
         if late:
             log.error("%d workers did not end within %g s and are killed", len(late), bound_s)
         return not late
+
+    def drained(self) -> Drained:
+        """Return the figures of the workers that have drained, and the time since the signal."""
+        workers = read_drained(self._folder)
+        drain_s = round(time.monotonic() - self._stopped_s, 3)
+        answered = sum(worker.answered for worker in workers)
+        return Drained(answered, sum(worker.spooled for worker in workers), drain_s)
 
     def _say_that_it_starts(self) -> None:
         http = self._overview.settings.http

@@ -21,11 +21,13 @@ from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.redis.script import StoreError
 from headgate.supervisor.control import (
     HURRY,
+    Drained,
     Forward,
     WorkerState,
     control_socket,
     hold_lifeline,
     worker_socket,
+    write_drained,
 )
 from headgate.wiring.app import Worker
 from headgate.wiring.reloading import (
@@ -73,11 +75,15 @@ def run_worker(files: WorkerFiles) -> int:
     logs.configure(settings.logs, worker=files.number)
     hold_lifeline(settings.http.drain_timeout_ms / 1000)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(files, settings, text))
+        drained = runner.run(_run(files, settings, text))
+    write_drained(files.folder, files.number, drained)
+    answered, spooled, drain_s = drained
+    fields = {"answered": answered, "spooled": spooled, "drain_s": drain_s}
+    log.info("worker %d stopped", files.number, extra=fields)
     return 0
 
 
-async def _run(files: WorkerFiles, settings: Settings, text: str) -> None:
+async def _run(files: WorkerFiles, settings: Settings, text: str) -> Drained:
     leave, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     # Only the parent sends SIGINT: a terminal's does not reach the worker's own group. A second
@@ -105,12 +111,15 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> None:
             fields = {**start, "worker": files.number, "data": data}
             log.info("worker %d started", files.number, extra=fields)
             await leave.wait()
+            stopped_s, answered = loop.time(), worker.answered()
             worker.server.is_leaving = True
             with suppress(TimeoutError):
                 async with asyncio.timeout(settings.http.shutdown_delay_ms / 1000):
                     await hurry.wait()
             await reloading.close()
             await worker.drain()
+        answered, spooled = worker.answered() - answered, worker.spooled()
+        return Drained(answered, spooled, round(loop.time() - stopped_s, 3))
     finally:
         await tasks.end(_END_S)
         if forward is not None:

@@ -304,6 +304,16 @@ class Worker:
         await self.lanes.drain(max(0.0, end - loop.time()))
         await self._exit.aclose()
 
+    def answered(self) -> int:
+        """Return the number of events with an answer since the start."""
+        counters = self.meter.collect(with_details=False).counters
+        return int(sum(counters.get("headgate_events_total", {}).values()))
+
+    def spooled(self) -> int:
+        """Return the number of events that the spool keeps."""
+        topics = {} if self.spool is None else self.spool.by_topic()
+        return sum(events for events, _, _ in topics.values())
+
     # ---- while it runs
 
     async def reload(self, reload: Reload) -> None:

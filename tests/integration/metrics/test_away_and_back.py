@@ -205,6 +205,13 @@ async def test_what_was_away_is_back(
     await eventually(lambda: said(gateway, "configuration reloaded"))
     gateway.stop()
 
+    assert said(gateway, "draining")
+    last = lines(gateway)[-1]
+    assert (last["text"], last["level"]) == ("gateway stopped", "INFO")
+    (stopped,) = said(gateway, "worker 0 stopped")
+    assert (last["answered"], last["spooled"]) == (0, 0)
+    assert (stopped["answered"], stopped["spooled"]) == (0, 0)
+    assert last["drain_s"] >= stopped["drain_s"] > 0
     (start,) = said(gateway, "gateway starts")
     sha256 = hashlib.sha256(gateway.config.read_bytes()).hexdigest()
     assert start["config_sha256"] == sha256
