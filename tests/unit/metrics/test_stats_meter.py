@@ -344,7 +344,7 @@ def limited(limit: str | None, producer: str | None = None) -> Outcome:
     """An event that the gateway refused for lack of room."""
     figures = {name: text for name, text in (("limit", limit), ("producer", producer)) if text}
     failure = Failure(Reason.OVERLOADED, "too much", figures or None)
-    return Outcome(Name.REJECTED, failure=failure)
+    return Outcome(OutcomeName.REJECTED, failure=failure)
 
 
 def test_events_above_a_limit_of_their_own_producer_are_counted_apart(meter: Meter) -> None:
