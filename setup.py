@@ -56,7 +56,6 @@ HOT = """
     metrics/sketches
     model
     native/plain_answers
-    native/plain_resp
     redis/client
     redis/servers
     spool/backlog

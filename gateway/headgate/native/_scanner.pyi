@@ -1,8 +1,8 @@
 """A scanner that reads bodies of JSON documents in one pass; only in the compiled build (setup.py).
 
 The scanner is a fast path: if any document is unusual, the whole call returns None, and
-`core.formats.decode`, `core.formats.jsontext` and `core.topics.route` decide. For accepted bodies
-they would have the same result."""
+`formats.decode`, `formats.json_text` and `ingest.records` decide. For accepted
+bodies they would have the same result."""
 
 from typing import final
 
@@ -23,8 +23,8 @@ class Scanner:
         max_value_bytes: Largest value, in bytes.
         digest_key: Key of the digests, up to 64 bytes; None without digests.
         digest_prefix: Bytes to digest before each value. Key and prefix are those of
-            `core.content.Digester`.
-        ignore: Pointers to members that canonical forms (`core.formats.canonical`) leave out, with
+            `model.content.Digester`.
+        ignore: Pointers to members that canonical forms (`model.content.canonical`) leave out, with
             at most 16 different names. The digests are of these forms; if None, of the values.
         max_form_bytes: Longest document with a canonical form here, in bytes.
         max_key_bytes: Largest key with its separators, in bytes; unbounded by default.

@@ -40,13 +40,9 @@ try:
     from headgate.native._resp import packed
     from headgate.native._scanner import Scanner
 except ModuleNotFoundError:
+    from headgate.native.plain import digested, framed, is_too_deep, murmur2, packed
     from headgate.native.plain_answers import shown
-    from headgate.native.plain_depth import is_too_deep
-    from headgate.native.plain_digests import digested
-    from headgate.native.plain_heads import framed
-    from headgate.native.plain_keys import murmur2
     from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
-    from headgate.native.plain_resp import packed
 
     Scanner = None
 try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 from aiohttp.http_exceptions import HttpProcessingError
 
-from headgate.native import plain_heads
+from headgate.native import plain
 from headgate.native.chosen import framed
 from support.fuzz.readers import Aiohttp, Read, Server
 from support.fuzz.requests import Kind, kind, mutated, request
@@ -108,7 +108,7 @@ class Round:
 
     def _twins(self, data: bytes) -> int:
         """Where its first request ends."""
-        expected = plain_heads.framed(data)
+        expected = plain.framed(data)
         found = framed(data)
         assert found == expected, f"C: {found}\nPython: {expected}\nof: {data!r}"
         return 0 if found is None else found[3]

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.native import plain_depth
+from headgate.native import plain
 from headgate.native.chosen import is_too_deep
 
 TooDeep = Callable[[bytes, int], bool]
 BOTH = pytest.mark.parametrize(
-    "too_deep", [plain_depth.is_too_deep, is_too_deep], ids=["python", "chosen"]
+    "too_deep", [plain.is_too_deep, is_too_deep], ids=["python", "chosen"]
 )
 
 
@@ -25,14 +25,14 @@ def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:
 
 def test_the_compiled_build_counts_in_c() -> None:
     wanted = os.environ.get("EXPECT_COMPILED") == "1"
-    assert (is_too_deep is not plain_depth.is_too_deep) is wanted
+    assert (is_too_deep is not plain.is_too_deep) is wanted
 
 
 @given(
     st.binary(max_size=40) | st.text('[]{}"\\\\a,', max_size=60).map(str.encode), st.integers(0, 5)
 )
 def test_both_say_the_same(document: bytes, limit: int) -> None:
-    assert is_too_deep(document, limit) == plain_depth.is_too_deep(document, limit)
+    assert is_too_deep(document, limit) == plain.is_too_deep(document, limit)
 
 
 @BOTH

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.native import plain_digests
+from headgate.native import plain
 from headgate.native.chosen import digested
 
 Digested = Callable[[bytes, list[bytes], bytes], bytes]
-BOTH = pytest.mark.parametrize("digest", [plain_digests.digested, digested], ids=["python", "c"])
+BOTH = pytest.mark.parametrize("digest", [plain.digested, digested], ids=["python", "c"])
 BLOCK = 128
 
 
 def test_the_compiled_build_digests_in_c() -> None:
     wanted = os.environ.get("EXPECT_COMPILED") == "1"
-    assert (digested is not plain_digests.digested) is wanted
+    assert (digested is not plain.digested) is wanted
 
 
 @given(
@@ -29,7 +29,7 @@ def test_the_compiled_build_digests_in_c() -> None:
     st.binary(max_size=5 * BLOCK),
 )
 def test_c_and_python_say_the_same(person: bytes, parts: list[bytes], tail: bytes) -> None:
-    assert digested(person, parts, tail) == plain_digests.digested(person, parts, tail)
+    assert digested(person, parts, tail) == plain.digested(person, parts, tail)
 
 
 @pytest.mark.parametrize("around", [0, BLOCK, 2 * BLOCK, 65_536])
@@ -37,8 +37,8 @@ def test_ends_of_blocks_and_long_texts(around: int) -> None:
     text = os.urandom(around + 9)
     for size in range(max(0, around - 9), around + 9):
         tail = text[:size]
-        assert digested(b"p", [], tail) == plain_digests.digested(b"p", [], tail)
-        assert digested(b"", [tail], b"x") == plain_digests.digested(b"", [tail], b"x")
+        assert digested(b"p", [], tail) == plain.digested(b"p", [], tail)
+        assert digested(b"", [tail], b"x") == plain.digested(b"", [tail], b"x")
 
 
 @BOTH

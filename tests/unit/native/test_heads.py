@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from headgate.native import plain_heads
+from headgate.native import plain
 from headgate.native.chosen import framed
 from support.memory import CALLS, blocks_kept
 
 Frame = Callable[[bytes], tuple[bytes, dict[bytes, bytes], int, int] | None]
 
 START = b"POST /v1/topics/orders/events HTTP/1.1\r\n"
-BOTH = pytest.mark.parametrize("frame", [plain_heads.framed, framed], ids=["python", "chosen"])
+BOTH = pytest.mark.parametrize("frame", [plain.framed, framed], ids=["python", "chosen"])
 NAMES = [
     b"Content-Length", b"X-Request-Id", b"Traceparent", b"Headgate-Key", b"Headgate-Event-Id",
     b"Headgate-Timestamp", b"Idempotency-Key",
@@ -37,7 +37,7 @@ PIECES = [
 
 def test_the_compiled_build_reads_in_c() -> None:
     wanted = os.environ.get("EXPECT_COMPILED") == "1"
-    assert (framed is not plain_heads.framed) is wanted
+    assert (framed is not plain.framed) is wanted
 
 
 @BOTH
@@ -112,7 +112,7 @@ def compare(seed: int, heads: int) -> int:
     some, taken = random.Random(seed), 0
     for _ in range(heads):
         head = a_head(some)
-        expected = plain_heads.framed(head)
+        expected = plain.framed(head)
         assert framed(head) == expected, head
         taken += expected is not None
     return taken

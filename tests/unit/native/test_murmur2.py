@@ -9,21 +9,21 @@ from aiokafka.partitioner import murmur2 as other_murmur2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.native import plain_keys
+from headgate.native import plain
 from headgate.native.chosen import murmur2
 from support.memory import CALLS, blocks_kept
 
-BOTH = pytest.mark.parametrize("hashed", [plain_keys.murmur2, murmur2], ids=["python", "chosen"])
+BOTH = pytest.mark.parametrize("hashed", [plain.murmur2, murmur2], ids=["python", "chosen"])
 
 
 def test_the_compiled_build_hashes_in_c() -> None:
     wanted = os.environ.get("EXPECT_COMPILED") == "1"
-    assert (murmur2 is not plain_keys.murmur2) is wanted
+    assert (murmur2 is not plain.murmur2) is wanted
 
 
 @given(st.binary(max_size=70))
 def test_all_say_the_same(key: bytes) -> None:
-    assert murmur2(key) == plain_keys.murmur2(key)
+    assert murmur2(key) == plain.murmur2(key)
     assert murmur2(key) & 0xFFFFFFFF == other_murmur2(key) & 0xFFFFFFFF
 
 

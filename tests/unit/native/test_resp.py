@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.native import plain_resp
+from headgate.native import plain
 from headgate.native.chosen import packed
 
 Pack = Callable[[bytes, Iterable[bytes | int]], bytes]
 
 ARGUMENTS = st.lists(st.binary(max_size=40) | st.integers(-(2**63), 2**63 - 1), max_size=20)
-BOTH = pytest.mark.parametrize("pack", [plain_resp.packed, packed], ids=["python", "chosen"])
+BOTH = pytest.mark.parametrize("pack", [plain.packed, packed], ids=["python", "chosen"])
 
 
 def test_the_compiled_build_packs_in_c() -> None:
     wanted = os.environ.get("EXPECT_COMPILED") == "1"
-    assert (packed is not plain_resp.packed) is wanted
+    assert (packed is not plain.packed) is wanted
 
 
 @BOTH
