@@ -58,31 +58,11 @@ class ClaimState(Enum):
     MISMATCH = b"M"
 
 
-class ClaimVerdict:
-    """A claim's verdict. remembered: see `pack_outcomes`; empty if no outcomes are remembered.
+class ClaimVerdict(NamedTuple):
+    """A claim's verdict. remembered: see `pack_outcomes`; empty if no outcomes are remembered."""
 
-    It is a class and no tuple for the same reason as `Record`, like the other types here that each
-    event has.
-    """
-
-    __slots__ = ("remembered", "state")
-
-    def __init__(self, state: ClaimState, remembered: bytes = b"") -> None:
-        self.state: Final = state
-        self.remembered: Final = remembered
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, ClaimVerdict)
-            and self.state is other.state
-            and self.remembered == other.remembered
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.state, self.remembered))
-
-    def __repr__(self) -> str:
-        return f"ClaimVerdict({self.state}, {self.remembered!r})"
+    state: ClaimState
+    remembered: bytes = b""
 
 
 class KeyedRequest:
@@ -99,8 +79,6 @@ class KeyedRequest:
     Attributes:
         content: Fingerprint of the request, once computed.
     """
-
-    __slots__ = ("body", "content", "headers", "producer", "refuse", "route", "topic_id")
 
     def __init__(
         self,

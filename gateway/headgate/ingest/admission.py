@@ -59,9 +59,6 @@ class Admission:
         limits: The limits of producers that have their own, by name.
     """
 
-    __slots__ = ("_first", "_held", "_is_shared", "_open_bytes", "_open_events", "bytes", "events",
-                 "is_closed", "limits", "max_bytes", "max_events")  # fmt: skip
-
     def __init__(self, max_bytes: int, max_events: int) -> None:
         self.max_bytes = max_bytes
         self.max_events = max_events
@@ -234,9 +231,6 @@ class FairTurns(Generic[Waiting]):
         waiting: The number of requests that wait.
         waited: The number of requests that had to wait so far.
     """
-
-    __slots__ = ("_company_until", "_latest", "_lines", "_pressed_until", "_spent", "share",
-                 "waited", "waiting")  # fmt: skip
 
     def __init__(self) -> None:
         self.share = MAX_SHARE

@@ -69,11 +69,6 @@ class Inbound:
         trace: Its trace, if it is sampled.
     """
 
-    __slots__ = (
-        "arrived", "body", "headers", "may_post", "producer", "request_id", "streamed", "topic",
-        "trace",
-    )  # fmt: skip
-
     def __init__(
         self,
         topic: str,

@@ -78,8 +78,6 @@ class _Request:
         started: Publishes that go on to the next stage.
     """
 
-    __slots__ = ("common", "refusals", "shared_bytes", "started", "ticket")
-
     def __init__(self, ticket: Ticket, common: Common, shared_bytes: int) -> None:
         self.ticket = ticket
         self.common = common

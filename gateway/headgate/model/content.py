@@ -193,8 +193,7 @@ class Digester:
         """Return 16 bytes. A tombstone (None) equals no value, not even an empty one."""
         if value is None:
             return blake2b(b"tombstone", digest_size=_BYTES, key=self._key).digest()
-        state = self._states.get(content_type)
-        state = (self._prepare(content_type) if state is None else state).copy()
+        state = (self._states.get(content_type) or self.begin(content_type)).copy()
         state.update(value)
         return state.digest()
 
@@ -203,9 +202,6 @@ class Digester:
 
         Update the state with each piece; its digest then equals that of `digest` over the value.
         """
-        return self._prepare(content_type)
-
-    def _prepare(self, content_type: bytes | None) -> blake2b:
         state = blake2b(self._prefix(content_type), digest_size=_BYTES, key=self._key)
         return self._states.put(content_type, state)
 

@@ -86,19 +86,6 @@ class Decoded:
         self.partitions: Final = partitions
         self.digests: Final = digests
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decoded) and self._all() == other._all()
-
-    def __hash__(self) -> int:
-        return hash((len(self.events), self.is_batch))
-
-    def __repr__(self) -> str:
-        return f"Decoded{self._all()}"
-
-    def _all(self) -> tuple[object, ...]:
-        read = (self.is_batch, self.is_plain, self.keys, self.partitions, self.digests)
-        return ([*self.events], *read)
-
 
 # Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
 #
@@ -178,18 +165,6 @@ class Common:
         force: Whether to publish unchanged events, too.
         trace: Trace of the request, if it is sampled.
     """
-
-    __slots__ = (
-        "force",
-        "headers",
-        "key",
-        "now_ms",
-        "request_number",
-        "route",
-        "timestamp_ms",
-        "tombstone",
-        "trace",
-    )
 
     def __init__(
         self,
@@ -362,8 +337,6 @@ class Attempt:
         is_told: Whether the outcomes to remember were passed on.
     """
 
-    __slots__ = ("bypassed", "events", "is_told", "known", "late", "request", "twins")
-
     def __init__(self, request: Claim | None = None) -> None:
         self.request = request
         self.known: dict[int, Outcome] = {}
@@ -405,29 +378,6 @@ class Ticket:
         weighing: Documents that are too large, by index; the front finds their largest parts.
         trace: Its trace, if it is sampled.
     """
-
-    __slots__ = (
-        "arrived",
-        "attempt",
-        "body_bytes",
-        "claimed_s",
-        "done",
-        "facts",
-        "is_batch",
-        "minimal",
-        "needs_offset",
-        "open_publishes",
-        "outcomes",
-        "producer",
-        "publishes",
-        "remaining",
-        "request_id",
-        "sizes",
-        "topic",
-        "trace",
-        "waiter",
-        "weighing",
-    )
 
     def __init__(self, topic: str, producer: str, request_id: str, arrived: float) -> None:
         self.topic = topic

@@ -78,34 +78,6 @@ class Route:
             partition.
     """
 
-    __slots__ = (
-        "_partitions",
-        "after_ms",
-        "before_ms",
-        "check",
-        "depth",
-        "digest",
-        "facts",
-        "held",
-        "is_behind",
-        "key_max_bytes",
-        "lane",
-        "max_record_bytes",
-        "max_value_bytes",
-        "policy",
-        "read_key",
-        "refuses",
-        "requests",
-        "scanner",
-        "schema_bytes",
-        "schema_headers",
-        "scope",
-        "state",
-        "strategies",
-        "takes_timestamps",
-        "topic",
-    )
-
     def __init__(
         self,
         policy: TopicPolicy,

@@ -40,25 +40,6 @@ class Scope:
             wait.
     """
 
-    __slots__ = (
-        "_entries",
-        "_hashed_entries",
-        "_prefix",
-        "asked",
-        "free_until_s",
-        "incarnation",
-        "mark",
-        "namespace",
-        "partitions",
-        "passed_s",
-        "rule",
-        "spooled",
-        "successor",
-        "topic",
-        "topic_id",
-        "unreserved",
-    )
-
     def __init__(
         self, topic: str, topic_id: bytes, partitions: int, rule: bytes, prefix: str = "headgate"
     ) -> None:

@@ -103,10 +103,6 @@ class Producing:
         position: Partition and offset of the last record.
     """
 
-    __slots__ = (
-        "began_ns", "ended_ns", "error", "handed_ns", "open", "position", "records", "topic",
-    )  # fmt: skip
-
     def __init__(self, topic: str, now_ns: int) -> None:
         self.topic = topic
         self.began_ns = now_ns
@@ -128,11 +124,6 @@ class Trace:
         answer: Producer, topic and outcomes of the events; of a stream, of its last part.
         reason: Reason for which the request was refused as a whole; else empty.
     """
-
-    __slots__ = (
-        "_clock_ns", "answer", "began_ns", "flags", "method", "parent_id", "path", "produce_id",
-        "producing", "reason", "request_id", "reserving", "route", "span_id", "state", "trace_id",
-    )  # fmt: skip
 
     def __init__(self, parent: Parent, state: str, ids: str, clock_ns: Callable[[], int]) -> None:
         """Begin a trace.
