@@ -5,11 +5,13 @@ The OpenAPI document contains the same routes (`http/openapi`): a test compares 
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import unquote
 
 from aiohttp import web
 
+from headgate.formats.confluent import V2_TYPE, V3_TYPE
 from headgate.http.answer import (
     Documents,
     docs_file,
@@ -21,7 +23,6 @@ from headgate.http.answer import (
 )
 from headgate.http.auth import CORS_HEADERS, Cors
 from headgate.http.confluent.records import RecordStreams
-from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
 from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront, headers_of
 from headgate.http.request_log import TRACE
 from headgate.metrics.health import Readiness
@@ -31,6 +32,7 @@ from headgate.model.request import of_data_port
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path
+PathWork = Callable[..., Awaitable[Reply | web.StreamResponse]]  # the parts, and the request
 
 _PART = re.compile(r"\\\{\w+\\\}")
 
@@ -57,15 +59,6 @@ def path(template: str, **methods: PathPage) -> Path:
     return Path(template, re.compile(_PART.sub("([^/]+)", re.escape(template))), methods)
 
 
-class Confluent(NamedTuple):
-    """Endpoints of Confluent's REST API."""
-
-    service: ProduceService
-    produce: ProduceEndpoint
-    records: RecordStreams
-    topic_views: TopicViews
-
-
 class DataPlane:
     """Dispatcher of the data plane's requests.
 
@@ -85,7 +78,7 @@ class DataPlane:
         self,
         events: EventsFront,
         bursts: BurstsFront,
-        confluent: Confluent,
+        confluent: RecordStreams,
         readiness: Callable[[], Readiness],
         request_ids: Callable[[], str],
         documents: Documents,
@@ -100,17 +93,23 @@ class DataPlane:
         self._confluent = confluent
         self._request_log = events.request_log
         self._traces = events.traces
-        produce, topic_views = confluent.produce.post, confluent.topic_views
+        service = confluent.service
         self.paths: Sequence[Path] = (
             path("/v1/topics/{topic}/events", POST=events.post),
             path("/v1/bursts/{id}/commit", POST=bursts.commit),
-            path("/topics", GET=topic_views.topics),
-            path("/topics/{topic}", GET=topic_views.topic, POST=produce),
-            path("/topics/{topic}/partitions", GET=topic_views.partitions),
-            path("/topics/{topic}/partitions/{partition}", GET=topic_views.partition, POST=produce),
-            path("/v3/clusters", GET=topic_views.clusters),
-            path("/v3/clusters/{cluster_id}", GET=topic_views.cluster),
-            path("/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.records.post),
+            self._confluents("/topics", GET=service.all_topics),
+            self._confluents("/topics/{topic}", GET=service.topic, POST=service.produce),
+            self._confluents("/topics/{topic}/partitions", GET=service.partitions),
+            self._confluents(
+                "/topics/{topic}/partitions/{partition}",
+                GET=service.partition,
+                POST=service.produce_to,
+            ),
+            self._confluents("/v3/clusters", GET=service.clusters),
+            self._confluents("/v3/clusters/{cluster_id}", GET=service.cluster),
+            self._confluents(
+                "/v3/clusters/{cluster_id}/topics/{topic}/records", POST=confluent.post
+            ),
             path("/live", GET=self._live),
             path("/ready", GET=self._ready),
             path("/problems", GET=self._problems),
@@ -119,6 +118,19 @@ class DataPlane:
             path("/docs", GET=self._docs),
             path("/docs/{file}", GET=self._docs_file),
         )
+
+    def _confluents(self, template: str, **methods: PathWork) -> Path:
+        """Return one of Confluent's paths; its endpoints get the parts of the path first."""
+        content_type = V3_TYPE if template.startswith("/v3") else V2_TYPE
+
+        def page(work: PathWork) -> PathPage:
+            async def respond(request: web.BaseRequest, *parts: str) -> web.StreamResponse:
+                call = partial(work, *parts)
+                return await self._confluent.service.answer(request, template, content_type, call)
+
+            return respond
+
+        return path(template, **{method: page(work) for method, work in methods.items()})
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """Return the response to any request. Only POST is traced; others are mostly probes."""

@@ -22,11 +22,11 @@ from headgate.http.answer import Documents
 from headgate.http.auth import Cors, Origins
 from headgate.http.body import StreamLimits, Streams
 from headgate.http.confluent.records import RecordStreams
-from headgate.http.confluent.service import ProduceEndpoint, ProduceService, TopicViews
+from headgate.http.confluent.service import ProduceService
 from headgate.http.events import BurstsFront, EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
 from headgate.http.request_log import RequestLog
-from headgate.http.routes import Confluent, DataPlane, Page
+from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
 from headgate.idempotency.events import EventIdentity
 from headgate.idempotency.requests import RequestIdentity
@@ -411,10 +411,12 @@ def data_plane(
     others: Page | None,
 ) -> DataPlane:
     """Return the data plane, which has a handler for each path. For `others` see `DataPlane`."""
+    max_events = http.batch_max_events
+    service = ProduceService(front, topics, max_events)
     return DataPlane(
         front,
         BurstsFront(front, bursts),
-        _confluent(front, topics, http),
+        RecordStreams(service, max_events, http.body_max_bytes, http.body_timeout_ms / 1000),
         readiness,
         request_ids,
         Documents(partial(_document, http), partial(_own_document, http)),
@@ -434,15 +436,3 @@ def _own_document(http: HttpSettings) -> bytes:
     from headgate.http.openapi.document import DATA, document_of
 
     return document_of(http, DATA)
-
-
-def _confluent(front: EventsFront, topics: KafkaTopics, http: HttpSettings) -> Confluent:
-    service = ProduceService(front, topics)
-    return Confluent(
-        service,
-        ProduceEndpoint(service, http.batch_max_events),
-        RecordStreams(
-            service, http.batch_max_events, http.body_max_bytes, http.body_timeout_ms / 1000
-        ),
-        TopicViews(service),
-    )

@@ -7,7 +7,6 @@ stream: records are published as they arrive, and their reports are sent in thei
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from aiohttp import ClientPayloadError, web
@@ -105,7 +104,7 @@ class Group:
         self._target.events.request_log.ended(self._ticket, 200)
         refusal = self.refusal
         if refusal is not None:
-            return [failure_line(refusal)] * len(self._texts)
+            return [failure_report(refusal)] * len(self._texts)
         cluster_id, topic = self._target.cluster_id, self._target.topic
         return [
             report(cluster_id, topic, outcome, self._sent[index])
@@ -131,11 +130,6 @@ def _is_json(text: bytes) -> bool:
     except Refused:
         return False
     return True
-
-
-def failure_line(failure: Failure) -> bytes:
-    """Return the report of a record that was not published."""
-    return failure_report(failure)
 
 
 # ---- streams: the number of unanswered records is limited, so the gateway stops reading from a
@@ -273,7 +267,7 @@ class RecordStream:
     async def _write(self, response: web.StreamResponse) -> None:
         while (item := await self._queue.get()) is not None:
             if isinstance(item, Failure):
-                lines = [failure_line(item)]
+                lines = [failure_report(item)]
             else:
                 await item.ended()
                 lines = item.lines()
@@ -289,7 +283,6 @@ def _groups(texts: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 # ---- the endpoint
 
 
-_PATH = "/v3/clusters/{cluster_id}/topics/{topic}/records"
 _FORMAT = b"application/json"
 _CHARSETS = (b"utf-8", b"iso-8859-1", b"us-ascii")  # accepted names; the body must be UTF-8
 
@@ -317,29 +310,23 @@ class RecordStreams:
     def __init__(
         self, service: ProduceService, max_events: int, max_bytes: int, idle_s: float
     ) -> None:
-        self._service = service
+        self.service = service
         self._max_events = max_events
         self._max_bytes = max_bytes
         self._idle_s = idle_s
 
     async def post(
-        self, request: web.BaseRequest, cluster_id: str, topic: str
-    ) -> web.StreamResponse:
-        """Respond with the report of each record."""
-        work = partial(self._post, cluster_id, topic)
-        return await self._service.answer(request, _PATH, V3_TYPE, work)
-
-    async def _post(
         self, cluster_id: str, topic: str, call: ServiceRequest
     ) -> Reply | web.StreamResponse:
-        events = self._service.events
-        caller = self._service.producer(call, topic)
+        """Respond with the report of each record."""
+        events = self.service.events
+        caller = self.service.producer(call, topic)
         producer = caller.name
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
-            return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
-        if self._service.cluster_id(self._service.policy(topic, caller)) != cluster_id:
-            return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+            return self.service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
+        if self.service.cluster_id(self.service.policy(topic, caller)) != cluster_id:
+            return self.service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         named = (events, topic, producer, call.headers, call.request_id, cluster_id)
         target = ProduceTarget(*named, call.request.get(TRACE))
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
@@ -366,12 +353,12 @@ class RecordStreams:
                 raise Refused(broken)
             empty = "Payload error. The body is empty; send a record."
             reply = error(422, NO_RECORDS, empty, V3_TYPE)
-            return self._service.refuse(call, Reason.MALFORMED, reply)
+            return self.service.refuse(call, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
         lines = group.lines()
         if broken is not None and not group.is_broken:
-            lines.append(failure_line(broken))
+            lines.append(failure_report(broken))
         status = group.status() if len(lines) == 1 else 200
         return Reply(status, V3_TYPE, group.advice(), SEPARATOR.join(lines))
 

@@ -67,12 +67,33 @@ class ServiceRequest(NamedTuple):
 Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
 
 
-class ProduceService:
-    """Common parts of Confluent's endpoints; `answer` turns failures into Confluent's errors."""
+_RELATED = (
+    "controller",
+    "acls",
+    "brokers",
+    "broker_configs",
+    "consumer_groups",
+    "topics",
+    "partition_reassignments",
+)
+_DIGITS = 10  # of a partition
 
-    def __init__(self, events: EventsFront, topics: KafkaTopics) -> None:
+
+class ProduceService:
+    """Confluent's endpoints, except records of REST v3 (`confluent.records`).
+
+    `answer` calls an endpoint, and turns failures into Confluent's errors.
+
+    Args:
+        events: Front for posting events.
+        topics: State of topics and clusters in Kafka.
+        max_events: Limit http.batch_max_events.
+    """
+
+    def __init__(self, events: EventsFront, topics: KafkaTopics, max_events: int) -> None:
         self.events = events
         self.topics = topics
+        self._max_events = max_events
         self._loop = asyncio.get_running_loop()
 
     async def answer(
@@ -211,94 +232,37 @@ class ProduceService:
         self.events.request_log.refused(failure, request_id, request.get(TRACE), path=path)
         return response(failed(failure, content_type), request_id)
 
+    # ---- look-ups of clients before they produce: the topics that the caller may write to
 
-def no_cluster(cluster_id: str) -> Reply:
-    """Return the response for a path with an unknown cluster."""
-    text = (
-        f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
-    )
-    return error(404, 404, text, V3_TYPE)
-
-
-# ---- GET /topics and /v3/clusters: look-ups of clients before they produce
-
-
-_RELATED = (
-    "controller",
-    "acls",
-    "brokers",
-    "broker_configs",
-    "consumer_groups",
-    "topics",
-    "partition_reassignments",
-)
-
-
-class TopicViews:
-    """Views of the topics that the caller may write to, and of the clusters' ids."""
-
-    def __init__(self, service: ProduceService) -> None:
-        self._service = service
-        self._topics = service.topics
-
-    async def topics(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def all_topics(self, call: ServiceRequest) -> Reply:
         """Handle GET /topics."""
-        return await self._service.answer(request, "/topics", V2_TYPE, self._names)
+        caller = self.caller(call)
+        names = [state.name for state in self.topics.states() if caller.may_post(state.name)]
+        page = [name for name in names if not name.startswith(INTERNAL_PREFIXES)]
+        return _json(page, V2_TYPE)
 
-    async def topic(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
+    async def topic(self, topic: str, call: ServiceRequest) -> Reply:
         """Handle GET /topics/{topic}."""
-        work = partial(self._topic, topic)
-        return await self._service.answer(request, "/topics/{topic}", V2_TYPE, work)
-
-    async def partitions(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
-        """Handle GET /topics/{topic}/partitions."""
-        work, path = partial(self._partitions, topic), "/topics/{topic}/partitions"
-        return await self._service.answer(request, path, V2_TYPE, work)
-
-    async def partition(
-        self, request: web.BaseRequest, topic: str, partition: str
-    ) -> web.StreamResponse:
-        """Handle GET /topics/{topic}/partitions/{partition}."""
-        work = partial(self._partition, topic, partition)
-        path = "/topics/{topic}/partitions/{partition}"
-        return await self._service.answer(request, path, V2_TYPE, work)
-
-    async def clusters(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Handle GET /v3/clusters."""
-        return await self._service.answer(request, "/v3/clusters", V3_TYPE, self._clusters)
-
-    async def cluster(self, request: web.BaseRequest, cluster_id: str) -> web.StreamResponse:
-        """Handle GET /v3/clusters/{cluster_id}."""
-        work, path = partial(self._cluster, cluster_id), "/v3/clusters/{cluster_id}"
-        return await self._service.answer(request, path, V3_TYPE, work)
-
-    async def _names(self, call: ServiceRequest) -> Reply:
-        caller = self._service.caller(call)
-        all_names = (state.name for state in self._topics.states())
-        names = [
-            state_name for state_name in all_names if not state_name.startswith(INTERNAL_PREFIXES)
-        ]
-        return _json([name for name in names if caller.may_post(name)], V2_TYPE)
-
-    async def _topic(self, topic: str, call: ServiceRequest) -> Reply:
         state = self._state(topic, call)
         if isinstance(state, Reply):
             return state
-        rows = _rows(await self._topics.partitions(state.name))
+        rows = _rows(await self.topics.partitions(state.name))
         page = {"name": topic, "configs": _configs(state), "partitions": rows}
         return _json(page, V2_TYPE)
 
-    async def _partitions(self, topic: str, call: ServiceRequest) -> Reply:
+    async def partitions(self, topic: str, call: ServiceRequest) -> Reply:
+        """Handle GET /topics/{topic}/partitions."""
         state = self._state(topic, call)
         if isinstance(state, Reply):
             return state
-        return _json(_rows(await self._topics.partitions(state.name)), V2_TYPE)
+        return _json(_rows(await self.topics.partitions(state.name)), V2_TYPE)
 
-    async def _partition(self, topic: str, partition: str, call: ServiceRequest) -> Reply:
+    async def partition(self, topic: str, partition: str, call: ServiceRequest) -> Reply:
+        """Handle GET /topics/{topic}/partitions/{partition}."""
         state = self._state(topic, call)
         if isinstance(state, Reply):
             return state
-        for row in _rows(await self._topics.partitions(state.name)):
+        for row in _rows(await self.topics.partitions(state.name)):
             if str(row["partition"]) == partition:
                 return _json(row, V2_TYPE)
         detail = f"topic {brief(topic)} has no partition {brief(partition)}"
@@ -310,38 +274,86 @@ class TopicViews:
         Raises:
             Refused: The caller may not write to the topic, or the topic is not available.
         """
-        caller = self._service.caller(call)
+        caller = self.caller(call)
         if not caller.may_post(topic):
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         try:
-            return self._service.rules(topic, caller).state
+            return self.rules(topic, caller).state
         except Refused as refused:
             if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                 raise
             detail = refused.failure.detail
             reply = error(404, NOT_ON_THE_CLUSTER, detail, V2_TYPE)
-            return self._service.refuse(call, Reason.UNKNOWN_TOPIC, reply)
+            return self.refuse(call, Reason.UNKNOWN_TOPIC, reply)
 
-    async def _clusters(self, call: ServiceRequest) -> Reply:
-        self._service.caller(call)
+    async def clusters(self, call: ServiceRequest) -> Reply:
+        """Handle GET /v3/clusters."""
+        self.caller(call)
         base = _base(call.request)
-        rows = [
-            _shown(base, cluster_id)
-            for cluster_id in sorted(set(self._topics.cluster_ids().values()))
-        ]
-        page = {
-            "kind": "KafkaClusterList",
-            "metadata": {"self": base, "next": None},
-            "data": rows,
-        }
+        ids = sorted(set(self.topics.cluster_ids().values()))
+        rows = [_shown(base, cluster_id) for cluster_id in ids]
+        metadata = {"self": base, "next": None}
+        page = {"kind": "KafkaClusterList", "metadata": metadata, "data": rows}
         return _json(page, V3_TYPE)
 
-    async def _cluster(self, cluster_id: str, call: ServiceRequest) -> Reply:
-        self._service.caller(call)
-        if cluster_id not in self._topics.cluster_ids().values():
-            return self._service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+    async def cluster(self, cluster_id: str, call: ServiceRequest) -> Reply:
+        """Handle GET /v3/clusters/{cluster_id}."""
+        self.caller(call)
+        if cluster_id not in self.topics.cluster_ids().values():
+            return self.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         return _json(_shown(_base(call.request), cluster_id), V3_TYPE)
+
+    # ---- records of REST v2
+
+    async def produce(self, topic: str, call: ServiceRequest) -> Reply:
+        """Handle POST /topics/{topic}."""
+        return await self.produce_to(topic, None, call)
+
+    async def produce_to(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
+        """Handle POST /topics/{topic}/partitions/{partition}: respond once every record ended."""
+        events = self.events
+        caller = self.producer(call, topic)
+        producer = caller.name
+        form = _format(call.headers.get(b"content-type", b""))
+        if isinstance(form, Reply):
+            return self.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
+        self.policy(topic, caller)
+        number = None if partition is None else _number(topic, partition)
+        body = await events.body(call.request, call.headers, producer, topic, call.request_id)
+        named = (topic, producer, call.headers, body, call.request_id, events.now())
+        inbound = Inbound(*named, trace=call.request.get(TRACE))
+        endpoint = f"v2/{'' if number is None else number}".encode()
+        ticket = await events.run(inbound, partial(self._decode, form, number), endpoint)
+        outcomes = ticket.answered()
+        failure = outcomes[0].failure if outcomes else None
+        status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
+        events.request_log.ended(ticket, status)
+        if ticket.is_batch and outcomes:
+            return events.marked(ticket, produced(outcomes))
+        assert failure is not None, "a request has a record, or was refused"
+        return failed(failure, V2_TYPE)
+
+    def _decode(
+        self, form: Format, partition: int | None, inbound: Inbound, route: Route
+    ) -> Decoded:
+        records = read_records(
+            inbound.body,
+            form,
+            route.policy.compat_json_keys,
+            partition,
+            self._max_events,
+            route.key_max_bytes,
+        )
+        return Decoded([*records], True)
+
+
+def no_cluster(cluster_id: str) -> Reply:
+    """Return the response for a path with an unknown cluster."""
+    text = (
+        f"Cluster {cluster_id[:SHOWN]} cannot be found; GET /v3/clusters lists those that there are"
+    )
+    return error(404, 404, text, V3_TYPE)
 
 
 def _base(request: web.BaseRequest) -> str:
@@ -390,68 +402,6 @@ def _rows(partitions: Sequence[PartitionState]) -> list[dict[str, Any]]:
 
 def _json(page: object, content_type: str) -> Reply:
     return Reply(200, content_type, (), json_text(page).encode())
-
-
-# ---- POST /topics/{topic} and /topics/{topic}/partitions/{partition} (v2)
-
-
-_PATH = "/topics/{topic}"
-_PATH_OF_PARTITION = "/topics/{topic}/partitions/{partition}"
-_DIGITS = 10
-
-
-class ProduceEndpoint:
-    """The endpoints for producing with REST v2. `max_events` is http.batch_max_events."""
-
-    def __init__(self, service: ProduceService, max_events: int) -> None:
-        self._service = service
-        self._events = service.events
-        self._max_events = max_events
-
-    async def post(
-        self, request: web.BaseRequest, topic: str, partition: str | None = None
-    ) -> web.StreamResponse:
-        """Respond once every record of the request has ended."""
-        path = _PATH if partition is None else _PATH_OF_PARTITION
-        return await self._service.answer(
-            request, path, V2_TYPE, partial(self._post, topic, partition)
-        )
-
-    async def _post(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
-        events = self._events
-        caller = self._service.producer(call, topic)
-        producer = caller.name
-        form = _format(call.headers.get(b"content-type", b""))
-        if isinstance(form, Reply):
-            return self._service.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
-        self._service.policy(topic, caller)
-        number = None if partition is None else _number(topic, partition)
-        body = await events.body(call.request, call.headers, producer, topic, call.request_id)
-        named = (topic, producer, call.headers, body, call.request_id, events.now())
-        inbound = Inbound(*named, trace=call.request.get(TRACE))
-        endpoint = f"v2/{'' if number is None else number}".encode()
-        ticket = await events.run(inbound, partial(self._decode, form, number), endpoint)
-        outcomes = ticket.answered()
-        failure = outcomes[0].failure if outcomes else None
-        status = 200 if ticket.is_batch or failure is None else codes_of(failure)[0]
-        events.request_log.ended(ticket, status)
-        if ticket.is_batch and outcomes:
-            return events.marked(ticket, produced(outcomes))
-        assert failure is not None, "a request has a record, or was refused"
-        return failed(failure, V2_TYPE)
-
-    def _decode(
-        self, form: Format, partition: int | None, inbound: Inbound, route: Route
-    ) -> Decoded:
-        records = read_records(
-            inbound.body,
-            form,
-            route.policy.compat_json_keys,
-            partition,
-            self._max_events,
-            route.key_max_bytes,
-        )
-        return Decoded([*records], True)
 
 
 def _format(content_type: bytes) -> Format | Reply:

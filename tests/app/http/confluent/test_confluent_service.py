@@ -48,7 +48,7 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     events = Events()
-    service = ProduceService(cast(EventsFront, events), cast(KafkaTopics, None))
+    service = ProduceService(cast(EventsFront, events), cast(KafkaTopics, None), 1000)
     answer: Any = await service.answer(request(0), "/topics", confluent.V2_TYPE, broken)
     assert (answer.status, answer.content_type) == (500, confluent.V2_TYPE)
     assert json.loads(answer.body) == {"error_code": 50003, "message": "an internal error"}
@@ -58,6 +58,6 @@ async def test_a_mistake_of_ours_has_the_shape_of_the_path(
 
 
 async def test_an_answer_that_is_under_way_is_broken_off() -> None:
-    service = ProduceService(cast(EventsFront, Events()), cast(KafkaTopics, None))
+    service = ProduceService(cast(EventsFront, Events()), cast(KafkaTopics, None), 1000)
     with pytest.raises(KeyError):
         await service.answer(request(10), "/topics", confluent.V2_TYPE, broken)

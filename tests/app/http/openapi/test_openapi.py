@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -20,7 +21,7 @@ from headgate.http.openapi.document import (
     document_of,
     operations,
 )
-from headgate.http.routes import Confluent, DataPlane
+from headgate.http.routes import DataPlane
 from headgate.model.outcome import TRAITS
 from support.gateway.admin_world import FakeInstance, admin_of
 
@@ -47,7 +48,7 @@ class AnyPages:
 
 async def test_the_data_plane_is_what_is_declared() -> None:
     some: Any = AnyPages()
-    confluent = Confluent(some, some, some, some)
+    confluent: Any = SimpleNamespace(service=some, post=some.post)
     plane = DataPlane(some, some, confluent, some, some, some, Cors(()))
     routed = {(method, one.template) for one in plane.paths for method in one.methods}
     assert routed == declared("data", "both")
