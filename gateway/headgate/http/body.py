@@ -64,22 +64,6 @@ class Inflater(Protocol):
     def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
-def received_body(request: web.BaseRequest, cap: int, budget: ProducerBudget) -> bytes:
-    """Return the body of a request that has arrived completely, like `read_body` without waits.
-
-    Args:
-        request: The request.
-        cap: Maximum size of the body, in bytes.
-        budget: ProducerBudget from which the body's bytes are taken.
-
-    Raises:
-        Refused: The body is too large, or the budget is used up.
-    """
-    body = _capped(request.content.read_nowait(-1), cap)
-    take(budget, len(body))
-    return body
-
-
 async def read_body(
     request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: ProducerBudget
 ) -> bytes:
@@ -90,7 +74,7 @@ async def read_body(
         encoding: Content-Encoding of the request.
         cap: Maximum size of the body, as sent and as decompressed, in bytes.
         timeout_s: Timeout for the body, in seconds.
-        budget: ProducerBudget from which the body's bytes are taken.
+        budget: Budget from which the body's bytes are taken.
 
     Raises:
         Refused: The body is too large, late or broken, or the budget is used up.

@@ -14,7 +14,7 @@ from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import answered
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
-from headgate.http.body import Streams, read_body, received_body, streamed, waits_for_leave
+from headgate.http.body import Streams, read_body, streamed, waits_for_leave
 from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.requests import EVENTS, RequestIdentity, marked
@@ -306,10 +306,8 @@ class EventsFront:
         self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: ProducerBudget
     ) -> bytes:
         encoding = headers.get(b"content-encoding", b"")
-        limit = self._body_max_bytes
-        if not encoding and request.content.is_eof():
-            return received_body(request, limit, budget)
-        return await read_body(request, encoding, limit, self._body_timeout_s, budget)
+        limits = self._body_max_bytes, self._body_timeout_s
+        return await read_body(request, encoding, *limits, budget)
 
     # ---- plain posts that a connection has read itself
 

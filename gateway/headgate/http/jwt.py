@@ -154,13 +154,9 @@ class FetchedKeys:
         self, auth: AuthSettings, report: Callable[[str], None], clock: Callable[[], float]
     ) -> None:
         assert auth.jwt_jwks_url is not None
+        self._auth = auth
         self._url: str = auth.jwt_jwks_url
         self._shown = masked(self._url)
-        self._ca_file = auth.jwt_jwks_ca_file
-        self._algorithms = auth.jwt_algorithms
-        self._refresh_s = auth.jwt_refresh_ms / 1000
-        self._unknown_s = auth.jwt_unknown_key_ms / 1000
-        self._max_age_s = auth.jwt_keys_max_age_ms / 1000
         self._report = report
         self._clock = clock
         self._keys: Keys | None = None
@@ -179,7 +175,7 @@ class FetchedKeys:
         """Fetch keys until cancelled."""
         while True:
             await self.fetch()
-            pause_s = self._refresh_s
+            pause_s = self._auth.jwt_refresh_ms / 1000
             if self._keys is None:
                 pause_s = min(pause_s, _FIRST_TRIES_S)
             try:
@@ -194,7 +190,7 @@ class FetchedKeys:
         wanted, self._wanted = self._wanted, set()
         self._begun, self._is_fetching = asyncio.get_running_loop().time(), True
         try:
-            self._accept(read_keys(await self._body(), self._algorithms), wanted)
+            self._accept(read_keys(await self._body(), self._auth.jwt_algorithms), wanted)
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError, BadKeysError) as error:
             self._report(FAILED)
             self._outage.begins()
@@ -216,7 +212,7 @@ class FetchedKeys:
         """
         is_under_way = self._is_fetching or self._wake.is_set()
         waited_s = asyncio.get_running_loop().time() - self._begun
-        if not is_under_way and waited_s < self._unknown_s:
+        if not is_under_way and waited_s < self._auth.jwt_unknown_key_ms / 1000:
             return False
         if not is_under_way:
             self._wake.set()
@@ -236,7 +232,7 @@ class FetchedKeys:
         if before != keys.thumbprints:
             log.info("issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
         self._keys = keys
-        self.trusted_until = self._clock() + self._max_age_s
+        self.trusted_until = self._clock() + self._auth.jwt_keys_max_age_ms / 1000
         for key_id in asked:
             self._missing.put(key_id, True)
         self.first.set()
@@ -247,11 +243,11 @@ class FetchedKeys:
         if parts.scheme == "file":
             return await asyncio.to_thread(_read, Path(unquote(parts.path)))
         verified: ssl.SSLContext | bool = True
-        if self._ca_file is not None:
+        if (ca_file := self._auth.jwt_jwks_ca_file) is not None:
             try:
-                verified = ssl.create_default_context(cafile=self._ca_file)
+                verified = ssl.create_default_context(cafile=ca_file)
             except OSError as error:
-                file = PemFile("auth.jwt_jwks_ca_file", self._ca_file)
+                file = PemFile("auth.jwt_jwks_ca_file", ca_file)
                 raise BadKeysError(str(authorities_trouble(file) or error)) from error
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session,
