@@ -194,8 +194,8 @@ def _lags(two: Two, topic: str) -> list[float]:
     mapped: dict[int, list[tuple[Segment, int]]] = {}
     for record in kafka_log.read_log(two.target.bootstrap, MAP_TOPIC):
         entry = read_entry(record.key, record.value)
-        if entry is not None and entry.place.topic == topic and isinstance(entry.fact, Segment):
-            mapped.setdefault(entry.place.partition, []).append((entry.fact, record.timestamp_ms))
+        if entry is not None and entry.address.topic == topic and isinstance(entry.fact, Segment):
+            mapped.setdefault(entry.address.partition, []).append((entry.fact, record.timestamp_ms))
     posted = {
         (one.partition, one.offset): one.timestamp_ms
         for one in kafka_log.read_log(two.source.bootstrap, topic)

@@ -164,7 +164,7 @@ def read_maps(target: RunningBroker, topic: str) -> dict[tuple[str, int], Partit
             continue
         entry = read_entry(record.key, record.value)
         if entry is not None:
-            found.setdefault(entry.place[:2], PartitionMap()).apply(entry)
+            found.setdefault(entry.address[:2], PartitionMap()).apply(entry)
     return found
 
 
