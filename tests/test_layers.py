@@ -117,6 +117,7 @@ ALLOWED = {
     "spool": {
         "spool",
         "ingest.complete",
+        "kafka.topics",
         "model",
         "backends.base",
         "backends.owned",

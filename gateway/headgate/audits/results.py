@@ -124,7 +124,7 @@ def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
     Two keys that are not UTF-8 may have the same text: the heavier one counts.
     """
     read = [_load(_object(row), name, total) for row in (rows if isinstance(rows, list) else ())]
-    read.sort(key=lambda one: -one.bytes)
+    read.sort(key=lambda load: -load.bytes)
     return tuple({load.name: load for load in reversed(read[:MAX_ROWS])}.values())[::-1]
 
 
@@ -135,22 +135,22 @@ def _load(row: Json, name: str, total: int) -> Load:
     return Load("" if owner is None else str(owner), _count(row["records"]), size, share)
 
 
-def kept(one: AuditSummary) -> dict[str, object]:
+def kept(audit: AuditSummary) -> dict[str, object]:
     """Return the summary as a document, which `summary_of` reads again."""
     return {
-        "topic": one.topic,
-        "generated_at": one.generated_at,
-        "window": {"from": one.starts_at, "to": one.ends_at},
-        "records": one.records,
-        "bytes": one.bytes,
-        "partitions": one.partitions,
-        "distinct_keys": one.distinct_keys,
-        "max_useful_partitions": one.useful,
-        "by_records": {"max_over_mean": one.uneven_records},
-        "by_bytes": {"max_over_mean": one.uneven_bytes},
-        "diagnoses": list(one.diagnoses),
-        "top_keys": [_row("key", load.name, load) for load in one.keys],
-        "producers": [_row("producer", load.name or None, load) for load in one.producers],
+        "topic": audit.topic,
+        "generated_at": audit.generated_at,
+        "window": {"from": audit.starts_at, "to": audit.ends_at},
+        "records": audit.records,
+        "bytes": audit.bytes,
+        "partitions": audit.partitions,
+        "distinct_keys": audit.distinct_keys,
+        "max_useful_partitions": audit.useful,
+        "by_records": {"max_over_mean": audit.uneven_records},
+        "by_bytes": {"max_over_mean": audit.uneven_bytes},
+        "diagnoses": list(audit.diagnoses),
+        "top_keys": [_row("key", load.name, load) for load in audit.keys],
+        "producers": [_row("producer", load.name or None, load) for load in audit.producers],
     }
 
 
@@ -349,19 +349,19 @@ def compare(before: AuditSummary, after: AuditSummary) -> Comparison:
     )
 
 
-def _figures(one: AuditSummary) -> list[tuple[str, float | None]]:
+def _figures(audit: AuditSummary) -> list[tuple[str, float | None]]:
     """Return the figures; also rates, because windows may differ in length."""
-    seconds = one.seconds
+    seconds = audit.seconds
     return [
-        ("records", one.records),
-        ("records_per_s", one.records / seconds if seconds else None),
-        ("bytes", one.bytes),
-        ("bytes_per_s", one.bytes / seconds if seconds else None),
-        ("distinct_keys", one.distinct_keys),
-        ("partitions", one.partitions),
-        ("useful_partitions", one.useful),
-        ("uneven_bytes", one.uneven_bytes),
-        ("uneven_records", one.uneven_records),
+        ("records", audit.records),
+        ("records_per_s", audit.records / seconds if seconds else None),
+        ("bytes", audit.bytes),
+        ("bytes_per_s", audit.bytes / seconds if seconds else None),
+        ("distinct_keys", audit.distinct_keys),
+        ("partitions", audit.partitions),
+        ("useful_partitions", audit.useful),
+        ("uneven_bytes", audit.uneven_bytes),
+        ("uneven_records", audit.uneven_records),
     ]
 
 

@@ -304,9 +304,9 @@ class PendingObject:
             self._file.closed = True  # otherwise its finaliser would upload the rest
 
 
-def _modified_s(found: dict[str, Any]) -> float:
-    return float(found["LastModified"].timestamp()) if "LastModified" in found else time.time()
+def _modified_s(facts: dict[str, Any]) -> float:
+    return float(facts["LastModified"].timestamp()) if "LastModified" in facts else time.time()
 
 
-def _is_young(found: StoredBlob) -> bool:
-    return time.time() - found.modified_s < _YOUNG_S
+def _is_young(blob: StoredBlob) -> bool:
+    return time.time() - blob.modified_s < _YOUNG_S

@@ -103,7 +103,7 @@ def read_head(headers: Sequence[Header]) -> Head | None:
 # in bytes), Apache Pulsar #21070 (a set that is sent again needs an id of its own).
 
 
-Place = tuple[str, int]  # topic and partition
+Source = tuple[str, int]  # topic and partition of chunks
 
 _ENDED_REMEMBERED = 1000  # ended sets of a partition whose late chunks are recognised
 
@@ -141,7 +141,7 @@ DEFAULT_BOUNDS = Bounds()
 class Chunk(NamedTuple):
     """A chunk as it was read; `owner` is the producer that its memory counts for."""
 
-    place: Place
+    source: Source
     offset: int
     key: bytes | None
     head: Head
@@ -211,8 +211,8 @@ class ChunkSets:
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
-        self._partitions: dict[Place, _Partition] = {}
-        self._ages: OrderedDict[tuple[Place, bytes], _Set] = OrderedDict()  # oldest first
+        self._partitions: dict[Source, _Partition] = {}
+        self._ages: OrderedDict[tuple[Source, bytes], _Set] = OrderedDict()  # oldest first
         self._owners: Counter[bytes] = Counter()  # bytes of each owner
         self.bytes = 0
         self._dropped: Counter[Dropped] = Counter()
@@ -225,24 +225,24 @@ class ChunkSets:
     def dropped(self) -> Mapping[Dropped, int]:
         return self._dropped
 
-    def passed(self, place: Place, offset: int, now_s: float) -> None:
+    def passed(self, source: Source, offset: int, now_s: float) -> None:
         """Record that a record was read; call it for every record in the order of offsets.
 
         A lower offset than expected means that the partition is read again from there. Its sets are
         forgotten then, because all their chunks will come again.
         """
-        partition = self._partitions.get(place)
+        partition = self._partitions.get(source)
         if partition is None:
-            partition = self._partitions[place] = _Partition()
+            partition = self._partitions[source] = _Partition()
         elif offset < partition.next_offset:
-            self.forget(place)
-            partition = self._partitions[place] = _Partition()
+            self.forget(source)
+            partition = self._partitions[source] = _Partition()
         partition.next_offset = offset + 1
         while partition.sets:
             set_id, oldest = next(iter(partition.sets.items()))
             if offset - oldest.first.offset <= self._bounds.max_gap:
                 break
-            self._drop(place, set_id, Dropped.GAP)
+            self._drop(source, set_id, Dropped.GAP)
         self.expire(now_s)
 
     def add(self, chunk: Chunk, now_s: float) -> CompleteValue | None:
@@ -251,7 +251,7 @@ class ChunkSets:
         After the first chunk of a set, the others may come in any order, more than once, and
         between chunks of other sets.
         """
-        partition = self._partitions[chunk.place]
+        partition = self._partitions[chunk.source]
         set_id = chunk.head.set_id
         if set_id in partition.ended:
             return None
@@ -263,24 +263,24 @@ class ChunkSets:
                 return None
             chunk_set = self._begin(partition, chunk, now_s)
         if not chunk_set.agrees(chunk):
-            self._drop(chunk.place, set_id, Dropped.CONFLICT)
+            self._drop(chunk.source, set_id, Dropped.CONFLICT)
             return None
         if chunk.head.number not in chunk_set.chunks:
             self._keep(chunk_set, chunk)
         chunk_set.last_offset = chunk.offset
         return self._finish(partition, chunk_set)
 
-    def low_water(self, place: Place) -> int | None:
+    def low_water(self, source: Source) -> int | None:
         """Return the offset that may be committed; None if nothing was read yet."""
-        partition = self._partitions.get(place)
+        partition = self._partitions.get(source)
         if partition is None:
             return None
-        held = self.first_open(place)
+        held = self.first_open(source)
         return partition.next_offset if held is None else held
 
-    def first_open(self, place: Place) -> int | None:
+    def first_open(self, source: Source) -> int | None:
         """Return the first offset of a partition's first incomplete set; None if there is none."""
-        partition = self._partitions.get(place)
+        partition = self._partitions.get(source)
         sets = () if partition is None else partition.sets.values()
         return next((chunk_set.first.offset for chunk_set in sets), None)
 
@@ -292,16 +292,16 @@ class ChunkSets:
                 return
             self._drop(partition, set_id, Dropped.EXPIRED)
 
-    def forget(self, place: Place) -> None:
+    def forget(self, source: Source) -> None:
         """Forget a partition that another consumer owns now, or that is read again."""
-        partition = self._partitions.pop(place, None)
+        partition = self._partitions.pop(source, None)
         if partition is not None:
             for set_id in list(partition.sets):
-                self._remove(partition, place, set_id)
+                self._remove(partition, source, set_id)
 
     def _begin(self, partition: _Partition, chunk: Chunk, now_s: float) -> _Set:
         chunk_set = partition.sets[chunk.head.set_id] = _Set(chunk._replace(value=None), now_s)
-        self._ages[chunk.place, chunk.head.set_id] = chunk_set
+        self._ages[chunk.source, chunk.head.set_id] = chunk_set
         if len(self._ages) > self._bounds.max_sets:
             self._evict(chunk_set)
         return chunk_set
@@ -324,7 +324,7 @@ class ChunkSets:
         self._drop(partition, set_id, Dropped.EVICTED)
 
     def _finish(self, partition: _Partition, chunk_set: _Set) -> CompleteValue | None:
-        position, head = chunk_set.first.place, chunk_set.head
+        position, head = chunk_set.first.source, chunk_set.head
         if chunk_set.bytes > head.size:
             self._drop(position, head.set_id, Dropped.CORRUPT)
             return None
@@ -337,13 +337,13 @@ class ChunkSets:
         self._remove(partition, position, head.set_id)
         return CompleteValue(value, chunk_set.last_offset)
 
-    def _drop(self, place: Place, set_id: bytes, why: Dropped) -> None:
+    def _drop(self, source: Source, set_id: bytes, why: Dropped) -> None:
         self._dropped[why] += 1
-        self._remove(self._partitions[place], place, set_id)
+        self._remove(self._partitions[source], source, set_id)
 
-    def _remove(self, partition: _Partition, place: Place, set_id: bytes) -> None:
+    def _remove(self, partition: _Partition, source: Source, set_id: bytes) -> None:
         removed = partition.sets.pop(set_id)
-        del self._ages[place, set_id]
+        del self._ages[source, set_id]
         self.bytes -= removed.bytes
         self._owners[removed.owner] -= removed.bytes
         if self._owners[removed.owner] <= 0:

@@ -325,14 +325,14 @@ class _Pages:
         """Yield the cells of a page, read as a page of this kind; None for an unreadable cell."""
         return self._cells(self.content(page), kind)
 
-    def cells_at(self, place: int, kind: int) -> tuple[int, Iterator[_Cell | None]]:
+    def cells_at(self, offset: int, kind: int) -> tuple[int, Iterator[_Cell | None]]:
         """Return the kind of a page in the log, and its cells, read as a page of another kind.
 
         Args:
-            place: Offset of the page in the log.
+            offset: Offset of the page in the log.
             kind: Kind of page that the cells are read as.
         """
-        content = b"" if self._log is None else os.pread(self._log, self.bytes, place)
+        content = b"" if self._log is None else os.pread(self._log, self.bytes, offset)
         content = content.ljust(self.bytes, b"\0")
         return content[0], self._cells(content, kind)
 

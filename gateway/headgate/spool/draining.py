@@ -394,7 +394,7 @@ class Draining:
         lanes: Lanes to Kafka.
         topics: Topics of the clusters.
         healthy: Returns whether a cluster takes records.
-        is_fresh: See `KnownTopics`.
+        is_fresh: See `KafkaTopics`.
         allowance: Limit on the rate.
         clock: Monotonic clock, in seconds.
         meter: Metrics of spooled events.

@@ -289,9 +289,9 @@ class SpoolFolders:
         others = [noted for noted in self._noted() if _is_in_use(noted) or events_in(noted) != 0]
         self._write([*others, *own])
 
-    def forget(self, left: Iterable[LeftBehind]) -> None:
+    def forget(self, folders: Iterable[LeftBehind]) -> None:
         """Forget these folders, even if they have events."""
-        abandoned = {noted.folder for noted in left}
+        abandoned = {noted.folder for noted in folders}
         self._write([noted for noted in self._noted() if noted not in abandoned])
 
     def _noted(self) -> list[Path]:

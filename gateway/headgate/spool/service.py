@@ -3,12 +3,13 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
-from headgate.backends.base import Deliveries, Lanes, Topics
+from headgate.backends.base import Deliveries, Lanes
 from headgate.backends.owned import OwnedTasks
 from headgate.ingest.complete import Reports
+from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency
 from headgate.metrics.meter import Meter
 from headgate.model.text import counted
@@ -30,29 +31,6 @@ _END_S: Final = 3.0
 _NAMED: Final = 5  # topics in one line
 
 
-class KnownTopics(Topics, Protocol):
-    """The topics that exist, by the last reading of each cluster."""
-
-    def states(self) -> list[TopicState]: ...
-
-    def recall(self, states: Iterable[TopicState]) -> None: ...
-
-    def on_change(
-        self, listener: Callable[[TopicState | None, TopicState | None], None]
-    ) -> None: ...
-
-    def is_fresh(self, cluster: str, since_s: float) -> bool:
-        """Return whether the states are from a reading that began after a time.
-
-        If not, the cluster is read again soon.
-
-        Args:
-            cluster: Name of the cluster.
-            since_s: Monotonic time, in seconds.
-        """
-        ...
-
-
 class SpoolService:
     """A spool's service: the spool, its disk, and the lanes behind it.
 
@@ -72,7 +50,7 @@ class SpoolService:
         self,
         options: SpoolOptions,
         backlogs: Backlogs,
-        topics: KnownTopics,
+        topics: KafkaTopics,
         after_s: Callable[[str], float | None],
         clock_ms: Callable[[], int],
         meter: Meter,

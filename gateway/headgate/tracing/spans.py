@@ -218,28 +218,13 @@ def _answered(producer: str, topic: str, outcomes: Sequence[Outcome]) -> Attribu
 MAX_OPEN: Final = 10_000  # of a worker, some kB each; more are left out
 
 
-class Sampling:
-    """Sampling of requests. The caller's decision takes precedence.
-
-    Args:
-        one_in: One in this many requests without a parent is sampled at random; 0: none.
-        draw: Returns random numbers in [0, 1).
-    """
-
-    def __init__(self, one_in: int, draw: Callable[[], float]) -> None:
-        self._share: Final = 1 / one_in if one_in else 0.0
-        self._draw: Final = draw
-
-    def takes_root(self) -> bool:
-        """Return whether to sample a request that has no parent."""
-        return self._draw() < self._share
-
-
 class Traces:
     """Sampled requests that are not answered yet.
 
     Args:
-        sampling: Decides which requests are sampled.
+        one_in: One in this many requests without a parent is sampled at random; 0: none. The
+            caller's decision takes precedence.
+        draw: Returns random numbers in [0, 1).
         digits: Returns the given number of random hexadecimal digits.
         clock_ns: Wall clock, in nanoseconds since 1970.
         take: Takes the spans of a request that was answered.
@@ -248,13 +233,15 @@ class Traces:
 
     def __init__(
         self,
-        sampling: Sampling,
+        one_in: int,
+        draw: Callable[[], float],
         digits: Callable[[int], str],
         clock_ns: Callable[[], int],
         take: Callable[[list[Span]], None],
         left_out: Callable[[], None],
     ) -> None:
-        self._sampling: Final = sampling
+        self._share: Final = 1 / one_in if one_in else 0.0
+        self._draw: Final = draw
         self._digits: Final = digits
         self.clock_ns: Final = clock_ns
         self._take: Final = take
@@ -268,7 +255,7 @@ class Traces:
             headers: Headers of the request; names in lower case.
         """
         parent = read_parent(headers.get(TRACEPARENT))
-        if not (self._sampling.takes_root() if parent is None else parent.is_sampled):
+        if not (self._draw() < self._share if parent is None else parent.is_sampled):
             return None
         if len(self._open) >= MAX_OPEN:
             self._left_out()

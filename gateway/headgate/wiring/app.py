@@ -64,7 +64,6 @@ from headgate.wiring.pipeline import (
     Built,
     OpenLanes,
     PipelineParts,
-    RequestLimits,
     build_pipeline,
 )
 from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
@@ -160,7 +159,8 @@ class Worker:
                 admission=self.admission,
                 spend_quota=self._limits.quotas.check,
                 ids=ids,
-                limits=RequestLimits(http.batch_max_events, http.request_timeout_ms),
+                batch_max_events=http.batch_max_events,
+                request_timeout_ms=http.request_timeout_ms,
                 clock_ms=clock_ms,
                 clock=self._clock,
                 lanes=self._open_lanes,

@@ -30,7 +30,7 @@ from headgate.suppression.sharded import AnySuppressor, ShardedSuppressor
 from headgate.suppression.store import RedisStore
 from headgate.suppression.suppressor import Suppressor, memberships
 from headgate.tracing.exporter import Collector, Exporter
-from headgate.tracing.spans import LaterSpans, Sampling, Traces
+from headgate.tracing.spans import LaterSpans, Traces
 
 # ---- tracing
 
@@ -66,8 +66,8 @@ def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
     collector = Collector(settings.endpoint, settings.header_pairs, timeout_s)
     exporter = Exporter(_resource(settings.service_name), collector.post, meter.spans)
     making = (lambda digits: os.urandom(digits // 2).hex(), time.time_ns, exporter.take)
-    sampling = Sampling(settings.sample_one_in, random.random)
-    traces = Traces(sampling, *making, lambda: meter.spans("dropped", _SPANS))
+    left_out = partial(meter.spans, "dropped", _SPANS)
+    traces = Traces(settings.sample_one_in, random.random, *making, left_out)
 
     def start(closing: AsyncExitStack) -> None:
         tasks = OwnedTasks()

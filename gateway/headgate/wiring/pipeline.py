@@ -28,23 +28,13 @@ from headgate.tracing.spans import Traces
 OpenLanes = Callable[[Deliveries], Lanes]
 
 
-class RequestLimits(NamedTuple):
-    """Limits of one request.
-
-    Args:
-        batch_max_events: Maximum number of events.
-        request_timeout_ms: Time until the deadline's response, in milliseconds.
-    """
-
-    batch_max_events: int
-    request_timeout_ms: int
-
-
 class PipelineParts(NamedTuple):
     """The parts of a pipeline.
 
     Args:
         schedule: Calls its argument at the end of this turn of the event loop.
+        batch_max_events: Maximum number of a request's events.
+        request_timeout_ms: Time until the deadline's response, in milliseconds.
         lanes: Returns the lanes for their listener.
         suppression: Returns the suppression for its listener.
         identities: State of event ids; None without Redis.
@@ -60,7 +50,8 @@ class PipelineParts(NamedTuple):
     admission: Admission
     spend_quota: SpendQuota
     ids: EventIds
-    limits: RequestLimits
+    batch_max_events: int
+    request_timeout_ms: int
     clock_ms: Callable[[], int]
     clock: ClockWatch
     lanes: OpenLanes
@@ -85,7 +76,7 @@ class Built(NamedTuple):
 
 def build_pipeline(parts: PipelineParts) -> Built:
     """Assemble the stages; see the module."""
-    gate, ids, limits, meter = parts.gate, parts.ids, parts.limits, parts.meter
+    gate, ids, meter = parts.gate, parts.ids, parts.meter
     complete = Complete(parts.admission, meter, parts.identities, parts.facts)
     reports = Reports(
         parts.clock,
@@ -116,13 +107,13 @@ def build_pipeline(parts: PipelineParts) -> Built:
     pipeline = Pipeline(
         parts.admission,
         gate,
-        Admit(parts.admission, parts.spend_quota, limits.batch_max_events),
+        Admit(parts.admission, parts.spend_quota, parts.batch_max_events),
         BuildRecords(lanes, parts.clock_ms),
         Identify(parts.identities, validate, turn, complete),
         validate,
         turn,
         complete,
-        Expire(turn, validate, produce, suppression, complete, ids, limits.request_timeout_ms),
-        limits.batch_max_events,
+        Expire(turn, validate, produce, suppression, complete, ids, parts.request_timeout_ms),
+        parts.batch_max_events,
     )
     return Built(pipeline, suppression, oversize, spool)

@@ -14,7 +14,7 @@ import pytest
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import Failure, Reason
 from headgate.model.trace import read_parent
-from headgate.tracing.spans import Sampling, Span, Traces
+from headgate.tracing.spans import Span, Traces
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.gateway.meters import a_meter, exemplars, requests
 
@@ -52,7 +52,8 @@ class World:
 async def traced(one_in: int = 0) -> AsyncIterator[World]:
     numbers, found, room, figures = count(1), list[Span](), PromptRoom(), a_meter()
     traces = Traces(
-        Sampling(one_in, lambda: 0.5),
+        one_in,
+        lambda: 0.5,
         lambda digits: f"{next(numbers):0{digits}x}",
         lambda: int(asyncio.get_running_loop().time() * 1e9),
         found.extend,

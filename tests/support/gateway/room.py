@@ -25,7 +25,7 @@ from headgate.model.topics import SimilarTopics, TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.suppression.sharded import Unsuppressed
-from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
+from headgate.wiring.pipeline import PipelineParts, build_pipeline
 from support.doubles.kafka_log import MemoryLanes, MemoryTopics
 from support.gateway.fakes import (
     NOW_MS,
@@ -90,7 +90,8 @@ class Room:
             admission=self.admission,
             spend_quota=self.quotas,
             ids=ids,
-            limits=RequestLimits(50, 30_000),
+            batch_max_events=50,
+            request_timeout_ms=30_000,
             clock_ms=lambda: NOW_MS,
             clock=self.clock,
             lanes=self.open_lanes,
@@ -153,7 +154,8 @@ class MemoryRoom:
             admission=Admission(1_000_000, 1000),
             spend_quota=self.quotas,
             ids=ids,
-            limits=RequestLimits(50, 30_000),
+            batch_max_events=50,
+            request_timeout_ms=30_000,
             clock_ms=lambda: NOW_MS,
             clock=ClockWatch(topics.get, lambda: 0.0),
             lanes=partial(self._open_lanes, topics),

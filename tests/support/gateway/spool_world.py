@@ -38,7 +38,7 @@ from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
 from headgate.spool.spool import Spool
-from headgate.wiring.pipeline import PipelineParts, RequestLimits, build_pipeline
+from headgate.wiring.pipeline import PipelineParts, build_pipeline
 from support.gateway.fakes import (
     FakeLanes,
     FakeSuppression,
@@ -256,7 +256,8 @@ class SpoolWorld:
             admission=self.admission,
             spend_quota=NoQuotas(),
             ids=ids,
-            limits=RequestLimits(1000, 30_000),
+            batch_max_events=1000,
+            request_timeout_ms=30_000,
             clock_ms=lambda: self.now_ms,
             clock=ClockWatch(self.topics.get, lambda: self.now_s),
             lanes=self._open_lanes,

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from headgate.model.publish import Publish
-from headgate.tracing.spans import Sampling, Traces
+from headgate.tracing.spans import Traces
 
 
 class Batch(Sequence[Publish]):
@@ -33,9 +33,13 @@ def test_a_batch_is_searched_only_while_a_sampled_request_is_in_flight(
     is_sampled: bool, looks: int
 ) -> None:
     numbers = count(1)
-    draws = Sampling(int(is_sampled), lambda: 0.0)
     traces = Traces(
-        draws, lambda digits: f"{next(numbers):0{digits}x}", lambda: 1, [].extend, lambda: None
+        int(is_sampled),
+        lambda: 0.0,
+        lambda digits: f"{next(numbers):0{digits}x}",
+        lambda: 1,
+        [].extend,
+        lambda: None,
     )
     assert traces.is_idle
     trace = traces.begin({})

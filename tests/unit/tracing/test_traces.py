@@ -9,7 +9,7 @@ import pytest
 
 from headgate.model.outcome import Failure, Outcome, OutcomeName, Reason, rejected
 from headgate.model.trace import Producing, Reserving, Trace
-from headgate.tracing.spans import MAX_OPEN, Sampling, Span, SpanKind, Traces
+from headgate.tracing.spans import MAX_OPEN, Span, SpanKind, Traces
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 SAMPLED = f"00-{TRACE}-{SPAN}-01".encode()
@@ -24,7 +24,8 @@ class World:
         self.spans: list[Span] = []
         numbers = count(1)
         self.traces = Traces(
-            Sampling(one_in, draw),
+            one_in,
+            draw,
             lambda digits: f"{next(numbers):0{digits}x}",
             lambda: self.now_ns,
             self.spans.extend,
