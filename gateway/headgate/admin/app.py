@@ -2,13 +2,14 @@
 
 from aiohttp import web
 
-from headgate.admin.console.app import console
+from headgate.admin.console.app import Console
 from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
 from headgate.http.answer import docs_file, docs_page, index_page, problem_page
 from headgate.http.pages import Handler, problems
 from headgate.http.request_log import RequestLog
 from headgate.model.outcome import Failure, Reason, Refused, brief
+from headgate.replays.registry import Control
 
 
 def management_app(
@@ -90,11 +91,11 @@ def management_app(
         ("PUT", "/v1/pauses/{group}", admin.pauses.pause),
         ("DELETE", "/v1/pauses/{group}", admin.pauses.resume),
         ("POST", "/v1/replays", admin.replays.create),
-        ("DELETE", "/v1/replays/{id}", admin.replays.cancel),
-        ("POST", "/v1/replays/{id}/pause", admin.replays.pause),
-        ("POST", "/v1/replays/{id}/resume", admin.replays.resume),
+        ("DELETE", "/v1/replays/{id}", admin.replays.changer(Control.CANCEL)),
+        ("POST", "/v1/replays/{id}/pause", admin.replays.changer(Control.PAUSE)),
+        ("POST", "/v1/replays/{id}/resume", admin.replays.changer(Control.RUN)),
         ("POST", "/v1/snapshots", admin.offsets.take_snapshot),
-        *console(admin, plots).routes(),
+        *Console(admin, plots).routes(),
     ]
     for method, path, page in routes:
         app.router.add_route(method, path, page, expect_handler=_nothing_yet)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from aiohttp import web
 
 from headgate.admin.requests import Access, EventStreams
-from headgate.http.pages import json_page
+from headgate.http.pages import Handler, json_page
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
 from headgate.replays.registry import FINISHED, Control
@@ -94,17 +94,13 @@ class ReplayPages:
         """Respond with one replay."""
         return json_page(request, await self._service.show(request.match_info["id"]))
 
-    async def cancel(self, request: web.Request) -> web.Response:
-        """Cancel a replay for good, and delete its topic."""
-        return json_page(request, await self.change(request, Control.CANCEL))
+    def changer(self, wanted: Control) -> Handler:
+        """Return the page that changes the state of a replay, and responds with the replay."""
 
-    async def pause(self, request: web.Request) -> web.Response:
-        """Pause the copying of a replay."""
-        return json_page(request, await self.change(request, Control.PAUSE))
+        async def changed(request: web.Request) -> web.Response:
+            return json_page(request, await self.change(request, wanted))
 
-    async def resume(self, request: web.Request) -> web.Response:
-        """Resume the copying of a replay."""
-        return json_page(request, await self.change(request, Control.RUN))
+        return changed
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream a replay as server-sent events: now and after each change.

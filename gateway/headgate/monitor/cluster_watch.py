@@ -10,7 +10,6 @@ from headgate.monitor.group_watch import (
     GroupReport,
     GroupWatch,
     Heat,
-    Judging,
     PartitionLog,
     Regression,
     report,
@@ -26,7 +25,7 @@ _MAX_COUNTS = 10_000  # names of groups may be made up for each start of a consu
 
 
 class WatchOptions(NamedTuple):
-    """Options of a watch. See `LagRules` and `Judging`.
+    """Options of a watch. See `LagRules`.
 
     Args:
         rules: Rules of lag.
@@ -284,10 +283,12 @@ class ClusterWatch:
 
     def judged(self, now_ms: int, *, has_commit_stream: bool) -> dict[str, GroupReport]:
         """Judge every group, and update its probation."""
-        judging = Judging(self.options.horizon_ms, has_commit_stream)
+        horizon_ms = self.options.horizon_ms
         reports = {}
         for name, watch in self.groups.items():
-            group_report = reports[name] = report(watch, self.logs, now_ms, judging)
+            group_report = reports[name] = report(
+                watch, self.logs, now_ms, horizon_ms, has_commit_stream=has_commit_stream
+            )
             keeps_up = (
                 group_report.lag <= self.options.probation_lag
                 and group_report.heat is not Heat.COLD

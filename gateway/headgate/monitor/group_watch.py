@@ -261,36 +261,27 @@ class GroupWatch:
             self._sample(partition, committed_offset.offset, logs, now_ms)
         for partition in self.owners:
             if partition not in stored:
-                self._sample_silent(partition, logs, now_ms)
+                self._sample(partition, None, logs, now_ms)
         return falls
 
     def _is_news(self, partition: Partition, offset: int) -> bool:
         track = self.tracks.get(partition)
         return track is None or not track.commits or track.commits[-1].offset != offset
 
-    def _sample(self, partition: Partition, offset: int, logs: Logs, now_ms: int) -> None:
+    def _sample(self, partition: Partition, offset: int | None, logs: Logs, now_ms: int) -> None:
+        """Sample a partition; without a commit, only records since the first such poll are lag."""
         log = logs.get(partition)
         if log is None:
             return
         track = self._track(partition)
-        track.never_committed = None
+        if offset is not None:
+            track.never_committed = None
+        else:
+            if track.never_committed is None:
+                track.never_committed = log.end
+            offset = track.never_committed
         begin = log.next_record(max(offset, log.start))
-        track.window.sampled(Sample(now_ms, begin, log.end, offset), self.rules)
-
-    def _sample_silent(self, partition: Partition, logs: Logs, now_ms: int) -> None:
-        """Sample a partition with an owner and no commit.
-
-        Only records since the first such poll count as lag.
-        """
-        log = logs.get(partition)
-        if log is None:
-            return
-        track = self._track(partition)
-        if track.never_committed is None:
-            track.never_committed = log.end
-        first = track.never_committed
-        begin = log.next_record(max(first, log.start))
-        track.window.sampled(Sample(now_ms, begin, log.end, first), self.rules)
+        track.window.sampled(Sample(now_ms, begin, log.end, offset))
 
     def _track(self, partition: Partition) -> Track:
         track = self.tracks.get(partition)
@@ -311,18 +302,6 @@ class Heat(StrEnum):
     COOLING = "cooling"
     COLD = "cold"
     UNKNOWN = "unknown"
-
-
-class Judging(NamedTuple):
-    """Parameters of a judgement.
-
-    Args:
-        horizon_ms: Age up to which records are in the brokers' page cache, in milliseconds.
-        has_commit_stream: Whether every commit is seen, not only samples.
-    """
-
-    horizon_ms: int
-    has_commit_stream: bool
 
 
 class PartitionReport(NamedTuple):
@@ -384,9 +363,19 @@ class GroupReport(NamedTuple):
     unread_topics: tuple[str, ...] = ()
 
 
-def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> GroupReport:
-    """Judge a group by its current state."""
-    every = tuple(sorted(_partitions(watch, logs, now_ms, judging)))
+def report(
+    watch: GroupWatch, logs: Logs, now_ms: int, horizon_ms: int, *, has_commit_stream: bool
+) -> GroupReport:
+    """Judge a group by its current state.
+
+    Args:
+        watch: The group.
+        logs: The logs that it reads.
+        now_ms: Milliseconds since 1970.
+        horizon_ms: Age up to which records are in the brokers' page cache, in milliseconds.
+        has_commit_stream: Whether every commit is seen, not only samples.
+    """
+    every = tuple(sorted(_partitions(watch, logs, now_ms, horizon_ms, has_commit_stream)))
     counted = [partition for partition in every if not partition.is_unread]
     heats = [Heat.UNKNOWN, Heat.HOT, Heat.COOLING, Heat.COLD]
     losses = [partition.loss_ms for partition in counted if partition.loss_ms is not None]
@@ -408,7 +397,7 @@ def report(watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging) -> Grou
 
 
 def _partitions(
-    watch: GroupWatch, logs: Logs, now_ms: int, judging: Judging
+    watch: GroupWatch, logs: Logs, now_ms: int, horizon_ms: int, has_commit_stream: bool
 ) -> Iterator[PartitionReport]:
     for partition, track in watch.tracks.items():
         log = logs.get(partition)
@@ -416,13 +405,13 @@ def _partitions(
         if log is None or newest is None:
             continue
         owner = watch.owners.get(partition)
-        lives = owner is not None and not judging.has_commit_stream
+        lives = owner is not None and not has_commit_stream
         # Judged at the last sample: a silent coordinator is not a silent group.
-        state = track.window.state(newest.at_ms, watch.rules, lives=lives)
-        pace = track.window.pace(newest.at_ms, watch.rules, lives=lives)
+        state = track.window.state(newest.at_ms, lives=lives)
+        pace = track.window.pace(newest.at_ms, lives=lives)
         committed = None if track.never_committed is not None else newest.stored
         internal = _internal_lag(track, owner, log, newest.end)
-        age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, judging.horizon_ms)
+        age_ms, heat = _age(log, newest.committed, newest.lag, now_ms, horizon_ms)
         clear_ms = track.window.clear_ms()
         loss_ms = _loss_ms(log, newest.lag, age_ms, clear_ms)
         is_unread = watch.is_unread(partition)

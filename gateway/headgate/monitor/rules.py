@@ -91,10 +91,11 @@ _NOTHING = CommitChange()
 class LagWindow:
     """One partition of one group; memory is bounded by the rules' number of samples."""
 
-    __slots__ = ("_behind", "_lag", "_last", "_moved_ms", "_samples", "_unmoved_ms", "_usual_ms",
-                 "_work_ms", "fell_from")  # fmt: skip
+    __slots__ = ("_behind", "_lag", "_last", "_moved_ms", "_rules", "_samples", "_unmoved_ms",
+                 "_usual_ms", "_work_ms", "fell_from")  # fmt: skip
 
     def __init__(self, rules: LagRules) -> None:
+        self._rules = rules
         self._samples: deque[Sample] = deque(maxlen=rules.samples)
         self._last: int | None = None  # the newest commit of either source
         self._moved_ms = 0
@@ -134,14 +135,14 @@ class LagWindow:
         self.fell_from = None
         return CommitChange(recovered=True)
 
-    def sampled(self, sample: Sample, rules: LagRules) -> None:
+    def sampled(self, sample: Sample) -> None:
         """Apply one poll of the committed offset and the end."""
         before = self.newest
         if before is None or sample.stored != before.stored:
             self._moved(sample.at_ms)
             self._behind = self._behind + 1 if sample.lag >= self._lag else 1
             self._lag = sample.lag
-        if sample.lag <= rules.allowed_lag:
+        if sample.lag <= self._rules.allowed_lag:
             self._work_ms, self._behind, self._lag = None, 0, 0
         elif self._work_ms is None:
             self._work_ms = sample.at_ms
@@ -153,40 +154,39 @@ class LagWindow:
             self._usual_ms = max(took_ms, self._usual_ms * _USUAL_FADES)
         self._moved_ms = at_ms
 
-    def state(self, now_ms: int, rules: LagRules, *, lives: bool) -> LagState:
+    def state(self, now_ms: int, *, lives: bool) -> LagState:
         """Return the current state.
 
         Args:
             now_ms: Milliseconds since 1970.
-            rules: The rules.
             lives: Whether the partition has an owner, which separates STALL from STOP if single
                 commits are not seen.
         """
-        newest, pace = self.newest, self.pace(now_ms, rules, lives=lives)
-        if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
+        newest, pace = self.newest, self.pace(now_ms, lives=lives)
+        if newest is None or newest.lag <= self._rules.allowed_lag or self._work_ms is None:
             return pace
         is_rewound = self.fell_from is not None and newest.committed < self.fell_from
         return LagState.REWIND if is_rewound else pace
 
-    def pace(self, now_ms: int, rules: LagRules, *, lives: bool) -> LagState:
+    def pace(self, now_ms: int, *, lives: bool) -> LagState:
         """Return the state without regard to regressions.
 
         A group that was set back and then stops is in REWIND; only this value shows that it
         stopped.
         """
         newest = self.newest
-        if newest is None or newest.lag <= rules.allowed_lag or self._work_ms is None:
+        if newest is None or newest.lag <= self._rules.allowed_lag or self._work_ms is None:
             return LagState.OK
         since_ms = max(self._moved_ms, self._work_ms)
-        patience_ms = self._patience_ms(rules)
+        patience_ms = self._patience_ms()
         if now_ms - since_ms >= patience_ms:
             commits = self._unmoved_ms > since_ms and now_ms - self._unmoved_ms < patience_ms
             return LagState.STALL if commits or lives else LagState.STOP
-        return LagState.WARN if self._behind >= rules.samples else LagState.OK
+        return LagState.WARN if self._behind >= self._rules.samples else LagState.OK
 
-    def _patience_ms(self, rules: LagRules) -> float:
-        limit = _MAX_PATIENCE * rules.patience_ms
-        return min(limit, max(rules.patience_ms, 2 * self._usual_ms))
+    def _patience_ms(self) -> float:
+        least_ms = self._rules.patience_ms
+        return min(_MAX_PATIENCE * least_ms, max(least_ms, 2 * self._usual_ms))
 
     def clear_ms(self) -> int | None:
         """Return the time until the lag is gone at this window's pace; None if never or unknown."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from headgate.admin.console.app import console
+from headgate.admin.console.app import Console
 from headgate.admin.control_plane import Services
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.model.installation import Kind, NewEntry
@@ -109,6 +109,6 @@ def _parts(replay_id: str) -> dict[str, str]:
 
 def routes(method: str) -> list[str]:
     """What the console serves, with the variable parts of the addresses below /console."""
-    found = console(admin_of(world.empty())).routes()
+    found = Console(admin_of(world.empty())).routes()
     paths = [path for one, path, _ in found if one == method and path.startswith("/console")]
     return [path.removeprefix("/console") for path in paths if "/static/" not in path]

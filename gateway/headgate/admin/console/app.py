@@ -5,7 +5,7 @@ import base64
 import hashlib
 import hmac
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -56,22 +56,12 @@ class Console:
 
     Args:
         admin: Pages of the control plane.
-        pages: Builders of pages, by path below /console.
-        actions: Handlers of forms, by path below /console.
-        interval_s: Interval of a live page's updates, in seconds.
+        plots: Source of figures over time; None: the history of this process.
     """
 
-    def __init__(
-        self,
-        admin: Admin,
-        pages: Mapping[str, Build],
-        actions: Mapping[str, Act],
-        interval_s: float = LIVE_S,
-    ) -> None:
+    def __init__(self, admin: Admin, plots: Plots | None = None) -> None:
         self._admin = admin
-        self._pages = pages
-        self._actions = actions
-        self._interval_s = interval_s
+        self._plots = plots or Recorded(admin.instance.history)
         self._secret = os.urandom(32)
         detail = f"{MAX_STREAMS} live pages are open already"
         self._streams = EventStreams(
@@ -80,15 +70,45 @@ class Console:
 
     def routes(self) -> list[tuple[str, str, Answer]]:
         """Return methods, paths and handlers."""
-        routes: list[tuple[str, str, Answer]] = [
+        admin, plots = self._admin, self._plots
+        producers = ProducerPages(admin, plots)
+        monitor = MonitorAnswers(admin.instance)
+        topics, groups = TopicPages(admin, plots, monitor), GroupPages(admin, monitor)
+        replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
+        audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
+        pages: dict[str, Build] = {
+            "": OverviewPage(admin.instance, plots, admin.installation.sources).build,
+            "/producers": producers.list,
+            "/producers/{name}": producers.show,
+            "/topics": topics.list,
+            "/topics/{topic}": topics.show,
+            "/topics/{topic}/partitions/{partition}": topics.partition,
+            "/groups": groups.list,
+            "/groups/{group}": groups.show,
+            "/replays": replays.list,
+            "/replays/new": wizard.show,
+            "/replays/{id}": replays.show,
+            "/audits": audits.list,
+            "/audits/{topic}": audits.show,
+            "/audits/{topic}/compare": audits.compare,
+            "/configuration": installation.configuration,
+            "/log": installation.log,
+        }
+        actions: dict[str, Act] = {
+            "/topics/{topic}/forget": topics.forget,
+            "/groups/{group}/pause": groups.pause,
+            "/groups/{group}/resume": groups.resume,
+            "/replays/new": wizard.send,
+            "/replays/{id}/pause": replays.change(Control.PAUSE),
+            "/replays/{id}/resume": replays.change(Control.RUN),
+            "/replays/{id}/cancel": replays.change(Control.CANCEL),
+        }
+        return [
             ("GET", "/", self._home),
             ("GET", HOME + "/static/{name}", self._file),
+            *(("GET", HOME + path, partial(self._answer, build)) for path, build in pages.items()),
+            *(("POST", HOME + path, partial(self._act, act)) for path, act in actions.items()),
         ]
-        for path, build in self._pages.items():
-            routes.append(("GET", HOME + path, partial(self._answer, build)))
-        for path, act in self._actions.items():
-            routes.append(("POST", HOME + path, partial(self._act, act)))
-        return routes
 
     async def _home(self, _request: web.Request) -> web.Response:
         return web.Response(status=302, headers={"Location": HOME, **_HEADERS})
@@ -139,7 +159,7 @@ class Console:
             if event != sent or silent >= _SILENT:
                 await answer.write(_STILL if event == sent else event)
                 sent, silent = event, 0
-            await asyncio.sleep(self._interval_s)
+            await asyncio.sleep(LIVE_S)
             silent += 1
 
     async def _look(self, build: Build, request: web.Request, caller: Identity) -> bytes:
@@ -222,49 +242,3 @@ def _event(name: str, text: str) -> bytes:
     """Format a server-sent event."""
     lines = text.replace("\r", "").replace("\n", "\ndata: ")
     return f"event: {name}\ndata: {lines}\n\n".encode()
-
-
-# ---- all pages and actions
-
-
-def console(admin: Admin, plots: Plots | None = None) -> Console:
-    """Return the console.
-
-    Args:
-        admin: Pages of the control plane.
-        plots: Source of figures over time; None: the history of this process.
-    """
-    plots = plots or Recorded(admin.instance.history)
-    producers = ProducerPages(admin, plots)
-    monitor = MonitorAnswers(admin.instance)
-    topics, groups = TopicPages(admin, plots, monitor), GroupPages(admin, monitor)
-    replays, wizard = ReplayConsole(admin), Wizard(admin, plots)
-    audits, installation = AuditPages(admin), InstallationConsole(admin.installation)
-    pages: dict[str, Build] = {
-        "": OverviewPage(admin.instance, plots, admin.installation.sources).build,
-        "/producers": producers.list,
-        "/producers/{name}": producers.show,
-        "/topics": topics.list,
-        "/topics/{topic}": topics.show,
-        "/topics/{topic}/partitions/{partition}": topics.partition,
-        "/groups": groups.list,
-        "/groups/{group}": groups.show,
-        "/replays": replays.list,
-        "/replays/new": wizard.show,
-        "/replays/{id}": replays.show,
-        "/audits": audits.list,
-        "/audits/{topic}": audits.show,
-        "/audits/{topic}/compare": audits.compare,
-        "/configuration": installation.configuration,
-        "/log": installation.log,
-    }
-    actions: dict[str, Act] = {
-        "/topics/{topic}/forget": topics.forget,
-        "/groups/{group}/pause": groups.pause,
-        "/groups/{group}/resume": groups.resume,
-        "/replays/new": wizard.send,
-        "/replays/{id}/pause": replays.change(Control.PAUSE),
-        "/replays/{id}/resume": replays.change(Control.RUN),
-        "/replays/{id}/cancel": replays.change(Control.CANCEL),
-    }
-    return Console(admin, pages, actions)

@@ -107,6 +107,7 @@ def grouped(
 
 
 _HELD = "headgate_held_"
+_SPARK_STEPS, _SPARK_S = 60, 3600.0
 _PER_PAIR_LABELS = (0, 1)  # of recorder.EVENTS: producer and topic
 
 
@@ -204,3 +205,17 @@ def named(points: Points) -> dict[str, Sequence[float]]:
     """Return rows by their only label, largest first."""
     order = sorted(points.rows.items(), key=lambda row: -sum(row[1]))
     return {labels[0] or "none": values for labels, values in order}
+
+
+async def sparklines(
+    plots: Plots, label: int, names: Collection[str]
+) -> dict[str, Sequence[float]]:
+    """Return the events of the last hour by name, for small lines in a list.
+
+    Args:
+        plots: Source of the figures.
+        label: Position of the names among the labels of the events.
+        names: Names of the rows that are shown.
+    """
+    points = await plots.read(recorder.EVENTS, (label,), {label: names}, _SPARK_S)
+    return {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()}

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from headgate.admin import views
 from headgate.admin.console import wording
-from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named
+from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, sparklines
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.http.auth import Identity
@@ -87,8 +87,6 @@ def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
             )
 
 
-_SPARK_STEPS = 60
-_SPARK_S = 3600.0
 _REJECTS = 20
 
 _COLUMNS = {
@@ -116,11 +114,9 @@ class ProducerPages:
         configured = instance.settings.producers
         summaries = grouped(pairs, lambda pair: pair.producer, configured)
         listing = listed(request, summaries, _COLUMNS, "rate")
-        names = {name for name, _ in listing.rows}
-        points = await self._plots.read(recorder.EVENTS, (0,), {0: names}, _SPARK_S)
         values = {
             "listing": listing,
-            "sparks": {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()},
+            "sparks": await sparklines(self._plots, 0, {name for name, _ in listing.rows}),
             "Name": OutcomeName,
             "other": OTHER,
         }

@@ -8,7 +8,16 @@ from urllib.parse import quote
 from aiohttp import web
 
 from headgate.admin import views
-from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, grouped, named, short
+from headgate.admin.console.figures import (
+    Plot,
+    Plots,
+    Summary,
+    by_pair,
+    grouped,
+    named,
+    short,
+    sparklines,
+)
 from headgate.admin.console.groups import READERS, MonitorAnswers, fix_of
 from headgate.admin.console.page import Done, Page, listed
 from headgate.admin.control_plane import Admin
@@ -22,7 +31,6 @@ from headgate.model.outcome import Failure, OutcomeName, Reason, Refused, brief
 from headgate.model.text import natural_number
 from headgate.model.topics import TopicState
 
-_SPARK_STEPS, _SPARK_S = 60, 3600.0
 _LISTED_PARTITIONS = 200  # the busiest, if there are more
 _UNITS = {"records": recorder.RECORDS_WRITTEN, "bytes": recorder.BYTES_WRITTEN}
 
@@ -91,9 +99,7 @@ class TopicPages:
             for name, policy in served.items()
         }
         listing = listed(request, rows, _COLUMNS, "rate")
-        names = {name for name, _ in listing.rows}
-        points = await self._plots.read(recorder.EVENTS, (1,), {1: names}, _SPARK_S)
-        sparks = {row[0]: line[-_SPARK_STEPS:] for row, line in points.rows.items()}
+        sparks = await sparklines(self._plots, 1, {name for name, _ in listing.rows})
         values = {"listing": listing, "sparks": sparks, "Name": OutcomeName}
         return Page("topics.html", "Topics", values, is_live=True)
 
