@@ -152,6 +152,9 @@ ALLOWED = {
         "audits.results",
         "charts",
         "check.rules",  # the type of its findings
+        "replays.offsets",  # and the types of services
+        "replays.second_tier",
+        "replays.service",
         "config",
         "model",
         "http",

@@ -7,7 +7,7 @@ import base64
 import binascii
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 
@@ -16,13 +16,7 @@ from headgate.admin.audits import AuditPages
 from headgate.admin.installation import Installation, InstallationPages
 from headgate.admin.instance import Instance
 from headgate.admin.pauses import PausePages
-from headgate.admin.replays import (
-    OffsetPages,
-    OffsetService,
-    ReplayPages,
-    ReplayRequests,
-    SnapshotService,
-)
+from headgate.admin.replays import OffsetPages, ReplayPages, Services
 from headgate.admin.requests import Access
 from headgate.http.auth import Authenticator
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
@@ -35,14 +29,6 @@ from headgate.model.reply import shown_text
 from headgate.model.text import did_you_mean
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.redis.pauses import RedisPauses
-
-
-class Services(NamedTuple):
-    """The services behind the pages of the second tier."""
-
-    replays: ReplayRequests
-    offsets: OffsetService
-    snapshots: SnapshotService
 
 
 class Admin:
@@ -67,8 +53,8 @@ class Admin:
         self.services = services
         self.access = access = Access(instance, callers)
         self.pauses = PausePages(pauses, access)
-        self.replays = ReplayPages(services.replays, access)
-        self.offsets = OffsetPages(services.offsets, services.snapshots, access)
+        self.replays = ReplayPages(services, access)
+        self.offsets = OffsetPages(services, access)
         self.installation = InstallationPages(installation)
         self.audits = AuditPages(instance)
         self.instance = instance

@@ -1,9 +1,8 @@
 """The pages of the second tier: replays, translated offsets, coverage and snapshots."""
 
 import asyncio
-from collections.abc import Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
@@ -13,40 +12,36 @@ from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
 from headgate.replays.registry import FINISHED, Control
 
+if TYPE_CHECKING:  # a gateway without a backfill tier need not have Kafka's client in memory
+    from headgate.replays.offsets import Offsets, Snapshots
+    from headgate.replays.second_tier import NoSecondTier
+    from headgate.replays.service import ReplayService
+
 _MAX_KEY = 256
 _POLL_S = 1.0
 _SILENT_POLLS = 15  # a comment line is sent then, so that proxies keep the connection
 _MAX_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
 
-# Rows, and the backfill clusters that did not respond.
-Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
+class Services(NamedTuple):
+    """The services behind the pages of the second tier."""
 
-class ReplayRequests(Protocol):
-    """Service for replays. Every call may raise Refused."""
-
-    async def create(
-        self, request_body: Any, caller: str, idempotency_key: str | None
-    ) -> tuple[dict[str, Any], bool]: ...
-
-    async def list(self, topic: str | None, state: str | None) -> Rows: ...
-
-    async def show(self, replay_id: str) -> dict[str, Any]: ...
-
-    async def control(self, replay_id: str, wanted: Control) -> dict[str, Any]: ...
+    replays: "ReplayService | NoSecondTier"
+    offsets: "Offsets | NoSecondTier"
+    snapshots: "Snapshots | NoSecondTier"
 
 
 class ReplayPages:
     """Pages of replays.
 
     Args:
-        service: Service for replays.
+        services: Services of the second tier.
         access: Callers, request bodies and the change log.
     """
 
-    def __init__(self, service: ReplayRequests, access: Access) -> None:
-        self._service = service
+    def __init__(self, services: Services, access: Access) -> None:
+        self._service = services.replays
         self._access = access
         detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
         busy = Failure(Reason.OVERLOADED, detail, retry_after_s=5)
@@ -156,43 +151,26 @@ def _key(request: web.Request) -> str | None:
 # ---- offsets, coverage and snapshots
 
 
-class OffsetService(Protocol):
-    """Service for the offset map. Every call may raise Refused."""
-
-    async def translate(self, request_body: Any) -> dict[str, Any]: ...
-
-    async def coverage(self, topic: str) -> dict[str, Any]: ...
-
-
-class SnapshotService(Protocol):
-    """Service for named offsets. Every call may raise Refused."""
-
-    async def all(self) -> Rows: ...
-
-    async def take(self, request_body: Any, caller: str) -> tuple[dict[str, Any], bool]: ...
-
-
 class OffsetPages:
     """Pages of offsets, coverage and snapshots.
 
     Args:
-        service: Service for the offset map.
-        snapshots: Service for named offsets.
+        services: Services of the second tier.
         access: Callers, request bodies and the change log.
     """
 
-    def __init__(self, service: OffsetService, snapshots: SnapshotService, access: Access) -> None:
-        self._service = service
-        self._snapshots = snapshots
+    def __init__(self, services: Services, access: Access) -> None:
+        self._offsets = services.offsets
+        self._snapshots = services.snapshots
         self._access = access
 
     async def translate(self, request: web.Request) -> web.Response:
         """Translate offsets between the tiers. This changes nothing, so it needs only `view`."""
-        return json_page(request, await self._service.translate(await self._access.json(request)))
+        return json_page(request, await self._offsets.translate(await self._access.json(request)))
 
     async def coverage(self, request: web.Request) -> web.Response:
         """Respond with the mirrored part of a topic."""
-        return json_page(request, await self._service.coverage(request.match_info["topic"]))
+        return json_page(request, await self._offsets.coverage(request.match_info["topic"]))
 
     async def snapshots(self, request: web.Request) -> web.Response:
         """Respond with all named offsets."""

@@ -1,8 +1,8 @@
 """Replays: create, list, show, control, expire and forget them.
 
-`ReplayService` implements `admin.replays.ReplayRequests`. Modes `seek` and `group` are carried out
-here, in the transaction that registers them: they copy nothing, so they need no runner, and a
-gateway that dies leaves all of it or nothing. Mode `topic` is the runner's.
+`ReplayService` carries out the modes `seek` and `group`, in the transaction that registers them:
+they copy nothing, so they need no runner, and a gateway that dies leaves all of it or nothing. Mode
+`topic` is the runner's.
 """
 
 import asyncio

@@ -23,8 +23,9 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 from headgate.admin.app import management_app
-from headgate.admin.control_plane import Admin, Services
+from headgate.admin.control_plane import Admin
 from headgate.admin.installation import Installation
+from headgate.admin.replays import Services
 from headgate.admin.requests import workers_only
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError

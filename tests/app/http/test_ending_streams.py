@@ -13,7 +13,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
-from headgate.admin.control_plane import Admin, Services
+from headgate.admin.control_plane import Admin
+from headgate.admin.replays import Services
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator, Origins

@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from headgate.admin.app import management_app
-from headgate.admin.control_plane import Services
+from headgate.admin.replays import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.http.auth import CORS_HEADERS
 from headgate.model.outcome import Failure, Reason, Refused

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from headgate.admin.app import management_app
-from headgate.admin.control_plane import Services
+from headgate.admin.replays import Services
 from headgate.supervisor.installation_log import InstallationLog
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
-from headgate.admin.control_plane import Services
+from headgate.admin.replays import Services
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from headgate.admin.control_plane import Services
+from headgate.admin.replays import Services
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.registry import Control, Registry, new_id, record
 from headgate.replays.second_tier import NoSecondTier, Rows

@@ -6,7 +6,7 @@ import time
 from typing import Any, NamedTuple
 
 from headgate.admin.console.app import Console
-from headgate.admin.control_plane import Services
+from headgate.admin.replays import Services
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason, Refused

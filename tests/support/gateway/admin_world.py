@@ -6,9 +6,10 @@ import hashlib
 import time
 from dataclasses import dataclass, field
 
-from headgate.admin.control_plane import Admin, Services
+from headgate.admin.control_plane import Admin
 from headgate.admin.installation import Configuration, Installation
 from headgate.admin.instance import InstanceHealth, Monitored
+from headgate.admin.replays import Services
 from headgate.check.rules import Finding, Level
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
