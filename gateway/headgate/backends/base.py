@@ -60,7 +60,7 @@ class Lanes(Protocol):
         """Queue a record in arrival order. `Deliveries` always receives its outcome."""
         ...
 
-    def head(self, topic: str, partition: int) -> Publish | None:
+    def oldest_event(self, topic: str, partition: int) -> Publish | None:
         """Return the oldest event of a lane that has neither ended nor been dropped."""
         ...
 

@@ -93,7 +93,18 @@ class Refusal(NamedTuple):
             return logging.DEBUG
         return logging.WARNING
 
+    @property
+    def in_words(self) -> str:
+        """Describe the consequence for the log."""
+        return _CONSEQUENCES[self.fate]
 
+
+_CONSEQUENCES: Mapping[Fate, str] = {
+    Fate.REFUSED: "the broker refused it",
+    Fate.RESEND: "it was not written and is sent again with another producer",
+    Fate.UNDECIDED: "it may or may not be written",
+    Fate.LATER: "it was not written and is sent again later",
+}
 # The broker checks these before it appends (ReplicaManager.appendRecords, LogValidator,
 # ProducerAppendInfo in org.apache.kafka), so with a single attempt nothing was written.
 # Numbers: org.apache.kafka.common.protocol.Errors.

@@ -123,6 +123,65 @@ def compressed(batch: bytearray, codec_number: int) -> bytearray:
     return with_body(batch, codec_number, encode(bytes(records)))
 
 
+# ---- A batch of one large record, compressed in a thread instead of on the event loop
+#
+# aiokafka compresses a batch on the loop: 16 MB take 50 ms. Here everything except the header is
+# made in advance, so the exact size is known before the hand-over. Only the producer's state (id,
+# epoch, sequence) is written later. The format is Kafka's
+# record batch, magic 2 (org.apache.kafka.common.record.DefaultRecordBatch).
+
+
+class SingleRecordBatch:
+    """A batch with one record; `size` is the bytes of the whole batch, as the broker measures it.
+
+    The constructor compresses, without the interpreter's lock; do not call it on the event loop.
+    """
+
+    __slots__ = ("_batch", "size")
+
+    def __init__(self, record: Record) -> None:
+        records = Records(0)  # a first record of any size fits
+        records.append(record.timestamp_ms, record.key, record.value, record.headers)
+        plain = records.take()
+        body = zstd.compress(memoryview(plain)[BATCH_OVERHEAD:], level=_LEVEL)
+        self._batch = with_body(plain, _ZSTD, body)
+        self.size = len(self._batch)
+
+    def builder(self) -> "SingleRecordBuilder":
+        """Return a new batch builder for the producer; each hand-over needs its own."""
+        return SingleRecordBuilder(self._batch)
+
+
+class SingleRecordBuilder:
+    """Replacement of aiokafka's `BatchBuilder`, with the methods that the sender uses."""
+
+    def __init__(self, batch: bytearray) -> None:
+        self._batch = batch
+        self._producer = (-1, -1, -1)
+        self._buffer: bytearray | None = None
+
+    def close(self) -> None:
+        """No-op: the builder is closed from the start."""
+
+    def closed(self) -> bool:
+        return True
+
+    def record_count(self) -> int:
+        return 1
+
+    def size(self) -> int:
+        return len(self._batch)
+
+    def _set_producer_state(self, producer_id: int, epoch: int, base_sequence: int) -> None:
+        self._producer = (producer_id, epoch, base_sequence)
+
+    def _build(self) -> bytearray:
+        if self._buffer is None:
+            self._buffer = bytearray(self._batch)
+            seal(self._buffer, *self._producer)
+        return self._buffer
+
+
 # ---- Times of hand-overs: many lanes at once, because every request to a broker costs the same
 #
 # aiokafka sends one request at a time to each broker. A batch that is handed over meanwhile only
@@ -216,14 +275,14 @@ class Rounds:
         self._is_pressed = is_pressed
         self._rounds: dict[int, Round] = {}
 
-    def turn(self, node: int, is_first: bool, is_full: bool) -> asyncio.Future[None] | None:
+    def turn(self, node: int, was_empty: bool, is_full: bool) -> asyncio.Future[None] | None:
         """Return a future to wait for before the hand-over, or None to hand over now.
 
         Call it again after the wait, because leaders and producers change.
 
         Args:
             node: The leader of the partition.
-            is_first: Whether the lane was empty.
+            was_empty: Whether the lane was empty.
             is_full: Whether no more records fit into its batch.
         """
         pending = self._rounds.get(node)
@@ -236,7 +295,7 @@ class Rounds:
             if pending.is_gathering:
                 pending.go()  # the other lanes go, too
             return None
-        if is_first and self._linger_s > 0 and not (pending.is_quiet or pending.is_gathering):
+        if was_empty and self._linger_s > 0 and not (pending.is_quiet or pending.is_gathering):
             pending.gather(self._linger_s)
         return pending.join() if pending.is_gathering else None
 
@@ -270,16 +329,40 @@ _FENCED = ("ProducerFenced", "InvalidProducerEpoch", "UnknownProducerId")
 
 
 class Handed(NamedTuple):
-    """A batch that is with the producer; `rewind` restores `base_sequence`."""
+    """A batch that is with a producer.
 
+    Args:
+        producer: The producer.
+        future: The result.
+        batch: The batch inside of aiokafka.
+        base_sequence: The sequence number of its first record.
+    """
+
+    producer: "Producer"
     future: asyncio.Future[RecordMetadata]
-    inside: MessageBatch
+    batch: MessageBatch
     base_sequence: int
 
     @property
     def attempts(self) -> int:
         """Return the number of times the batch was sent; 0 means nothing was sent."""
-        return int(self.inside.retry_count)
+        return int(self.batch.retry_count)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Return whether the sender has the batch and no request carries it now."""
+        return self.producer.access.is_waiting(self.batch)
+
+    def rewind(self) -> None:
+        """Restore the sequence numbers of a batch that was refused at its only attempt.
+
+        This is exact, because the lane has no other outstanding batch.
+        """
+        self.producer.access.rewind(self.batch.tp, self.base_sequence)
+
+    def take_back(self) -> None:
+        """Remove a waiting batch that was never sent."""
+        self.producer.access.take_back(self.batch)
 
 
 class Producer:
@@ -299,9 +382,9 @@ class Producer:
             request_timeout_ms=options.request_timeout_ms,
             linger_ms=0,
         )
-        self._access = LaneAccess(self._inner, self._request_for, NOT_NOW, self._request_ended)
+        self.access = LaneAccess(self._inner, self._request_for, NOT_NOW, self._request_ended)
         self._request_timeout_ms = options.request_timeout_ms
-        self._rounds = Rounds(options.linger_ms / 1000, self._access.busy, is_pressed)
+        self._rounds = Rounds(options.linger_ms / 1000, self.access.busy, is_pressed)
         self._topics: set[str] = set()
         self.broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._cluster = self._inner.client.cluster
@@ -309,22 +392,22 @@ class Producer:
 
     async def start(self, before: "Producer | None" = None) -> None:
         """Connect, as the successor of `before`. Raises KafkaError, OSError or TimeoutError."""
-        if before is not None:
-            self._follow(before)
+        if before is not None and not (before.broken.done() and before.broken.result() in _FENCED):
+            self.access.follow(before.access, _MAX_EPOCH)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._inner.start()
         if (
             not self._cluster.brokers()
         ):  # with the producer id of `before` it starts without a broker
             raise NoBrokersAvailable("the cluster names no broker")
-        self._access.on_task_end(self._died)
+        self.access.on_task_end(self._died)
 
     def knows(self, tp: TopicPartition) -> bool:
         """Return whether the client's metadata has the partition, as `send` requires."""
         return self._cluster.leader_for_partition(tp) is not None
 
     def turn(
-        self, tp: TopicPartition, is_first: bool, is_full: bool
+        self, tp: TopicPartition, was_empty: bool, is_full: bool
     ) -> asyncio.Future[None] | None:
         """Return a future to wait for before `send`, or None (see `Rounds.turn`).
 
@@ -332,11 +415,11 @@ class Producer:
         only if it has a batch.
         """
         leader: int = self._cluster.leader_for_partition(tp)
-        return self._rounds.turn(leader, is_first, is_full) if leader >= 0 else None
+        return self._rounds.turn(leader, was_empty, is_full) if leader >= 0 else None
 
     def create_batch(self) -> Builder:
         """Return a new batch for `send`."""
-        return Builder(self._access.codec, self._access.batch_bytes)
+        return Builder(self.access.codec, self.access.batch_bytes)
 
     async def learn(self, topic: str) -> None:
         """Request a topic's metadata once; give up soon, because the producer may be dropped."""
@@ -361,23 +444,8 @@ class Producer:
         Raises:
             KafkaError: The sender has died.
         """
-        batch, sequence = self._access.append(builder, tp, topic_id)
-        return Handed(batch.future, batch, sequence)
-
-    def rewind(self, handed: Handed) -> None:
-        """Restore the sequence numbers of a batch that was refused at its only attempt.
-
-        This is exact, because the lane has no other outstanding batch.
-        """
-        self._access.rewind(handed.inside.tp, handed.base_sequence)
-
-    def is_waiting(self, handed: Handed) -> bool:
-        """Return whether the sender has the batch and no request carries it now."""
-        return self._access.is_waiting(handed.inside)
-
-    def take_back(self, handed: Handed) -> None:
-        """Remove a waiting batch that was never sent."""
-        self._access.take_back(handed.inside)
+        batch, sequence = self.access.append(builder, tp, topic_id)
+        return Handed(self, batch.future, batch, sequence)
 
     def fail(self, reason: str) -> None:
         """Request a successor."""
@@ -387,11 +455,7 @@ class Producer:
     async def drop(self) -> None:
         """Shut down the producer at once; data that was not sent yet is never sent."""
         self._rounds.go()
-        await drop_producer(self._inner, self._access.requests)
-
-    def _follow(self, before: "Producer") -> None:
-        if not (before.broken.done() and before.broken.result() in _FENCED):
-            self._access.follow(before._access, _MAX_EPOCH)
+        await drop_producer(self._inner, self.access.requests)
 
     def _request_for(self, by_name: Any, batches: list[AddressedBatch]) -> Any:
         return request_by_id(by_name, batches, self._request_timeout_ms)

@@ -54,7 +54,7 @@ class StoredBlob(NamedTuple):
 
 
 class Prepared(Protocol):
-    """A compressed batch with one record (`lane.SingleRecordBatch`); `size` is its bytes."""
+    """A compressed batch with one record (`producer.SingleRecordBatch`); `size` is its bytes."""
 
     @property
     def size(self) -> int: ...

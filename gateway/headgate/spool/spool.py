@@ -252,9 +252,9 @@ class Spool:
         """Withdraw the events of a lane (`base.Lanes`)."""
         return self.lanes.withdraw(topic, partition)
 
-    def head(self, topic: str, partition: int) -> Publish | None:
+    def oldest_event(self, topic: str, partition: int) -> Publish | None:
         """Return the oldest event of a lane (`base.Lanes`)."""
-        return self.lanes.head(topic, partition)
+        return self.lanes.oldest_event(topic, partition)
 
     # ---- base.Deliveries
 
@@ -309,7 +309,7 @@ class Spool:
         now_s, watched = self._clock(), self._watched
         self._watched = []
         for backlog in watched:
-            head = self.lanes.head(backlog.topic, backlog.partition)
+            head = self.lanes.oldest_event(backlog.topic, backlog.partition)
             if head is None:
                 backlog.is_watched = False
                 continue
@@ -356,7 +356,7 @@ class Spool:
         if not self._spools(before.name):
             return
         for partition in range(before.partitions):
-            if self.lanes.head(before.name, partition) is not None:
+            if self.lanes.oldest_event(before.name, partition) is not None:
                 self._withdraw(self.backlogs.of(before.name, partition))
 
     def shut(self) -> None:

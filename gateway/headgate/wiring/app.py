@@ -35,9 +35,9 @@ from headgate.ingest.complete import ClockWatch, Reports, now_ms
 from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.turn import at_end_of_turn
-from headgate.kafka.lane import SingleRecordBatch
 from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import BATCH_BYTES, backfill_clusters, lane_limits
+from headgate.kafka.producer import SingleRecordBatch
 from headgate.kafka.topics import KafkaTopics
 from headgate.metrics.health import Dependency, Readiness
 from headgate.metrics.meter import Meter, watch_loop

@@ -104,7 +104,7 @@ class MemoryLanes:
         lane.queue.append(publish)
         self._soon(place)
 
-    def head(self, topic: str, partition: int) -> Publish | None:
+    def oldest_event(self, topic: str, partition: int) -> Publish | None:
         """See `base.Lanes`."""
         lane = self._lanes.get((topic, partition))
         found = [] if lane is None else [one for one in lane.all if not one.dropped]

@@ -91,7 +91,7 @@ class FakeLanes:
         publish.advance(Stage.LANE)
         self.queues.setdefault(publish.record.partition, []).append(publish)
 
-    def head(self, topic: str, partition: int) -> Publish | None:
+    def oldest_event(self, topic: str, partition: int) -> Publish | None:
         waiting = [*self.handed.get(partition, []), *self.queues.get(partition, [])]
         return next((one for one in waiting if not one.dropped), None)
 

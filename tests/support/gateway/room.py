@@ -14,7 +14,7 @@ from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Compiler, Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.kafka.lane import SingleRecordBatch
+from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import EventIds, Ticket

@@ -21,7 +21,7 @@ from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.kafka.lane import SingleRecordBatch
+from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason
@@ -183,8 +183,8 @@ class TopicLanes(FakeLanes):
         number = _number(publish.record.topic, publish.record.partition)
         self.queues.setdefault(number, []).append(publish)
 
-    def head(self, topic: str, partition: int) -> Publish | None:
-        return super().head(topic, _number(topic, partition))
+    def oldest_event(self, topic: str, partition: int) -> Publish | None:
+        return super().oldest_event(topic, _number(topic, partition))
 
     def withdraw(self, topic: str, partition: int) -> tuple[list[Publish], list[Publish]]:
         return super().withdraw(topic, _number(topic, partition))

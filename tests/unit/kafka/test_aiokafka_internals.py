@@ -50,8 +50,7 @@ from headgate.kafka.aiokafka_internals import (
     open_producer,
     replace_zstd,
 )
-from headgate.kafka.lane import SingleRecordBuilder
-from headgate.kafka.producer import Builder
+from headgate.kafka.producer import Builder, SingleRecordBuilder
 
 SOURCE = inspect.getsource(aiokafka_internals)
 TREE = ast.parse(SOURCE)

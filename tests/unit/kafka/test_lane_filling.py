@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from aiokafka.structs import TopicPartition
 
 from headgate.kafka import lane as lane_module
-from headgate.kafka.lane import Lane, SharedProducer
+from headgate.kafka.lane import Lane, ProducingCluster
+from headgate.kafka.options import LaneLimits
 from headgate.kafka.producer import Producer
 from headgate.model.outcome import Failure
+from headgate.model.oversize import Large
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import Record
+from headgate.model.topics import TopicState
 
 # Compiled, a lane takes nothing but a real producer; what is tested is the same source.
 pytestmark = pytest.mark.skipif(
@@ -38,9 +41,9 @@ class Room:
 
     def __init__(self, error: BaseException, at: int) -> None:
         self.ended: list[tuple[Publish, Failure]] = []
-        self.lane = Lane(
-            TopicPartition("t", 0), 10_000, cast(SharedProducer, None), cast(Any, self)
-        )
+        cluster = SimpleNamespace(limits=LaneLimits())
+        state = TopicState("t", "main", bytes(16), 1)
+        self.lane = Lane(state, 0, cast(ProducingCluster, cluster), cast(Any, self))
         self.publishes = [
             Publish(Record("t", 0, b"k", b"%d" % number, [], 0), 100, None, number, "id")
             for number in range(5)
@@ -85,11 +88,13 @@ def test_a_record_that_cannot_be_encoded_ends_alone(error: BaseException) -> Non
 def test_a_batch_that_was_built_beforehand_stays_too() -> None:
     room = Room(MemoryError(), 0)
 
-    class Lone:
+    class Compressed:
+        size = 100
+
         def builder(self) -> object:
             raise MemoryError
 
-    room.publishes[0].lone = Lone()
+    room.publishes[0].large = Large(batch=Compressed())
     with pytest.raises(MemoryError):
         room.fill()
     assert list(room.lane._queue) == room.publishes

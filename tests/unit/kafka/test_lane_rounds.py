@@ -18,13 +18,13 @@ LONG_S = 1_000.0  # ends in no test
 
 def first(rounds: Rounds, node: int = NODE) -> asyncio.Future[None]:
     """What a lane that was empty waits for."""
-    turn = rounds.turn(node, is_first=True, is_full=False)
+    turn = rounds.turn(node, was_empty=True, is_full=False)
     assert turn is not None
     return turn
 
 
-def is_free(rounds: Rounds, node: int = NODE, *, is_first: bool = False) -> bool:
-    return rounds.turn(node, is_first=is_first, is_full=False) is None
+def is_free(rounds: Rounds, node: int = NODE, *, was_empty: bool = False) -> bool:
+    return rounds.turn(node, was_empty=was_empty, is_full=False) is None
 
 
 def loaded(linger_s: float, *nodes: int) -> Rounds:
@@ -40,7 +40,7 @@ async def test_while_there_is_little_traffic_the_first_goes_at_once() -> None:
     busy = set[int]()
     rounds = Rounds(LONG_S, busy)
     for _ in range(3):
-        assert is_free(rounds, is_first=True)
+        assert is_free(rounds, was_empty=True)
         busy.add(NODE)
         waiting = [first(rounds) for _ in range(FEW)]
         busy.clear()
@@ -57,11 +57,11 @@ async def test_behind_traffic_lanes_gather_until_nobody_comes(records: int, lane
     rounds.ended(NODE, records)
     assert not any(turn.done() for turn in waiting)
     await asyncio.gather(*waiting)
-    assert not is_free(rounds, is_first=True), "the next gathers as well"
+    assert not is_free(rounds, was_empty=True), "the next gathers as well"
     rounds.go()
     rounds.ended(NODE, records)
     await eventually(lambda: not rounds._rounds[NODE].is_gathering, interval_s=0.01)
-    assert is_free(rounds, is_first=True)
+    assert is_free(rounds, was_empty=True)
 
 
 async def test_lanes_of_a_busy_broker_go_together_when_its_request_has_ended() -> None:
@@ -106,7 +106,7 @@ async def test_a_window_opens_at_the_end_of_a_request() -> None:
     during = first(rounds)
     busy.clear()
     rounds.ended(NODE, FEW + 1)
-    after = rounds.turn(NODE, is_first=False, is_full=False)
+    after = rounds.turn(NODE, was_empty=False, is_full=False)
     assert after is not None
     assert not during.done()
     await asyncio.gather(during, after)
@@ -146,20 +146,20 @@ async def test_without_linger_a_round_goes_when_the_request_ends(records: int) -
 
 
 async def test_without_linger_nobody_waits_for_an_idle_broker() -> None:
-    assert is_free(Rounds(0, set()), is_first=True)
+    assert is_free(Rounds(0, set()), was_empty=True)
 
 
 async def test_a_full_lane_goes_at_once_and_takes_the_others_along() -> None:
     rounds = loaded(LONG_S, NODE)
     waiting = first(rounds)
-    assert rounds.turn(NODE, is_first=True, is_full=True) is None
+    assert rounds.turn(NODE, was_empty=True, is_full=True) is None
     assert waiting.done()
 
 
 async def test_a_lane_that_is_full_during_a_request_goes_at_its_end() -> None:
     busy = {NODE}
     rounds = Rounds(LONG_S, busy)
-    full, other = rounds.turn(NODE, is_first=False, is_full=True), first(rounds)
+    full, other = rounds.turn(NODE, was_empty=False, is_full=True), first(rounds)
     busy.clear()
     rounds.ended(NODE, 1)
     assert full is not None

@@ -7,7 +7,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.kafka.lane import SingleRecordBatch
+from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.record import Record
 
 headers = st.lists(st.tuples(st.text(max_size=9), st.binary(max_size=9)), max_size=3)
