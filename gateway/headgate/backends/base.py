@@ -149,6 +149,14 @@ class Suppression(Protocol):
         """End the announcement of `hold`, because the last of these events has ended."""
         ...
 
+    def is_settled(self) -> bool:
+        """Return whether Redis has the news of all publishes that bypassed it."""
+        ...
+
+    def drop(self, scope: Scope) -> None:
+        """Forget the state of the topic before the next reservation."""
+        ...
+
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch, whose offsets are final; -1 if they are not known."""
         ...

@@ -6,13 +6,13 @@ commit. A second commit of the same burst is harmless.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
 
-from headgate.backends.base import Lanes, Topics
+from headgate.backends.base import Lanes
 from headgate.coalescer.windows import burst_end_headers
 from headgate.ingest.admission import SpendQuota
 from headgate.ingest.gate import Gate
+from headgate.kafka.topics import KafkaTopics
 from headgate.model.internal_topics import held_topics_of
 from headgate.model.outcome import Failure, Outcome, Reason, Refused, brief, malformed
 from headgate.model.policy import PolicyTable
@@ -23,14 +23,6 @@ from headgate.model.topics import TopicState, is_glob
 _RETRY_AFTER_S = 2
 
 MayPost = Callable[[str], bool]
-
-
-class KnownTopics(Topics, Protocol):
-    """Topics of the clusters (`kafka.topics`)."""
-
-    def states(self) -> Sequence[TopicState]:
-        """Return the states of all topics that a policy matches."""
-        ...
 
 
 class Markers:
@@ -97,7 +89,7 @@ class Bursts:
     def __init__(
         self,
         gate: Gate,
-        topics: KnownTopics,
+        topics: KafkaTopics,
         policies: Callable[[], PolicyTable],
         lanes: Lanes,
         spend_quota: SpendQuota,

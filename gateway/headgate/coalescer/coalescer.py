@@ -1,8 +1,8 @@
 """The coalescer of one process: a group member per cluster and an owner per partition."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 
@@ -11,8 +11,9 @@ from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import CoalescingRules, Decisions, LogError, Turns
 from headgate.coalescer.partition import (
     FINISH_S,
-    CoalescedTopic,
+    GROUP,
     CoalescerMember,
+    HeldPartition,
     OwnerContext,
     PartitionOwner,
 )
@@ -29,7 +30,7 @@ from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
 
-# Facts of held events without a record: superseded in a window, or unchanged at its end.
+_CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group
 
 
 def report(
@@ -61,28 +62,31 @@ def report(
             facts.coalesced(last.producer, topic, OutcomeName.UNCHANGED, last.key, 1, size)
 
 
-GROUP = "headgate.held"
-_CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group
-
-
-class CoalescerOptions(NamedTuple):
-    """Options of a coalescer. session_timeout_ms: how long a dead owner keeps its partitions."""
-
-    clusters: Mapping[str, ClusterOptions]
-    session_timeout_ms: int
-
-
 class Coalescer:
-    """A coalescer: `start` begins to watch for held topics, `close` leaves the groups."""
+    """A coalescer: `start` begins to watch for held topics, `close` leaves the groups.
+
+    Args:
+        clusters: Options of the clusters, by name.
+        session_timeout_ms: Time for which a dead owner keeps its partitions.
+        topics: Topics of the clusters.
+        routes: Routes of the topics, without their held topics.
+        policies: Active policies.
+        decisions: Decisions on windows.
+        meter: Counts the ends of events.
+        now_ms: Wall clock, in milliseconds since 1970.
+        turns: Turns of the process.
+        facts: Receiver of facts; None if there is none.
+    """
 
     def __init__(
         self,
-        options: CoalescerOptions,
+        clusters: Mapping[str, ClusterOptions],
+        session_timeout_ms: int,
         topics: KafkaTopics,
         routes: Routes,
         policies: PolicyTable,
         decisions: Decisions,
-        count: Meter,
+        meter: Meter,
         now_ms: Callable[[], int],
         turns: Turns,
         facts: Facts | None = None,
@@ -93,14 +97,14 @@ class Coalescer:
         self._routes = routes
         self._policies = policies
         self._decisions = decisions
-        self._count = count
+        self._meter = meter
         self._now_ms = now_ms
         self._tasks = OwnedTasks()
-        self._clusters = options.clusters
-        self._member = MemberOptions(GROUP, options.session_timeout_ms)
+        self._clusters = clusters
+        self._member = MemberOptions(GROUP, session_timeout_ms)
         self._members = {
             name: CoalescerMember(cluster, self._member, partial(self._owner, name))
-            for name, cluster in options.clusters.items()
+            for name, cluster in clusters.items()
         }
 
     async def start(self) -> None:
@@ -137,34 +141,33 @@ class Coalescer:
 
     def figures(self) -> dict[str, Figures]:
         """Return the figures of the events held in this process' partitions, by topic."""
-        by_topic: dict[str, Figures] = {}
+        by_topic: dict[str, list[Figures]] = defaultdict(list)
         for member in self._members.values():
             for owner in member.owners:
-                topic = owner.place.topic
-                by_topic[topic] = _sum(by_topic.get(topic), owner.figures)
-        return by_topic
+                by_topic[owner.target.topic].append(owner.figures)
+        return {topic: _sum(figures) for topic, figures in by_topic.items()}
 
     def _owner(
-        self, cluster: str, consumer: AIOKafkaConsumer, owned: Owned, is_mine: Callable[[], bool]
+        self, cluster: str, consumer: AIOKafkaConsumer, owned: Owned, is_current: Callable[[], bool]
     ) -> PartitionOwner:
         topic = topic_of(owned.topic) or ""
-        coalesced = CoalescedTopic(topic, owned.topic, owned.partition, GROUP)
+        target = HeldPartition(topic, owned.topic, owned.partition)
         context = OwnerContext(
             cluster=self._clusters[cluster],
             # Rule 1: the id belongs to the partition, never to the process: a zombie is fenced.
             transactional_id=f"headgate.held.{cluster}.{topic}.{owned.partition}",
             decisions=self._decisions,
-            counts=self._count,
+            meter=self._meter,
             route=partial(self._route, topic),
             topic_id=partial(self._topic_id, owned.topic),
             rules=partial(self._rules, topic),
-            is_mine=is_mine,
+            is_current=is_current,
             now_ms=self._now_ms,
             fenced_pause_s=2.5 * self._member.heartbeat_ms / 1000,
             turns=self._turns,
             report=partial(self._report, topic),
         )
-        return PartitionOwner(consumer, coalesced, context)
+        return PartitionOwner(consumer, target, context)
 
     def _report(self, topic: str, outcome: str, windows: Sequence[Window]) -> None:
         report(self._facts, self._policies.match(topic), topic, outcome, windows)
@@ -222,8 +225,10 @@ def rules_of(policy: TopicPolicy) -> CoalescingRules:
     return CoalescingRules(times, HeldBounds(policy.coalesce_max_keys, policy.coalesce_max_bytes))
 
 
-def _sum(one: Figures | None, other: Figures) -> Figures:
-    if one is None:
-        return other
-    oldest = [each for each in (one.oldest_ms, other.oldest_ms) if each is not None]
-    return Figures(one.keys + other.keys, one.bytes + other.bytes, min(oldest, default=None))
+def _sum(parts: Sequence[Figures]) -> Figures:
+    oldest = [part.oldest_ms for part in parts if part.oldest_ms is not None]
+    return Figures(
+        sum(part.keys for part in parts),
+        sum(part.bytes for part in parts),
+        min(oldest, default=None),
+    )

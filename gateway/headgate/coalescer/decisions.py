@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from headgate.backends.base import Suppression
+from headgate.backends.base import Suppression, Verdicts
 from headgate.coalescer.windows import (
     HeldBounds,
     HeldEvent,
@@ -29,13 +29,11 @@ from headgate.model.outcome import Failure
 from headgate.model.publish import Publish, Stage
 from headgate.model.record import Header, Record, content_type_in
 from headgate.model.route import Route
-from headgate.model.suppression import Reservation, Scope
+from headgate.model.suppression import Reservation
 from headgate.offload.helper_process import HelperProcess
+from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
-# Interfaces of an assignment's session to Kafka, to the suppression state and to its process.
-#
-# `partition.PartitionSession` uses only these protocols, without asyncio. So the simulation in the
-# tests can drive the same code step by step, through crashes and zombies.
+# Values between a partition's session, its log in Kafka and the suppression state.
 
 
 class LogError(Exception):
@@ -86,44 +84,29 @@ class WindowVerdict(Enum):
     WAIT = 2
 
 
+class WindowSpan(NamedTuple):
+    """The span of a window's newest event, from its arrival until it is settled."""
+
+    context: Carried
+    topic: str
+    began_ns: int
+    attributes: Attributes
+
+
 class WindowDecision(NamedTuple):
-    """A verdict on a window. token: state for its settlement. partition: of the topic."""
+    """A verdict on a window.
 
-    verdict: WindowVerdict
-    token: object
-    partition: int
-
-
-class Decisions(Protocol):
-    """Decisions on windows: RESERVE before a write, SETTLE after it.
-
-    docs/design/suppression-protocol.md describes both.
+    Attributes:
+        verdict: The verdict.
+        publish: The newest event, for its settlement.
+        partition: The partition of the topic.
+        span: Its span; None unless its request was sampled.
     """
 
-    async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
-        """Return one decision for each window; all windows have different keys."""
-        ...
-
-    def settle(self, decided: WindowDecision, offset: int) -> None:
-        """Settle a window whose record is in the topic, at this offset."""
-        ...
-
-    def give_up(self, decided: WindowDecision, certain: bool) -> None:
-        """Give up a window whose record may not be in the topic.
-
-        Args:
-            decided: Decision on the window.
-            certain: The record is not in the topic, because EndTxn was never sent.
-        """
-        ...
-
-    def has_unreserved(self, route: Route) -> bool:
-        """Return whether an event was published without RESERVE and is not settled yet."""
-        ...
-
-    def distrust(self, route: Route) -> None:
-        """Forget the state of the topic before the next RESERVE (rule 12)."""
-        ...
+    verdict: WindowVerdict
+    publish: Publish
+    partition: int
+    span: WindowSpan | None = None
 
 
 class CoalescingRules(NamedTuple):
@@ -254,18 +237,6 @@ _TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond the breaker's limits: a later verdict is a fault
 
 
-class Trust(Protocol):
-    """The coalescer's own calls to suppression."""
-
-    def is_settled(self) -> bool:
-        """Return whether Redis has all settlements."""
-        ...
-
-    def drop(self, scope: Scope) -> None:
-        """Delete the namespace's incarnation before its next call."""
-        ...
-
-
 class _Question:
     """A round of reservations and its missing verdicts."""
 
@@ -281,31 +252,34 @@ class _Question:
             self.answered.set_result(None)
 
 
-class SuppressedDecisions:
-    """Decisions of the coalescer, from the verdicts of suppression (`base.Verdicts`).
+class Decisions:
+    """Decisions on windows: RESERVE before a write, SETTLE after it.
 
-    Several sessions reserve at the same time, each for keys of its own.
+    docs/design/suppression-protocol.md describes both. The verdicts come from suppression
+    (`base.Verdicts`). Several sessions reserve at the same time, each for keys of its own.
 
     Args:
         digests: Digests of contents.
         connect: Returns the suppression that reports its verdicts to this object.
         turns: Turns on the event loop.
+        spans: Spans of events whose request was sampled; None without tracing.
     """
 
     def __init__(
         self,
         digests: Digests,
-        connect: "Callable[[SuppressedDecisions], tuple[Suppression, Trust]]",
+        connect: Callable[[Verdicts], Suppression],
         turns: Turns,
+        spans: LaterSpans | None = None,
     ) -> None:
         self._turns = turns
         self._questions: dict[Publish, _Question] = {}  # for publishes without a verdict
         self._digests = digests
-        self._suppression, self._trust = connect(self)
-
-    # ---- Decisions
+        self._spans = spans
+        self._suppression = connect(self)
 
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
+        """Return one decision for each window; all windows have different keys."""
         digests = await self._digests.of(route, windows)
         question = _Question(len(windows))
         publishes: list[Publish] = []
@@ -326,8 +300,10 @@ class SuppressedDecisions:
             self._break_off(publishes)
             raise
         return [
-            WindowDecision(verdict, publish, publish.record.partition)
-            for verdict, publish in zip(question.verdicts, publishes, strict=True)
+            WindowDecision(
+                verdict, publish, publish.record.partition, self._span(route, window, verdict)
+            )
+            for window, verdict, publish in zip(windows, question.verdicts, publishes, strict=True)
         ]
 
     def _ask(self, publish: Publish) -> None:
@@ -348,23 +324,59 @@ class SuppressedDecisions:
                 self._suppression.ended(publish, True)
 
     def settle(self, decided: WindowDecision, offset: int) -> None:
-        publish = decided.token
-        if isinstance(publish, Publish):
-            publish.advance(Stage.ENDED)
-            self._suppression.acknowledged([publish], offset)
+        """Settle a window whose record is in the topic, at this offset."""
+        position: Attributes = {
+            "messaging.destination.partition.id": str(decided.partition),
+            "messaging.kafka.offset": offset,
+        }
+        self._end_span(decided.span, position)
+        decided.publish.advance(Stage.ENDED)
+        self._suppression.acknowledged([decided.publish], offset)
 
     def give_up(self, decided: WindowDecision, certain: bool) -> None:
-        publish = decided.token
-        if isinstance(publish, Publish):
-            publish.advance(Stage.ENDED)
-            self._suppression.ended(publish, certain)
+        """Give up a window whose record may not be in the topic.
+
+        Args:
+            decided: Decision on the window.
+            certain: The record is not in the topic, because EndTxn was never sent.
+        """
+        self._end_span(decided.span, {}, "not committed")
+        decided.publish.advance(Stage.ENDED)
+        self._suppression.ended(decided.publish, certain)
 
     def has_unreserved(self, route: Route) -> bool:
-        return route.digest is not None and not self._trust.is_settled()
+        """Return whether an event was published without RESERVE and is not settled yet."""
+        return route.digest is not None and not self._suppression.is_settled()
 
     def distrust(self, route: Route) -> None:
+        """Forget the state of the topic before the next RESERVE (rule 12)."""
         if route.scope is not None and route.digest is not None:
-            self._trust.drop(route.scope)
+            self._suppression.drop(route.scope)
+
+    def _span(self, route: Route, window: Window, verdict: WindowVerdict) -> WindowSpan | None:
+        """Begin the span of a window's newest event, which is the published one.
+
+        The session asks again about a window that must wait. An unchanged event ends at once.
+        """
+        context = None if self._spans is None else carried(window.last.headers)
+        if context is None or verdict is WindowVerdict.WAIT:
+            return None
+        attributes: Attributes = {
+            "messaging.system": "kafka",
+            "messaging.destination.name": route.topic,
+            "headgate.superseded": sum(total.events for total in window.superseded.values()),
+        }
+        span = WindowSpan(context, route.topic, window.last.arrived_ms * 1_000_000, attributes)
+        if verdict is WindowVerdict.PUBLISH:
+            return span
+        self._end_span(span, {"headgate.unchanged": 1})
+        return None
+
+    def _end_span(self, span: WindowSpan | None, more: Attributes, error: str = "") -> None:
+        if span is not None and self._spans is not None:
+            attributes = span.attributes | more
+            name = f"coalesce {span.topic}"
+            self._spans.end(span.context, name, span.began_ns, attributes, error)
 
     # ---- base.Verdicts
 

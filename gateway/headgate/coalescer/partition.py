@@ -8,7 +8,7 @@ producer and begins another session (rules 3, 9, 10).
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ from headgate.kafka.aiokafka_internals import (
     read_commits,
 )
 from headgate.kafka.options import ClusterOptions
-from headgate.kafka.topics import READ_ERRORS
+from headgate.kafka.topics import READ_ERRORS, kafka_error
 from headgate.kafka.transactions import (
     STEP_TIMEOUT_S,
     TransactionalProducer,
@@ -100,13 +100,13 @@ class PartitionSession:
             if windows.needs_marks:
                 windows = await self._begin_with_marks(windows.target)
                 continue
-            self._around.show(windows.figures)
+            self._around.figures = windows.figures
             rules = self._rules
             now_ms = self._now_ms()
             await self._around.turn()
             closed = windows.take_due(now_ms, rules.max_records, rules.max_bytes)
             if closed and not await self._emit(windows, closed):
-                await self._around.pause(_REDIS_WAIT_MS)
+                await self._around.pause(_REDIS_WAIT_MS / 1000)
 
     async def _begin(self) -> Windows:
         """Fence earlier owners, then read offset and end, in this order (rule 2)."""
@@ -158,14 +158,14 @@ class PartitionSession:
         wait_ms = _WAIT_MS
         if due_ms is not None:
             wait_ms = max(0, min(_WAIT_MS, due_ms - self._now_ms()))
-        if self._has_to_tell(windows):
+        if self._owes_offset(windows):
             wait_ms = min(wait_ms, _IDLE_MS)
         if windows.must_close:
             return
         read = await self._poll(wait_ms)
         await self._around.turn()
         windows.read(read.records, read.position, self._now_ms())
-        if not read.records and not windows.is_catching_up and self._has_to_tell(windows):
+        if not read.records and not windows.is_catching_up and self._owes_offset(windows):
             await self._commit(windows.low_water(), Unsettled(self._decisions, ()))
 
     def _now_ms(self) -> int:
@@ -193,7 +193,7 @@ class PartitionSession:
         ]
         return Read(current, position)
 
-    def _has_to_tell(self, windows: Windows) -> bool:
+    def _owes_offset(self, windows: Windows) -> bool:
         """Return whether an offset is due without a publish (rule 7).
 
         It is due if no window is open and the group's offset lies behind, or if the flag can go.
@@ -299,6 +299,7 @@ def _emission(window: Window, decided: WindowDecision) -> Emission:
 # One partition of a held topic in Kafka, for one session of its owner.
 
 
+GROUP = "headgate.held"  # commits the offsets of all held topics
 FENCED = "fenced"
 MAX_RECORDS = 100  # of one reading, 1-2 ms: it must not hold up the event loop
 _FENCE_S = 60.0  # InitProducerId waits for the markers of a decided transaction
@@ -306,13 +307,12 @@ _GRACE_S = 5.0
 _EARLIEST = -1
 
 
-class CoalescedTopic(NamedTuple):
-    """The partition of an owner. topic: O.  held: H.  group: the group that commits offsets."""
+class HeldPartition(NamedTuple):
+    """The partition of an owner. topic: O.  held: H."""
 
     topic: str
     held: str
     partition: int
-    group: str
 
     @property
     def tp(self) -> TopicPartition:
@@ -327,8 +327,8 @@ class KafkaHeldPartition:
     Args:
         consumer: Consumer of the group member.
         producer: Transactional producer of this session.
-        place: The partition.
-        is_mine: Returns whether the term of ownership still lasts.
+        target: The partition.
+        is_current: Returns whether the term of ownership still lasts.
         now_ms: Wall clock, in milliseconds since 1970.
     """
 
@@ -336,14 +336,14 @@ class KafkaHeldPartition:
         self,
         consumer: AIOKafkaConsumer,
         producer: TransactionalProducer,
-        place: CoalescedTopic,
-        is_mine: Callable[[], bool],
+        target: HeldPartition,
+        is_current: Callable[[], bool],
         now_ms: Callable[[], int],
     ) -> None:
         self._consumer = consumer
         self._producer = producer
-        self._place = place
-        self._is_mine = is_mine
+        self._target = target
+        self._is_current = is_current
         self._now_ms = now_ms
         self._reading: asyncio.Timeout | None = None
 
@@ -360,18 +360,18 @@ class KafkaHeldPartition:
     async def committed(self) -> Committed:
         """Read the group's committed offset."""
         async with self._asking():
-            return Committed(*await committed(self._consumer, self._place.tp))
+            return Committed(*await committed(self._consumer, self._target.tp))
 
     async def end(self) -> int:
         """Return the end offset of H, read_committed."""
-        tp = self._place.tp
+        tp = self._target.tp
         async with self._asking():
             offsets: dict[TopicPartition, int] = await self._consumer.end_offsets([tp])
             return offsets[tp]
 
     async def seek(self, offset: int) -> int:
         """Continue at this offset, or at the earliest record; return the position."""
-        tp = self._place.tp
+        tp = self._target.tp
         async with self._asking():
             if offset == _EARLIEST:
                 offset = (await self._consumer.beginning_offsets([tp]))[tp]
@@ -385,7 +385,7 @@ class KafkaHeldPartition:
 
         The result is empty if no records come or if it is time to stop.
         """
-        tp = self._place.tp
+        tp = self._target.tp
         self._check()
         try:
             async with asyncio.timeout(wait_ms / 1000 + _GRACE_S) as self._reading:
@@ -395,7 +395,7 @@ class KafkaHeldPartition:
         except TimeoutError:  # hurried, or the group is joining again
             fetched = {}
         except KafkaError as error:
-            raise LogError(type(error).__name__, repr(error)) from error
+            raise LogError(type(error).__name__, kafka_error(error)) from error
         finally:
             self._reading = None
         self._check()
@@ -412,7 +412,7 @@ class KafkaHeldPartition:
         Returns:
             The offsets of the emissions; -1 if Kafka returned none.
         """
-        target = self._place
+        target = self._target
         records = [Record(target.topic, *emission) for emission in emissions]
         now_ms = self._now_ms()
         records += [
@@ -427,7 +427,7 @@ class KafkaHeldPartition:
         """Add the group's offset to the transaction, which begins here if there is none."""
         async with self._asking():
             await self._producer.begin()
-            await self._producer.send_offset(self._place.group, self._place.tp, offset, metadata)
+            await self._producer.send_offset(GROUP, self._target.tp, offset, metadata)
 
     async def end_transaction(self) -> None:
         """Send EndTxn(commit). After an error the result of the transaction is unknown."""
@@ -450,10 +450,10 @@ class KafkaHeldPartition:
             is_refusal = error.is_refusal and not may_be_done
             raise LogError(label, str(error), is_refusal) from error
         except (KafkaError, OSError, TimeoutError) as error:
-            raise LogError(type(error).__name__, repr(error)) from error
+            raise LogError(type(error).__name__, kafka_error(error)) from error
 
     def _check(self) -> None:
-        if not self._is_mine():
+        if not self._is_current():
             raise LogError("not_owner", "the partition belongs to another member now", True)
 
 
@@ -469,10 +469,6 @@ _LIVED_S = 30.0  # after so long a session the next failure is a new one
 _NOTHING = Sum(0, 0)
 
 
-def _report_nothing(outcome: str, windows: Sequence[Window]) -> None:
-    """No-op: without facts there is nothing to report."""
-
-
 class OwnerContext(NamedTuple):
     """The process around an owner.
 
@@ -480,7 +476,7 @@ class OwnerContext(NamedTuple):
         route: Returns the topic's active route; raises LogError.
         topic_id: Returns the id of H, in hex; raises LogError.
         rules: Returns the topic's current rules; None if it is not held here any more.
-        is_mine: Returns whether the term of ownership lasts.
+        is_current: Returns whether the term of ownership lasts.
         now_ms: Wall clock, in milliseconds since 1970.
         fenced_pause_s: Long enough for the group to report another owner (rule 10), in seconds.
         turns: Turns of the process.
@@ -490,24 +486,24 @@ class OwnerContext(NamedTuple):
     cluster: ClusterOptions
     transactional_id: str
     decisions: Decisions
-    counts: Meter
+    meter: Meter
     route: Callable[[], Route]
     topic_id: Callable[[], str]
     rules: Callable[[], CoalescingRules | None]
-    is_mine: Callable[[], bool]
+    is_current: Callable[[], bool]
     now_ms: Callable[[], int]
     fenced_pause_s: float
     turns: Turns
-    report: Callable[[str, Sequence[Window]], None] = _report_nothing
+    report: Callable[[str, Sequence[Window]], None]
 
 
 class PartitionOwner:
     """An owner of one partition for one epoch. figures: of the events that it holds now."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, place: CoalescedTopic, context: OwnerContext
+        self, consumer: AIOKafkaConsumer, target: HeldPartition, context: OwnerContext
     ) -> None:
-        self.place = place
+        self.target = target
         self.figures = Figures(0, 0, None)
         self._consumer = consumer
         self._context = context
@@ -524,17 +520,17 @@ class PartitionOwner:
     async def run(self) -> None:
         """Run sessions until the term ends or `stop` is called."""
         pause_s = _FIRST_PAUSE_S
-        while not self._stop.is_set() and self._context.is_mine():
+        while not self._stop.is_set() and self._context.is_current():
             began = asyncio.get_running_loop().time()
             failure = await self._live()
             self.figures = Figures(0, 0, None)
-            if failure is None or self._stop.is_set() or not self._context.is_mine():
+            if failure is None or self._stop.is_set() or not self._context.is_current():
                 continue
             self._report(failure)
             lived = asyncio.get_running_loop().time() - began > _LIVED_S
             pause_s = _FIRST_PAUSE_S if lived else min(2 * pause_s, _LONGEST_PAUSE_S)
             fenced = failure.label == FENCED
-            await self._pause_s(max(pause_s, self._context.fenced_pause_s if fenced else 0.0))
+            await self.pause(max(pause_s, self._context.fenced_pause_s if fenced else 0.0))
 
     async def _live(self) -> LogError | None:
         context = self._context
@@ -548,7 +544,7 @@ class PartitionOwner:
                 context.cluster, context.transactional_id, state.batch_limit_bytes
             )
             self._partition = KafkaHeldPartition(
-                self._consumer, producer, self.place, context.is_mine, context.now_ms
+                self._consumer, producer, self.target, context.is_current, context.now_ms
             )
             await PartitionSession(self._partition, context.decisions, rules, self).run()
         except LogError as error:
@@ -560,8 +556,9 @@ class PartitionOwner:
         return None
 
     def _report(self, failure: LogError) -> None:
-        self._context.counts.owner_restarted(self.place.topic, failure.label)
-        log.warning("coalescing %s-%d restarts: %s", self.place.held, self.place.partition, failure)
+        self._context.meter.owner_restarted(self.target.topic, failure.label)
+        _, held, partition = self.target
+        log.warning("coalescing %s-%d restarts: %s", held, partition, failure)
 
     # ---- the process around a session
 
@@ -576,16 +573,11 @@ class PartitionOwner:
         """Wait for a turn before a piece of work, so that the owners' work never adds up."""
         await self._context.turns.take()
 
-    async def pause(self, milliseconds: int) -> None:
-        """Wait so many milliseconds, or until it is time to stop."""
-        await self._pause_s(milliseconds / 1000)
-
-    async def _pause_s(self, seconds: float) -> None:
-        try:
+    async def pause(self, seconds: float) -> None:
+        """Wait so many seconds, or until it is time to stop."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
-        except TimeoutError:
-            return
 
     def route(self) -> Route:
         """Return the topic's active route.
@@ -614,12 +606,8 @@ class PartitionOwner:
                 other = (producer, str(OutcomeName.SUPERSEDED))
                 sums[other] = sums.get(other, _NOTHING).plus(more)
         for (producer, name), total in sums.items():
-            self._context.counts.coalesced(producer, self.place.topic, name, *total)
+            self._context.meter.coalesced(producer, self.target.topic, name, *total)
         self._context.report(outcome, windows)
-
-    def show(self, figures: Figures) -> None:
-        """Show the figures of the events that are held now."""
-        self.figures = figures
 
 
 # One group member per cluster and process, and the owners of its partitions.
@@ -678,7 +666,7 @@ class CoalescerMember:
             try:
                 await self._membership.hold(self._wanted, self._changed)
             except READ_ERRORS as error:
-                log.warning("coalescer rejoins its group: %r", error)
+                log.warning("coalescer rejoins its group: %s", kafka_error(error))
                 await asyncio.sleep(_RETRY_S)
 
     # ---- membership.Holder
@@ -731,7 +719,6 @@ class HeldWatch:
 
     Args:
         options: Options of the cluster.
-        group: Name of the group.
         held: Returns the states of the held topics.
         now_ms: Wall clock, in milliseconds since 1970.
     """
@@ -739,12 +726,10 @@ class HeldWatch:
     def __init__(
         self,
         options: ClusterOptions,
-        group: str,
         held: Callable[[], Iterable[TopicState]],
         now_ms: Callable[[], int],
     ) -> None:
         self._options = options
-        self._group = group
         self._held = held
         self._now_ms = now_ms
         self.lags: dict[str, HeldLag] = {}
@@ -763,7 +748,8 @@ class HeldWatch:
                             consumer = consumer or await self._connect()
                             self.lags = await self._poll(consumer, states)
                     except READ_ERRORS as error:
-                        log.warning("lag of group %s is unknown: %r", self._group, error)
+                        why = kafka_error(error)
+                        log.warning("lag of the held topics is unknown: %s", why)
                         await _drop(consumer)
                         consumer = None
                 await asyncio.sleep(_POLL_S)
@@ -783,9 +769,7 @@ class HeldWatch:
 
     async def _connect(self) -> AIOKafkaConsumer:
         # The consumer never subscribes, so it is no member: it only reads the group's offsets.
-        consumer = open_consumer(
-            self._options, group_id=self._group, isolation_level="read_committed"
-        )
+        consumer = open_consumer(self._options, group_id=GROUP, isolation_level="read_committed")
         try:
             await consumer.start()
         except BaseException:

@@ -636,7 +636,7 @@ class Windows:
         oldest = next(iter(self._windows.values()), None)
         if oldest is None or not self._returned:
             return oldest
-        return min(oldest, self._windows[self._returned[0][1]], key=lambda one: one.first)
+        return min(oldest, self._windows[self._returned[0][1]], key=lambda window: window.first)
 
     def _plan(self, window: Window) -> None:
         due_ms = window.due_ms(self._times)

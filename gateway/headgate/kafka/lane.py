@@ -48,8 +48,8 @@ from headgate.kafka.topics import (
     READ_ERRORS,
     RETRY_AFTER_S,
     KafkaTopics,
+    kafka_error,
     kafka_in_words,
-    kafka_name,
 )
 from headgate.metrics.library_lines import ClusterOutage, in_cluster
 from headgate.metrics.meter import Meter
@@ -355,7 +355,7 @@ class Lane:
     def _on_failure(self, error: BaseException, handed: Handed) -> None:
         batch = self._take_batch()
         verdict = classify(error, handed.attempts)
-        where, why = f"{self.topic}-{self.partition}", kafka_name(error) or connection_error(error)
+        where, why = f"{self.topic}-{self.partition}", kafka_error(error)
         log.log(verdict.log_level, "%s: a batch failed: %s; %s", where, why, verdict.in_words)
         if verdict.fate is Fate.LATER:  # this is no progress
             if not self._pause_s:

@@ -254,6 +254,11 @@ def _cause(error: BaseException) -> tuple[str, str]:
     return (words, "bootstrap_servers") if words else ("the answer cannot be used", "")
 
 
+def kafka_error(error: BaseException) -> str:
+    """Describe an error for the log; an error from a broker has Kafka's own name."""
+    return kafka_name(error) or connection_error(error)
+
+
 def kafka_name(error: BaseException) -> str | None:
     """Return Kafka's name of an error, such as TOPIC_AUTHORIZATION_FAILED."""
     return error.message if isinstance(error, BrokerResponseError) else None

@@ -23,6 +23,7 @@ from headgate.kafka.aiokafka_internals import (
 )
 from headgate.kafka.options import ClusterOptions
 from headgate.kafka.produce_request import Fate, classify, learn_error_codes
+from headgate.kafka.topics import kafka_error
 from headgate.model.record import Record
 
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts a transaction that its owner does not end
@@ -40,7 +41,7 @@ class TransactionError(Exception):
     """
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(f"{type(error).__name__}: {error}")
+        super().__init__(kafka_error(error))
         self.label = type(error).__name__
         self.is_fenced = isinstance(error, ProducerFenced)
         self.is_refusal = self.is_fenced or classify(error, 1).fate is Fate.REFUSED

@@ -394,6 +394,13 @@ class Unsuppressed:
     def release(self, scope: Scope) -> None:
         """No-op: without a store there is nothing to announce."""
 
+    def is_settled(self) -> bool:
+        """Return True: there is no store that lacks any news."""
+        return True
+
+    def drop(self, scope: Scope) -> None:
+        """No-op: there is no state of any topic."""
+
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """No-op: nothing was reserved."""
 

@@ -6,10 +6,9 @@ from functools import partial
 from headgate.audits.facts import Facts
 from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.coalescer import GROUP, Coalescer, CoalescerOptions, held_states
-from headgate.coalescer.decisions import Decisions, Digests, SuppressedDecisions, Trust, Turns
+from headgate.coalescer.coalescer import Coalescer, held_states
+from headgate.coalescer.decisions import Decisions, Digests, Turns
 from headgate.coalescer.partition import HeldWatch
-from headgate.coalescer.traced import TracedDecisions
 from headgate.coalescer.windows import Figures
 from headgate.ingest.complete import now_ms
 from headgate.ingest.gate import Routes
@@ -18,7 +17,6 @@ from headgate.metrics.meter import HeldFigures
 from headgate.model.internal_topics import Oddity, leftover, topic_of
 from headgate.model.outcome import Failure
 from headgate.model.policy import PolicyTable
-from headgate.model.suppression import Scope
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
 from headgate.suppression.sharded import AnySuppressor, States, Unsuppressed, redis_dependencies
@@ -46,11 +44,10 @@ class Coalescing:
         routes = Routes(self._policies, parts.topics, compiler, holds=False)
         turns = Turns()
         digests = Digests(parts.helper, parts.meter.canonical_fallback, turns)
-        decisions: Decisions = SuppressedDecisions(digests, self._connect, turns)
-        if parts.tracing.later is not None:
-            decisions = TracedDecisions(decisions, parts.tracing.later)
+        decisions = Decisions(digests, self._connect, turns, parts.tracing.later)
         self._coalescer = Coalescer(
-            CoalescerOptions(parts.clusters, settings.coalescer.session_timeout_ms),
+            parts.clusters,
+            settings.coalescer.session_timeout_ms,
             parts.topics,
             routes,
             self._policies,
@@ -95,13 +92,10 @@ class Coalescing:
             rows += redis_dependencies(self._suppressor, self.suppression(), self._policies)
         return rows
 
-    def _connect(self, verdicts: Verdicts) -> tuple[Suppression, Trust]:
+    def _connect(self, verdicts: Verdicts) -> Suppression:
         # A transaction ends with the next owner's InitProducerId, or by its timeout.
-        suppressor = suppressor_of(self._parts, verdicts, fences_by_writing=False)
-        if suppressor is None:
-            return Unsuppressed(verdicts), _NothingToTrust()
-        self._suppressor = suppressor
-        return suppressor, suppressor
+        self._suppressor = suppressor_of(self._parts, verdicts, fences_by_writing=False)
+        return self._suppressor or Unsuppressed(verdicts)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:
         if after is not None:
@@ -123,7 +117,7 @@ class HeldTopics:
         # oddities that the log already has, by held topic
         self._reported: dict[str, Oddity] = {}
         self._watches = {
-            name: HeldWatch(options, GROUP, partial(self._states, name), now_ms)
+            name: HeldWatch(options, partial(self._states, name), now_ms)
             for name, options in parts.clusters.items()
         }
         self._coalescing = Coalescing(parts, facts) if coalesces else None
@@ -212,11 +206,3 @@ def cluster_of(name: str, policies: PolicyTable) -> str | None:
     """Return the cluster of a topic, also a held one, by its policy; None if no policy matches."""
     policy = policies.match(topic_of(name) or name)
     return None if policy is None else policy.cluster
-
-
-class _NothingToTrust:
-    def is_settled(self) -> bool:
-        return True
-
-    def drop(self, scope: Scope) -> None:
-        """No-op: there is no state of any topic."""

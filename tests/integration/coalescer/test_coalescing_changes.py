@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from headgate.coalescer.coalescer import GROUP
+from headgate.coalescer.partition import GROUP
 from headgate.model.internal_topics import held_topic
 from support.clients.http_client import exchange
 from support.gateway.coalescing_gateway import Client, config_text, run_init

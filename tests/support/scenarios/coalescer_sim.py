@@ -23,7 +23,6 @@ from headgate.coalescer.decisions import (
 from headgate.coalescer.partition import PartitionSession
 from headgate.coalescer.windows import (
     DoneMark,
-    Figures,
     HeldBounds,
     HeldEvent,
     HeldRecord,
@@ -405,7 +404,7 @@ class Process:
         """Settlements wait for Redis; until they are told, unreserved publishes stay so."""
         while self.owed and self.world.redis_up:
             decided, offset = self.owed.pop(0)
-            window, token = decided.token  # type: ignore[misc]
+            window, token = decided.publish  # type: ignore[misc]
             cell = self.world.cells.setdefault(window.last.key, Cell())
             trusted = cell.tokens.pop(token, None) is not None
             if offset > cell.offset:
@@ -413,7 +412,7 @@ class Process:
             self.unreserved.discard(window.last.key)
 
     def give_up(self, decided: WindowDecision, certain: bool) -> None:
-        window, token = decided.token  # type: ignore[misc]
+        window, token = decided.publish  # type: ignore[misc]
         if certain and not self.is_dead and window.last.key in self.world.cells:
             self.world.cells[window.last.key].tokens.pop(token, None)
 
@@ -434,7 +433,7 @@ class Process:
     async def turn(self) -> None:
         """A step is a turn of its own."""
 
-    async def pause(self, milliseconds: int) -> None:
+    async def pause(self, seconds: float) -> None:
         await Step("pauses")
 
     def route(self) -> Route:
@@ -445,9 +444,6 @@ class Process:
 
     def ended(self, outcome: str, windows: Sequence[Window]) -> None:
         """Nobody counts."""
-
-    def show(self, figures: Figures) -> None:
-        """Nobody looks."""
 
 
 POLICY = TopicPolicy("t", "main", kind="state")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from headgate.coalescer.decisions import Digests, SuppressedDecisions, Trust, Turns, WindowVerdict
+from headgate.backends.base import Verdicts
+from headgate.coalescer.decisions import Decisions, Digests, Turns, WindowVerdict
 from headgate.coalescer.windows import HeldEvent, Window
 from headgate.ingest.gate import Compiler
 from headgate.offload.helper_process import HelperProcess
@@ -16,13 +17,13 @@ from support.process.stack import eventually
 class World:
     def __init__(self) -> None:
         digests = Digests(cast(HelperProcess, None), lambda topic, why: None, Turns())
-        self.decisions = SuppressedDecisions(digests, self._connect, Turns())
+        self.decisions = Decisions(digests, self._connect, Turns())
         state = {"kind": "state", "key": ("/id",), "coalesce_quiet_ms": 100, "suppress": "raw"}
         self.route = Compiler(128, "ns")(policy(**state), topic_state())
 
-    def _connect(self, decisions: SuppressedDecisions) -> tuple[FakeSuppression, Trust]:
-        self.suppression = FakeSuppression(decisions)
-        return self.suppression, cast(Trust, None)
+    def _connect(self, verdicts: Verdicts) -> FakeSuppression:
+        self.suppression = FakeSuppression(verdicts)
+        return self.suppression
 
 
 def window(key: bytes) -> Window:

@@ -396,7 +396,7 @@ class TakesUnknownAsRefused(PartitionSession):
 
 
 class NeverCommitsAlone(PartitionSession):
-    def _has_to_tell(self, windows: Windows) -> bool:
+    def _owes_offset(self, windows: Windows) -> bool:
         return False
 
 
