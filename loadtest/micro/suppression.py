@@ -8,6 +8,7 @@ answers at once; making the events is not counted. Prints Markdown.
 
 import asyncio
 import os
+import struct
 import sys
 import time
 from collections.abc import Awaitable, Sequence
@@ -23,8 +24,6 @@ from headgate.suppression.rules import (
     LayoutReply,
     SuppressionCall,
     SuppressionReply,
-    pack_state,
-    pack_verdicts,
     read_reply,
 )
 from headgate.suppression.store import arguments_of
@@ -55,8 +54,10 @@ class Store:
     async def run(self, call: SuppressionCall) -> SuppressionReply:
         """Pack what Redis would get, and take its answer apart."""
         arguments_of(call, b"R" * 16)
-        states = [pack_state(b"n" * 16, count, 0.0) for count in call.counts]
-        verdicts = pack_verdicts([self._verdict] * call.reservations)
+        states = [struct.pack(">16sId", b"n" * 16, count, 0.0) for count in call.counts]
+        verdicts = struct.pack(
+            f">{len([self._verdict] * call.reservations)}q", *[self._verdict] * call.reservations
+        )
         return read_reply(call, [0, 0, 0, verdicts, *states])
 
     async def look(self) -> None:

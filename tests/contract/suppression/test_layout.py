@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.redis.script import RedisScript, script_text
-from headgate.suppression.rules import LayoutCall, LayoutReply, StoredKey, announce_layout
+from headgate.suppression.rules import LayoutCall, LayoutReply
+from support.doubles.suppression_rules import StoredKey, announce_layout
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
 

@@ -25,8 +25,9 @@ from contract.suppression.test_suppression_store import (
 )
 from headgate.model.suppression import Scope
 from headgate.suppression import rules
-from headgate.suppression.rules import ANNOUNCE, DROP, MARK, MAX_TOKENS
+from headgate.suppression.rules import ANNOUNCE, DROP, MARK
 from headgate.suppression.store import SuppressionStore
+from support.doubles.suppression_rules import MAX_TOKENS
 from support.process.stack import eventually
 
 __all__ = ["connect", "scope", "store"]  # fixtures

@@ -9,12 +9,7 @@ import pytest
 
 from headgate.model.suppression import Scope
 from headgate.suppression import rules
-from headgate.suppression.rules import (
-    SuppressionCall,
-    SuppressionReply,
-    SuppressionSpans,
-    floor_of,
-)
+from headgate.suppression.rules import SuppressionCall, SuppressionReply, SuppressionSpans, floor_of
 from headgate.suppression.store import RedisStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis

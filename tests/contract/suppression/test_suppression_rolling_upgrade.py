@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headgate.model.suppression import Scope
-from headgate.suppression.rules import StoredKey, SuppressionCall, run
+from headgate.suppression.rules import SuppressionCall
 from headgate.suppression.store import RedisStore
+from support.doubles.suppression_rules import StoredKey, run
 from support.gateway.suppression_histories import (
     CALLS,
     STEPS,

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from headgate.model.suppression import Scope
 from headgate.suppression import rules
-from headgate.suppression.rules import StoredKey, run
 from headgate.suppression.store import RedisStore
+from support.doubles.suppression_rules import StoredKey, run
 from support.gateway.suppression_histories import (
     CALLS,
     LONG,

@@ -13,13 +13,9 @@ import pytest
 from headgate.model.suppression import Scope
 from headgate.redis.script import StoreError
 from headgate.suppression import rules
-from headgate.suppression.rules import (
-    DROP,
-    SuppressionCall,
-    SuppressionReply,
-    SuppressionSpans,
-)
+from headgate.suppression.rules import DROP, SuppressionCall, SuppressionReply, SuppressionSpans
 from headgate.suppression.store import RedisStore, SuppressionStore
+from support.doubles.suppression_rules import verdict_to_publish
 from support.doubles.suppression_store import MemoryRedis, MemoryStore
 from support.process.connecting import reach
 from support.process.stack import RunningRedis
@@ -107,7 +103,7 @@ async def test_second_equal_event_is_unchanged(store: SuppressionStore, scope: S
     assert await verdict(store, scope, reserve(T1, A)) == -1
     await run(store, scope, {b"k": rules.settle(T1, A, 7, 6)}, reservations=0)
     assert await verdict(store, scope, reserve(T2, A)) == 7
-    assert await verdict(store, scope, reserve(T3, B)) == rules.verdict_to_publish(7)
+    assert await verdict(store, scope, reserve(T3, B)) == verdict_to_publish(7)
 
 
 async def test_token_under_way_blocks_and_highest_offset_wins(
@@ -186,13 +182,13 @@ async def test_clear_forgets_content_and_trust_but_no_token(
     await run(store, scope, {b"k": reserve(T2, B)})
     assert await verdict(store, scope, rules.CLEAR + reserve(T3, A)) < 0
     told = rules.refused(T3) + rules.settle(T2, B, 2, 6)
-    assert await verdict(store, scope, told + reserve(T1, B)) == rules.verdict_to_publish(2)
+    assert await verdict(store, scope, told + reserve(T1, B)) == verdict_to_publish(2)
 
 
 async def test_expired_token_drops_the_content(store: SuppressionStore, scope: Scope) -> None:
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T2, B)}, spans=OPEN._replace(life=0.0))
-    assert await verdict(store, scope, reserve(T3, A)) == rules.verdict_to_publish(1)
+    assert await verdict(store, scope, reserve(T3, A)) == verdict_to_publish(1)
 
 
 async def test_nothing_is_purged_while_one_token_lives(

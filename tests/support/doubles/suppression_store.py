@@ -3,15 +3,8 @@
 from collections.abc import Callable
 
 from headgate.redis.script import StoreError
-from headgate.suppression.rules import (
-    LayoutCall,
-    LayoutReply,
-    StoredKey,
-    SuppressionCall,
-    SuppressionReply,
-    announce_layout,
-    run,
-)
+from headgate.suppression.rules import LayoutCall, LayoutReply, SuppressionCall, SuppressionReply
+from support.doubles.suppression_rules import StoredKey, announce_layout, run
 
 
 class MemoryRedis:

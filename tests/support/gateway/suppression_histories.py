@@ -8,14 +8,9 @@ from hypothesis import strategies as st
 
 from headgate.model.suppression import Scope
 from headgate.suppression import rules
-from headgate.suppression.rules import (
-    ANNOUNCE,
-    DROP,
-    MAX_TOKENS,
-    SuppressionCall,
-    SuppressionSpans,
-)
+from headgate.suppression.rules import ANNOUNCE, DROP, SuppressionCall, SuppressionSpans
 from headgate.suppression.store import RedisStore
+from support.doubles.suppression_rules import MAX_TOKENS
 
 # More than a key may have; the first few are used most.
 TOKENS = [bytes([65 + n % 60, n]) * 6 for n in range(MAX_TOKENS + 6)]

@@ -18,7 +18,8 @@ from headgate.redis.script import StoreError
 from headgate.suppression.calls import OutgoingCall
 from headgate.suppression.claims import BypassMode, Claims
 from headgate.suppression.options import SuppressOptions
-from headgate.suppression.rules import StoredKey, SuppressionCall, SuppressionReply, run
+from headgate.suppression.rules import SuppressionCall, SuppressionReply
+from support.doubles.suppression_rules import StoredKey, run
 from support.gateway.meters import a_meter, counted
 
 LIFE_MS, QUARANTINE_MS, AGE_MS = 10_000.0, 5_000.0, 100_000.0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headgate.model.publish import Publish, Stage
-from headgate.suppression.rules import Agreement, KeyEntry
+from headgate.suppression.rules import Agreement
+from support.doubles.suppression_rules import KeyEntry
 from support.gateway.suppression_world import World, make_publish
 
 

@@ -10,7 +10,8 @@ import pytest
 from headgate.model.publish import Publish, Stage
 from headgate.suppression.claims import Waits
 from headgate.suppression.options import SuppressOptions
-from headgate.suppression.rules import MAX_TOKENS, SuppressionCall
+from headgate.suppression.rules import SuppressionCall
+from support.doubles.suppression_rules import MAX_TOKENS
 from support.gateway.suppression_world import LOST, Process, World, contents, make_publish
 from support.scale import scaled
 

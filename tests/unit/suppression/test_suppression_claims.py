@@ -9,7 +9,7 @@ import pytest
 from headgate.model.publish import Stage
 from headgate.redis.script import StoreError
 from headgate.suppression.options import SuppressOptions
-from headgate.suppression.rules import KeyEntry, run
+from support.doubles.suppression_rules import KeyEntry, run
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, contents
 
 

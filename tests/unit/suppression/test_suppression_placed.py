@@ -7,15 +7,14 @@ import pytest
 from headgate.model.suppression import Scope
 from headgate.suppression.rules import (
     CLEAR,
-    StoredKey,
     SuppressionCall,
     SuppressionSpans,
     force,
     refused,
     reserve,
-    run,
     settle,
 )
+from support.doubles.suppression_rules import StoredKey, run
 
 SCOPE = Scope("deals", b"\1" * 16, 3, b"f")
 LIMITS = SuppressionSpans(life=240_000, quarantine=0, max_suppress_age=3_600_000)

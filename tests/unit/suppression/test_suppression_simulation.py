@@ -16,7 +16,7 @@ import pytest
 
 from headgate.model.outcome import Failure
 from headgate.model.publish import Publish, Stage
-from headgate.suppression.rules import KeyEntry
+from support.doubles.suppression_rules import KeyEntry
 from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, make_publish
 from support.scale import scaled
 
