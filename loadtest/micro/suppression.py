@@ -55,9 +55,8 @@ class Store:
         """Pack what Redis would get, and take its answer apart."""
         arguments_of(call, b"R" * 16)
         states = [struct.pack(">16sId", b"n" * 16, count, 0.0) for count in call.counts]
-        verdicts = struct.pack(
-            f">{len([self._verdict] * call.reservations)}q", *[self._verdict] * call.reservations
-        )
+        count = call.reservations
+        verdicts = struct.pack(f">{count}q", *[self._verdict] * count)
         return read_reply(call, [0, 0, 0, verdicts, *states])
 
     async def look(self) -> None:
