@@ -13,8 +13,15 @@ from headgate.idempotency.rules import ClaimCall, ClaimStep
 from headgate.idempotency.store import IdentityOptions, IdentityStore
 from headgate.metrics.meter import Meter
 from headgate.model.publish import Claim
-from headgate.redis.client import FEW, ClientTimes, ClientWork, ScriptClient, all_ended
-from headgate.redis.script import OverdueCheck, StoreError
+from headgate.redis.client import (
+    FEW,
+    ClientTimes,
+    ClientWork,
+    OverdueCheck,
+    ScriptClient,
+    all_ended,
+)
+from headgate.redis.script import StoreError
 from headgate.redis.servers import Slots
 
 _log = logging.getLogger("headgate.idempotency")

@@ -16,11 +16,12 @@ from typing import Final, NamedTuple
 
 from headgate.backends.owned import OwnedTasks
 from headgate.model.times import Outage
-from headgate.redis.script import ScriptStore, StoreError
+from headgate.redis.script import LATE_S, ScriptStore, StoreError
 
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.05, 5.0  # pauses between two attempts to connect
 FEW: Final = 4  # with so few requests in flight, another is unlikely to come while a call waits
 _PROVEN_S = 10.0  # a connection that lasted so long resets the delay
+_CHECKS = 8  # number of checks for overdue requests within the longest wait
 _CLOSE_S = 2.0  # longest wait of `aclose` for the last calls
 # Turns of the event loop without an arrival, after which no more requests are on their way. One
 # such turn is common between two arrivals.
@@ -116,7 +117,7 @@ class ScriptClient:
 
     async def connect(self) -> None:
         """Connect, and return after the first attempt, in bounded time."""
-        self._running = self._tasks.keep(self._run, self._name)
+        self._running = self._tasks.spawn(self._run(), self._name)
         self._tasks.keep(self._tick, f"ticks of {self._name}")
         with suppress(TimeoutError):
             async with asyncio.timeout(self._times.start):
@@ -234,6 +235,48 @@ class ScriptClient:
         while True:
             await asyncio.sleep(self._times.tick)
             self._work.tick()
+
+
+class OverdueCheck:
+    """A periodic check that ends waits that last too long.
+
+    Args:
+        seconds: Longest wait; there are several checks within it.
+        check: Called at intervals; returns whether any request still waits.
+    """
+
+    __slots__ = ("_check", "_due_s", "_has_waited", "_is_on", "_pause_s")
+
+    def __init__(self, seconds: float, check: Callable[[], bool]) -> None:
+        self._pause_s = seconds / _CHECKS
+        self._check = check
+        self._due_s = 0.0
+        self._is_on = self._has_waited = False
+
+    def begin(self) -> None:
+        """Start the checks, because a request waits."""
+        if not self._is_on:
+            self._is_on = True
+            self._run_in(self._pause_s)
+
+    def _run_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + seconds
+        loop.call_at(self._due_s, self._run)
+
+    def _run(self) -> None:
+        late_s = asyncio.get_running_loop().time() - self._due_s
+        if late_s > LATE_S and not self._has_waited:
+            self._has_waited = True  # as in `Patience`: read replies that have arrived first
+            self._run_in(LATE_S)
+            return
+        self._has_waited = self._is_on = False
+        still_waited_for = True  # also if the check fails: the others must not wait forever
+        try:
+            still_waited_for = self._check()
+        finally:
+            if still_waited_for:
+                self.begin()
 
 
 async def all_ended(calls: Iterable[Awaitable[None]]) -> None:

@@ -8,7 +8,7 @@ Redis Cluster is not supported, because a call's entries are in many slots. `con
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Protocol
 
@@ -59,8 +59,7 @@ class ScriptStore(Protocol):
         ...
 
 
-_LATE_S = 0.01  # a timer that is later was blocked by other work on the event loop
-_CHECKS = 8  # number of checks within the longest wait
+LATE_S = 0.01  # a timer that is later was blocked by other work on the event loop
 
 
 class Patience:
@@ -103,55 +102,13 @@ class Patience:
         now_s = loop.time()
         if now_s < self._due_s:
             self._run_at(loop, self._due_s)
-        elif now_s - self._runs_s > _LATE_S and not self._has_waited:
+        elif now_s - self._runs_s > LATE_S and not self._has_waited:
             # The event loop was blocked, and it runs timers before it reads: give it one turn to
             # read replies that have arrived. Only one: a loop that is always late would never end.
             self._has_waited = True
-            self._run_at(loop, now_s + _LATE_S)
+            self._run_at(loop, now_s + LATE_S)
         else:
             self._scope.reschedule(0)
-
-
-class OverdueCheck:
-    """A periodic check that ends waits that last too long.
-
-    Args:
-        seconds: Longest wait; there are several checks within it.
-        check: Called at intervals; returns whether any request still waits.
-    """
-
-    __slots__ = ("_check", "_due_s", "_has_waited", "_is_on", "_pause_s")
-
-    def __init__(self, seconds: float, check: Callable[[], bool]) -> None:
-        self._pause_s = seconds / _CHECKS
-        self._check = check
-        self._due_s = 0.0
-        self._is_on = self._has_waited = False
-
-    def begin(self) -> None:
-        """Start the checks, because a request waits."""
-        if not self._is_on:
-            self._is_on = True
-            self._run_in(self._pause_s)
-
-    def _run_in(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        self._due_s = loop.time() + seconds
-        loop.call_at(self._due_s, self._run)
-
-    def _run(self) -> None:
-        late_s = asyncio.get_running_loop().time() - self._due_s
-        if late_s > _LATE_S and not self._has_waited:
-            self._has_waited = True  # as in `Patience`: read replies that have arrived first
-            self._run_in(_LATE_S)
-            return
-        self._has_waited = self._is_on = False
-        still_waited_for = True  # also if the check fails: the others must not wait forever
-        try:
-            still_waited_for = self._check()
-        finally:
-            if still_waited_for:
-                self.begin()
 
 
 # Texts for clients: the exceptions' own texts contain addresses.

@@ -9,6 +9,7 @@ from headgate.model.publish import Publish, Stage, advance_all
 from headgate.model.suppression import Scope
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.suppression import rules
+from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import (
     ANNOUNCE,
     CLEAR,
@@ -72,7 +73,7 @@ class Namespaces:
         self.to_drop: set[Scope] = set()
         self.to_announce: set[Scope] = set()
 
-    def answered(
+    def apply_states(
         self,
         scopes: Sequence[Scope],
         states: Sequence[NamespaceState],
@@ -187,7 +188,7 @@ class Namespaces:
         self.passing.add(scope)
         self.to_announce.add(scope)
 
-    def announced(self, scopes: Iterable[Scope], until_s: float) -> None:
+    def extend_announcements(self, scopes: Iterable[Scope], until_s: float) -> None:
         """Note the namespaces that a call announced, and until when (seconds)."""
         for scope in scopes:
             scope.free_until_s = until_s
@@ -257,7 +258,7 @@ class Settlements:
         """Return a lower bound of the operations that wait."""
         return sum(map(len, self._pending.values())) + len(self.line)
 
-    def of(self, scope: Scope) -> dict[bytes, bytes]:
+    def pending_of(self, scope: Scope) -> dict[bytes, bytes]:
         """Return the namespace's pending operations, for additions."""
         pending = self._pending.get(scope)
         if pending is None:
@@ -266,7 +267,7 @@ class Settlements:
 
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Queue one operation."""
-        pending = self.of(scope)
+        pending = self.pending_of(scope)
         packed = pending.get(entry)
         if packed is None:
             pending[entry] = operation
@@ -286,7 +287,7 @@ class Settlements:
             operation = settle(reservation.token, digest, offset, reservation.partitions)
             highest[entry] = (offset, operation)
 
-    def overflowed(self) -> set[Scope]:
+    def drop_overflow(self) -> set[Scope]:
         """Forget and return the namespaces with too many entries, which Redis must then drop."""
         lines = Counter(scope for scope, _, _ in self.line)
         scopes = set()
@@ -300,7 +301,7 @@ class Settlements:
             self.line = deque(end for end in self.line if end[0] not in scopes)
         return scopes
 
-    def reconnected(self) -> None:
+    def queue_unreserved(self) -> None:
         """Queue the kept acknowledgements of unreserved publishes."""
         for scope, highest in self._unreserved.items():
             for entry, (_, operation) in highest.items():
@@ -374,8 +375,9 @@ class OutgoingCall:
     """A call under construction, and then on its way.
 
     Args:
-        max_keys: Largest number of entries.
-        max_operations: Largest number of operations.
+        options: Options of suppression, which limit the call.
+        spans: Spans of the protocol.
+        nonce: A nonce that was never used before, for the incarnations that this call begins.
         sent_s: Time of sending, in seconds.
 
     Attributes:
@@ -387,11 +389,13 @@ class OutgoingCall:
 
     __slots__ = (
         "_forgets",
-        "_left",
         "_max_keys",
         "_max_operations",
+        "_nonce",
         "_operations",
+        "_operations_left",
         "_positions",
+        "_spans",
         "announced",
         "dropped",
         "reserved",
@@ -399,9 +403,14 @@ class OutgoingCall:
         "settled",
     )
 
-    def __init__(self, max_keys: int, max_operations: int, sent_s: float = 0.0) -> None:
-        self._max_keys = max_keys
-        self._max_operations = self._left = max_operations
+    def __init__(
+        self, options: SuppressOptions, spans: SuppressionSpans, nonce: bytes, sent_s: float
+    ) -> None:
+        self._max_keys: int = options.max_keys_per_call
+        self._max_operations: int = options.max_operations_per_call
+        self._operations_left: int = self._max_operations
+        self._spans = spans
+        self._nonce = nonce
         self.sent_s = sent_s
         self.announced: set[Scope] = set()
         self._positions: dict[Scope, bytes] = {}
@@ -418,7 +427,7 @@ class OutgoingCall:
     def room(self) -> int:
         """Return the number of keys that still fit. Each may be the first of its namespace."""
         keys = min(self._max_keys - len(self._operations), _MAX_SCOPES - len(self._positions))
-        return min(keys, self._left)
+        return min(keys, self._operations_left)
 
     @property
     def scopes(self) -> Sequence[Scope]:
@@ -452,17 +461,17 @@ class OutgoingCall:
         """Add an operation to an entry, behind its earlier ones."""
         packed = self._operations.get(entry)
         self._operations[entry] = (self.talk_to(scope) if packed is None else packed) + operation
-        self._left -= 1
+        self._operations_left -= 1
 
     def settle(self, settlements: Settlements, share: float = 1.0) -> None:
         """Take settlements, up to this share of the keys and of the operations."""
         keys = min(int(share * self._max_keys), self.room)
-        operations = min(int(share * self._max_operations), self._left)
+        operations = min(int(share * self._max_operations), self._operations_left)
         for scope, taken, count in settlements.take(keys, operations):
             self.settled.append((scope, taken))
-            self._left -= count
+            self._operations_left -= count
             if self._operations:
-                self._left += len(taken)  # `add` counts them again
+                self._operations_left += len(taken)  # `add` counts them again
                 for entry, operation in taken.items():
                     self.add(scope, entry, operation)
             else:
@@ -521,7 +530,7 @@ class OutgoingCall:
                     scope = reservation.scope
                     position = self.talk_to(scope)
                 packed = position
-                if settlements and self._left > len(some):
+                if settlements and self._operations_left > len(some):
                     packed = self._behind_settlement(settlements, scope, entry)
             reservation.token = stem + number
             if force or reservation.force:
@@ -529,23 +538,23 @@ class OutgoingCall:
             else:  # as `rules.reserve`
                 operations[entry] = packed + head + number + publish.digest + number  # type: ignore[operator]
         advance_all(some, _RESERVING)
-        self._left -= len(some)
+        self._operations_left -= len(some)
         self.reserved += some
 
     def _behind_settlement(self, settlements: Settlements, scope: Scope, entry: bytes) -> bytes:
         operation = settlements.take_one(scope, entry)
         if operation:
             self.settled.append((scope, {entry: operation}))
-            self._left -= operations_in(operation)
+            self._operations_left -= operations_in(operation)
         return self.talk_to(scope) + operation
 
-    def call(self, spans: SuppressionSpans, candidate: bytes) -> SuppressionCall:
+    def call(self) -> SuppressionCall:
         """Return the script's call."""
         scopes = list(self._positions)
         dropped, announced = self.dropped, self.announced
         return SuppressionCall(
-            spans,
-            candidate,
+            self._spans,
+            self._nonce,
             scopes,
             bytes(
                 [

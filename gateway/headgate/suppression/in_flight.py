@@ -1,13 +1,11 @@
-"""Events of this process from arrival to settlement: their order, results and ends."""
+"""Events of this process from arrival to settlement: their order, their waits, and their ends."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from headgate.model.publish import Publish, Stage
-from headgate.model.suppression import Reservation, Scope
-from headgate.suppression import rules
-from headgate.suppression.calls import Namespaces, Settlements
-from headgate.suppression.rules import SETTLE, pack_settlement
+from headgate.model.suppression import Scope
 
 # Looking a member up in an Enum class costs 0.1 us in Python 3.11.
 _QUEUED: Final = Stage.QUEUED
@@ -264,158 +262,35 @@ def _partition_of(publish: Publish) -> tuple[str, int]:
     return publish.record.topic, publish.record.partition
 
 
-class Completions:
-    """The ends of publishes: it removes them from the events in flight, and queues settlements.
+class Waits:
+    """Waiting times of a queue in order of arrival, by counts of arrivals at each poll.
 
-    Args:
-        arrivals: All events in flight.
-        in_flight: Publishes from verdict to settlement.
-        settlements: Settlements that wait for a call.
-        namespaces: State of the namespaces.
-        token_ttl_s: Time for which a publish with an unknown result may land, in seconds.
-        new_stem: See `Claims`.
+    An event is overdue `timeout_s` seconds after the first poll that saw it.
     """
 
-    def __init__(
-        self,
-        arrivals: Arrivals,
-        in_flight: PublishesInFlight,
-        settlements: Settlements,
-        namespaces: Namespaces,
-        token_ttl_s: float,
-        new_stem: Callable[[], bytes],
-    ) -> None:
-        self._new_stem = new_stem
-        self._arrivals = arrivals
-        self._in_flight = in_flight
-        self._settlements = settlements
-        self._namespaces = namespaces
-        self._token_ttl_s = token_ttl_s
+    __slots__ = ("_polls", "_timeout_s", "passed")
 
-    def acknowledged(
-        self, batch: Sequence[Publish], base_offset: int, now_s: float, is_away: bool
-    ) -> None:
-        """Settle a lane's batch. An offset at or below the floor means a recreated topic.
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._polls: deque[tuple[float, int]] = deque()  # time of a poll, and arrivals until then
+        self.passed = 0  # number of events, of all arrivals, that no longer wait
 
-        The protocol says "an acknowledged offset <= the entry's o". With racing writers this is
-        true for every slower one. So the highest offset *at the reservation* decides, whose record
-        was in the log before this record.
+    def overdue(self, now_s: float, waiting: int) -> int:
+        """Poll, and return the number of overdue events. Call it often.
 
         Args:
-            batch: Events of the batch.
-            base_offset: Offset of the first event; negative if unknown.
             now_s: Monotonic time, in seconds.
-            is_away: Redis is unavailable.
+            waiting: Number of events that wait.
+
+        Returns:
+            The number of overdue events; they are the oldest ones.
         """
-        self.fence(batch[0])
-        if base_offset < 0:
-            for publish in batch:
-                self.ended(publish, False, now_s, is_away)
-            return
-        self.settle(enumerate(batch, base_offset), is_away)
-
-    def fence(self, publish: Publish) -> None:
-        """Note that Kafka acknowledged a record of the publish's partition."""
-        if self._in_flight.unfenced:
-            self._in_flight.fence(publish)
-
-    def settle(self, placed: Iterable[tuple[int, Publish]], is_away: bool) -> None:
-        """Settle acknowledged records.
-
-        Args:
-            placed: Offset and publish of each record.
-            is_away: Redis is unavailable.
-        """
-        in_flight, arrivals = self._in_flight, self._arrivals
-        settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
-        for offset, publish in placed:
-            digest = publish.digest
-            if not digest:
-                if digest is not None:
-                    self._settle_placed(publish)
-                elif publish.reservation is not None:
-                    publish.reservation.scope.unreserved.count -= 1
-                    publish.reservation = None  # the publish ends only once
-                continue
-            reservation = publish.reserved
-            token, entry = reservation.token, reservation.entry
-            latest = arrivals.latest.pop(entry, None)
-            if latest is not publish:
-                arrivals.left(publish, latest)
-            if in_flight.unregistered or in_flight.unknown:
-                in_flight.remove(token)
-            if offset <= reservation.floor:
-                self._namespaces.to_drop.add(reservation.scope)
-            if is_away and reservation.unreserved:
-                settlements.add_unreserved(publish, offset)
-                continue
-            if reservation.scope is not scope:
-                scope = reservation.scope
-                pending = settlements.of(scope)
-            operation = pack_settlement(SETTLE, token, digest, offset, reservation.partitions)
-            if entry in pending:
-                settlements.add(scope, entry, operation)
-            else:
-                pending[entry] = operation
-
-    def ended(self, publish: Publish, certain: bool, now_s: float, is_away: bool) -> None:
-        """Handle an end without acknowledgement.
-
-        Args:
-            publish: The event.
-            certain: No record can be in the log.
-            now_s: Monotonic time, in seconds.
-            is_away: Redis is unavailable.
-        """
-        if publish.leader is not None:
-            return
-        if publish.digest is None:
-            self._end_unreserved(publish, certain, now_s)
-            return
-        self._arrivals.leave(publish)
-        if not certain:
-            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
-            return
-        reservation = publish.reserved
-        self._in_flight.remove(reservation.token)
-        if not (reservation.unreserved and is_away):
-            self.refuse(publish)
-
-    def refuse(self, publish: Publish) -> None:
-        """Queue the refusal of a token: no record is in the log, or another token covers it."""
-        reservation = publish.reserved
-        refused = rules.refused(reservation.token)
-        self._settlements.add(reservation.scope, reservation.entry, refused)
-
-    def drop_reserved(self, publish: Publish, may_have_token: bool) -> None:
-        """Remove an event that ended for its client before the producer had it."""
-        self._arrivals.leave(publish)
-        if may_have_token:
-            self.refuse(publish)
-
-    def _end_unreserved(self, publish: Publish, certain: bool, now_s: float) -> None:
-        """End a publish that passed by an announcement; it may land after the announcement ends."""
-        passed, key = publish.reservation, publish.record.key
-        if passed is None:
-            return
-        passed.scope.unreserved.count -= 1
-        publish.reservation = None  # the publish ends only once
-        if not certain and key is not None:
-            publish.digest = b""  # from now on the event has a token
-            scope = passed.scope.latest()  # it may land in the present topic of this name
-            publish.reservation = own = Reservation(scope, passed.partitions)
-            own.token, own.entry = self._new_stem() + bytes(2), scope.entry(key)
-            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
-
-    def _settle_placed(self, publish: Publish) -> None:
-        """Settle a record without a comparison, whose offset and content say nothing of its key.
-
-        The client chose the partition, or the topic suppresses nothing here. Until now the record's
-        token prevented that another event of the key is unchanged. CLEAR drops the digest, and the
-        trust in all tokens that were reserved before this record was in the log.
-        """
-        self._arrivals.leave(publish)
-        reservation = publish.reserved
-        self._in_flight.remove(reservation.token)
-        operation = rules.CLEAR + rules.refused(reservation.token)
-        self._settlements.add(reservation.scope, reservation.entry, operation)
+        polls, arrived = self._polls, self.passed + waiting
+        while polls and polls[0][1] <= self.passed:
+            polls.popleft()
+        if waiting and (not polls or polls[-1][1] < arrived):
+            polls.append((now_s, arrived))
+        overdue = 0
+        while polls and now_s - polls[0][0] >= self._timeout_s:
+            overdue = polls.popleft()[1] - self.passed
+        return overdue

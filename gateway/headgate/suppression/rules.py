@@ -303,7 +303,7 @@ def layout_spans(quarantine_ms: float, max_suppress_age_ms: float) -> LayoutSpan
     return LayoutSpans(lease_s, interval_s, alive_s, max_suppress_age_ms / 1000 + 2 * alive_s)
 
 
-class _Answer(NamedTuple):
+class _ServerReply(NamedTuple):
     """A server's reply.
 
     sent_s: Time of the call.  noisy_s: Latest possible time of its noise.
@@ -313,7 +313,7 @@ class _Answer(NamedTuple):
     noisy_s: float
 
 
-_NOTHING: Final = _Answer(-math.inf, math.inf)
+_NOTHING: Final = _ServerReply(-math.inf, math.inf)
 
 
 class Agreement:
@@ -351,7 +351,7 @@ class Agreement:
         agreement.until_s, agreement.quiet_s = math.inf, -math.inf
         return agreement
 
-    def answered(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
+    def apply_reply(self, server: int, sent_s: float, now_s: float, reply: LayoutReply) -> None:
         """Apply a server's reply.
 
         Args:
@@ -364,7 +364,7 @@ class Agreement:
         if self.count == 1:
             self.clock_s = now_s - reply.now / 1000
         noisy_s = -math.inf if age_s >= self._spans.keep else now_s - age_s
-        self._answers[server] = _Answer(sent_s, noisy_s)
+        self._answers[server] = _ServerReply(sent_s, noisy_s)
         if reply.is_disputed and server not in self._met:
             self.begins_s = max(self.begins_s, now_s + self._spans.lease)
         self._met.add(server)
@@ -399,5 +399,5 @@ class Agreement:
         self.until_s = min(answer.sent_s for answer in chosen) + self._spans.lease
 
 
-def _noise(answer: _Answer) -> tuple[float, float]:
+def _noise(answer: _ServerReply) -> tuple[float, float]:
     return answer.noisy_s, -answer.sent_s

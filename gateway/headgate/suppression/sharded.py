@@ -109,7 +109,7 @@ class ShardedSuppressor:
         """Settle a lane's batch, each event at its server."""
         if base_offset < 0:
             for part in self._parts:
-                part.claims.settle(batch[0], ())
+                part.reservations.settle(batch[0], ())
             for publish in batch:
                 self.ended(publish, False)
             return
@@ -119,7 +119,7 @@ class ShardedSuppressor:
             number = 0 if reservation is None else self._numbers.get(reservation.scope, 0)
             by_server[number].append((offset, publish))
         for part, placed in zip(self._parts, by_server, strict=True):
-            part.claims.settle(batch[0], placed)
+            part.reservations.settle(batch[0], placed)
             if placed:
                 part.note_news()
 
@@ -240,7 +240,7 @@ class ShardedSuppressor:
     def _sync(self, scope: Scope) -> None:
         self._unsynced[scope] = set(range(len(self._parts)))
         for part, twin in zip(self._parts, self._scopes[scope], strict=True):
-            part.claims.touch(twin)
+            part.reservations.touch(twin)
             part.note_news()
         for number in range(len(self._parts)):
             self._note(scope, number)  # unavailable servers need not receive it
@@ -261,7 +261,7 @@ class ShardedSuppressor:
 
     def _note(self, scope: Scope, number: int) -> None:
         unsynced = self._unsynced.get(scope)
-        if unsynced is not None and self._parts[number].claims.is_synced(
+        if unsynced is not None and self._parts[number].reservations.is_synced(
             self._scopes[scope][number]
         ):
             unsynced.discard(number)

@@ -12,16 +12,16 @@ from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
 from headgate.model.suppression_states import ON, QUARANTINE, TopicSuppression
 from headgate.redis.client import (
-    FEW,
     FIRST_DELAY_S,
     LONGEST_DELAY_S,
     ClientTimes,
     ClientWork,
+    OverdueCheck,
     ScriptClient,
 )
-from headgate.redis.script import OverdueCheck, StoreError
-from headgate.suppression.claims import BypassMode, Claims, Grow, grow_alone
+from headgate.redis.script import StoreError
 from headgate.suppression.options import SuppressOptions
+from headgate.suppression.reservations import BypassMode, Grow, Reservations, grow_alone
 from headgate.suppression.rules import Agreement, LayoutCall, LayoutSpans, layout_of, layout_spans
 from headgate.suppression.store import SuppressionStore
 
@@ -148,16 +148,16 @@ class Suppressor:
         membership = membership or memberships(("",), options, "headgate")[0]
         self._membership, self._heartbeat_s = membership, -math.inf
         self.on_reply: Callable[[], None] = lambda: None  # also called when the connection is lost
-        new_stem = _unique(random_bytes(5), 5)
-        new_nonce = _unique(random_bytes(10), 6)
         self._agreement = membership.agreement
-        self.claims = Claims(verdicts, options, meter, new_stem, new_nonce, grow, self._agreement)
+        self.reservations = reservations = Reservations(
+            verdicts, options, meter, random_bytes, grow, self._agreement
+        )
         # Every process must reconnect well within the quarantine.
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = ClientTimes(_START_S, options.tick_s, options.linger_ms / 1000, longest_s)
         work = ClientWork(
             self._catch_up, self._exchange, self._lost, self._tick, self._has_news,
-            self._is_urgent, self._is_busy, self._waiting,
+            reservations.is_urgent, reservations.is_busy, reservations.waiting,
         )  # fmt: skip
         full = options.max_keys_per_call
         self._client = ScriptClient(name, _log, store, work, times, full, clock)
@@ -183,32 +183,32 @@ class Suppressor:
     async def close(self) -> None:
         """Send the last settlements if Redis takes them in time, and disconnect."""
         await self._client.aclose()
-        self.claims.closed(StoreError("breaker_open", "the connection is closed"))
+        self.reservations.fail_forgets(StoreError("breaker_open", "the connection is closed"))
 
     def reserve(self, publish: Publish) -> None:
         """Reserve an event. While Redis is away, the verdict comes at once."""
-        self.claims.reserve(publish)
+        self.reservations.reserve(publish)
         self._client.wake()
 
     def passes(self, scope: Scope, count: int) -> bool:
         """Let events pass unreserved, if their topic is announced."""
-        if self.claims.passes(scope, count, self._clock()):
+        if self.reservations.passes(scope, count, self._clock()):
             return True
         self._client.note()
         return False
 
     def hold(self, scope: Scope) -> None:
         """Announce a topic until `release`."""
-        self.claims.hold(scope)
+        self.reservations.hold(scope)
         self._client.note()
 
     def release(self, scope: Scope) -> None:
         """End a `hold`."""
-        self.claims.release(scope)
+        self.reservations.release(scope)
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         """Settle a lane's batch."""
-        self.claims.acknowledged(batch, base_offset, self._clock())
+        self.reservations.acknowledged(batch, base_offset, self._clock())
         self._client.note()
 
     def ended(self, publish: Publish, certain: bool) -> None:
@@ -218,21 +218,21 @@ class Suppressor:
             publish: The event.
             certain: No record can be in the log.
         """
-        self.claims.ended(publish, certain, self._clock())
+        self.reservations.ended(publish, certain, self._clock())
         self._client.note()
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """Replace a namespace after a change of a topic's id, partition count or policy."""
-        self.claims.scope_changed(old, new)
+        self.reservations.scope_changed(old, new)
         self._client.note()
 
     def grew(self, scope: Scope) -> None:
         """Place waiting events again after a topic has grown; its scope has the new count."""
-        self.claims.grew(scope)
+        self.reservations.grew(scope)
 
     def shut(self, scope: Scope) -> None:
         """Stop suppressing a topic."""
-        self.claims.shut(scope)
+        self.reservations.shut(scope)
 
     def open(self, scope: Scope) -> None:
         """Start suppressing a topic: create its namespace as soon as Redis answers.
@@ -240,22 +240,22 @@ class Suppressor:
         The quarantine begins with the namespace's birth, so that it can end before the first
         events.
         """
-        self.claims.open(scope)
+        self.reservations.open(scope)
         self._client.note()
 
     def rule_changed(self, scope: Scope) -> None:
         """Begin a new incarnation after a change of a topic's key rule."""
-        self.claims.rule_changed(scope)
+        self.reservations.rule_changed(scope)
         self._client.note()
 
     def drop(self, scope: Scope) -> None:
         """Distrust the topic's state: begin a new incarnation first."""
-        self.claims.drop(scope)
+        self.reservations.drop(scope)
         self._client.note()
 
     def is_settled(self) -> bool:
         """Return whether Redis has the news of all publishes that bypassed it."""
-        return self.claims.is_settled()
+        return self.reservations.is_settled()
 
     async def forget(self, scope: Scope, key: bytes | None = None) -> None:
         """Let the next event of a key be published.
@@ -269,11 +269,11 @@ class Suppressor:
         Raises:
             StoreError: Redis is away.
         """
-        if self.claims.mode != BypassMode.READY:
+        if self.reservations.mode != BypassMode.READY:
             trouble = self._client.trouble
             raise StoreError("breaker_open", str(trouble), trouble.in_words)
         done = asyncio.get_running_loop().create_future()
-        self.claims.forget((scope, None if key is None else scope.entry(key), done))
+        self.reservations.forget((scope, None if key is None else scope.entry(key), done))
         self._client.note()
         await done
 
@@ -283,7 +283,7 @@ class Suppressor:
         Args:
             effect: What happens to events while Redis is unavailable.
         """
-        if self.claims.mode != BypassMode.READY:
+        if self.reservations.mode != BypassMode.READY:
             return False, f"{effect}: {self._client.trouble.in_words}"
         if self._clock() - self._slow_s < _SLOW_S:
             waited = f"{self._options.timeout_ms:g} ms (redis.timeout_ms)"
@@ -294,14 +294,14 @@ class Suppressor:
 
     def states(self) -> dict[str, TopicSuppression]:
         """Return the state of each topic that suppresses here, by name."""
-        return self.claims.states(self._clock())
+        return self.reservations.states(self._clock())
 
     async def _catch_up(self) -> None:
         await self._heartbeat()
-        self.claims.catching_up()
-        while self.claims.is_behind:
+        self.reservations.begin_catching_up()
+        while self.reservations.is_behind:
             await self._call()
-        self.claims.mode = BypassMode.READY
+        self.reservations.mode = BypassMode.READY
         self._looked()
 
     async def _heartbeat(self) -> None:
@@ -310,7 +310,7 @@ class Suppressor:
         membership = self._membership
         self._heartbeat_s = sent_s = self._clock()
         reply = await self.store.announce(membership.call)
-        membership.agreement.answered(membership.number, sent_s, self._clock(), reply)
+        membership.agreement.apply_reply(membership.number, sent_s, self._clock(), reply)
 
     def _looked(self) -> None:
         """Note the time of a check for evictions, and log a change."""
@@ -325,16 +325,7 @@ class Suppressor:
             _log.info("suppression: Redis no longer evicts keys")
 
     def _has_news(self) -> bool:
-        return self.claims.has_news or self._heartbeat_due or self._look_due
-
-    def _is_urgent(self) -> bool:
-        return self.claims.waiting > 0
-
-    def _is_busy(self) -> bool:
-        return self.claims.in_flight > FEW
-
-    def _waiting(self) -> int:
-        return self.claims.waiting
+        return self.reservations.has_news or self._heartbeat_due or self._look_due
 
     def note_news(self) -> None:
         """Send news soon; no event waits for it."""
@@ -352,51 +343,39 @@ class Suppressor:
 
     async def _call(self) -> bool:
         """Make one call if there is any news; return whether there was."""
-        outgoing = self.claims.next_call(self._clock())
+        outgoing = self.reservations.next_call(self._clock())
         if outgoing is None:
             return False
+        call = outgoing.call()
         self._overdue_check.begin()
-        call = self.claims.call(outgoing)
         reply = await self.store.run(call)
-        self.claims.answered(outgoing, call, reply, self._clock())
+        self.reservations.apply_reply(outgoing, call, reply, self._clock())
         self.on_reply()
         return True
 
     def _lost(self, error: StoreError) -> None:
         self._heartbeat_s = -math.inf
         self._membership.agreement.lost(self._membership.number, self._clock())
-        self.claims.lost(error)
+        self.reservations.lost(error)
         self.on_reply()
 
     def _give_up_overdue(self) -> bool:
         """Let events go on that have waited for redis.timeout_ms; return whether any still wait."""
         now_s = self._clock()
-        count = self.claims.give_up(now_s)
+        count = self.reservations.give_up(now_s)
         if count:
             if now_s - self._slow_s >= _SLOW_S:
                 self._slow_count = 0
                 _log.warning("suppression: Redis is slow: events bypass it")
             self._slow_s = now_s
             self._slow_count += count
-        return self.claims.is_waited_for
+        return self.reservations.is_waited_for
 
     def _tick(self) -> None:
         now_s = self._clock()
         self._heartbeat_due = now_s - self._heartbeat_s >= self._membership.spans.interval
-        is_ready = self.claims.mode == BypassMode.READY
+        is_ready = self.reservations.mode == BypassMode.READY
         self._look_due = is_ready and now_s - self._looked_s >= self._options.look_s
-        if self.claims.tick(now_s) or self._heartbeat_due or self._look_due:
+        if self.reservations.tick(now_s) or self._heartbeat_due or self._look_due:
             self._client.note()
         self._log.note(self.states())
-
-
-def _unique(prefix: bytes, width: int) -> Callable[[], bytes]:
-    """Return a source of bytes that are unique across all sources and processes."""
-    count = 0
-
-    def unique() -> bytes:
-        nonlocal count
-        count += 1
-        return prefix + count.to_bytes(width, "big")
-
-    return unique

@@ -274,7 +274,7 @@ async def test_a_blind_publish_under_way_blocks_others_after_the_reconnect(
     redis.resume()
     await gateway.connected()
     await other.connected()
-    await eventually(lambda: not gateway.suppressor.claims._in_flight.unregistered)
+    await eventually(lambda: not gateway.suppressor.reservations._in_flight.unregistered)
     assert await other.post("A") != "unchanged"
     gateway.land(held)
     assert gateway.log[-1] == b"B"

@@ -16,8 +16,8 @@ from headgate.model.record import Record
 from headgate.model.suppression import Reservation, Scope
 from headgate.redis.script import StoreError
 from headgate.suppression.calls import OutgoingCall
-from headgate.suppression.claims import BypassMode, Claims
 from headgate.suppression.options import SuppressOptions
+from headgate.suppression.reservations import BypassMode, Reservations
 from headgate.suppression.rules import SuppressionCall, SuppressionReply
 from support.doubles.suppression_rules import StoredKey, run
 from support.gateway.meters import a_meter, counted
@@ -72,7 +72,7 @@ class World:
 
 
 class Process:
-    """A gateway process: `Claims` with its calls carried by hand."""
+    """A gateway process: `Reservations` with its calls carried by hand."""
 
     def __init__(self, world: World, options: SuppressOptions | None = None) -> None:
         self.world = world
@@ -80,16 +80,12 @@ class Process:
         self.lane: list[Publish] = []
         self.meter = a_meter()
         self._on_its_way: tuple[OutgoingCall, SuppressionCall, SuppressionReply] | None = None
-        self._born = next(world.numbers)
         options = options or SuppressOptions(
             token_ttl_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS, max_suppress_age_ms=AGE_MS
         )
-        self.claims = Claims(self, options, self.meter, self._unique(10), self._unique(16))
+        own = bytes([next(world.numbers)])
+        self.reservations = Reservations(self, options, self.meter, lambda width: own * width)
         self.reconnect()
-
-    def _unique(self, width: int):  # type: ignore[no-untyped-def]
-        numbers = count(1)
-        return lambda: bytes([self._born]) + next(numbers).to_bytes(width - 1, "big")
 
     # ---- Verdicts
 
@@ -126,7 +122,7 @@ class Process:
     def arrive(self, content: str, *, key: str = "k", force: bool = False) -> Publish:
         publish = make_publish(content, self.world.scope, key)
         publish.reserved.force, publish.reserved.refuse = force, self.world.refuse
-        self.claims.reserve(publish)
+        self.reservations.reserve(publish)
         return publish
 
     def claim(self, content: str) -> Publish:
@@ -137,10 +133,10 @@ class Process:
 
     def execute(self) -> bool:
         """Send one call; Redis executes it, the reply is on its way."""
-        outgoing = self.claims.next_call(self.seconds)
+        outgoing = self.reservations.next_call(self.seconds)
         if outgoing is None:
             return False
-        call = self.claims.call(outgoing)
+        call = outgoing.call()
         identity = self.world.redis_process.to_bytes(16, "big")
         now, is_full = int(self.world.now), self.world.is_full
         reply = run(self.world.values, call, identity, now, is_full=is_full)
@@ -151,7 +147,7 @@ class Process:
         assert self._on_its_way is not None
         outgoing, call, reply = self._on_its_way
         self._on_its_way = None
-        self.claims.answered(outgoing, call, reply, self.seconds)
+        self.reservations.apply_reply(outgoing, call, reply, self.seconds)
 
     def exchange(self) -> None:
         """Tell Redis everything there is to tell."""
@@ -159,7 +155,7 @@ class Process:
             self.reply()
 
     def talk(self, scope: Scope) -> None:
-        self.claims._namespaces.to_talk.add(scope)
+        self.reservations._namespaces.to_talk.add(scope)
         self.exchange()
 
     def hand_over(self, *publishes: Publish) -> None:
@@ -177,13 +173,13 @@ class Process:
 
     def acknowledge(self, publish: Publish, offset: int) -> None:
         self._end(publish, "published")
-        self.claims.acknowledged([publish], offset, self.seconds)
+        self.reservations.acknowledged([publish], offset, self.seconds)
 
     def fail(self, publish: Publish, *, certain: bool) -> None:
         if publish in self.lane:
             self.lane.remove(publish)
         self._end(publish, "refused" if certain else "unknown")
-        self.claims.ended(publish, certain, self.seconds)
+        self.reservations.ended(publish, certain, self.seconds)
 
     def publish_all(self, content: str) -> str | None:
         """One event's whole way, nothing between."""
@@ -196,17 +192,26 @@ class Process:
     def cut(self) -> None:
         """The connection breaks; a reply on its way is lost."""
         self._on_its_way = None
-        self.claims.lost(LOST)
+        self.reservations.lost(LOST)
 
     def reconnect(self, *, exchange: bool = True) -> None:
-        self.claims.catching_up()
-        self.claims.mode = BypassMode.READY
+        self.reservations.begin_catching_up()
+        self.reservations.mode = BypassMode.READY
         if exchange:
             self.exchange()
 
     def die(self) -> Process:
         """kill -9; the process that takes its place."""
         return Process(self.world)
+
+
+def figures(reservations: Reservations) -> dict[str, int]:
+    """How many events wait, are under way, and are not settled yet."""
+    return {
+        "waiting": reservations.waiting(),
+        "under_way": sum(1 for _ in reservations._in_flight),
+        "unsettled": len(reservations._settlements),
+    }
 
 
 def contents(publishes: Sequence[Publish]) -> str:

@@ -13,7 +13,7 @@ HOT = (
     "model.route",
     "ingest.path",
     "ingest.complete",
-    "suppression.claims",
+    "suppression.reservations",
     "kafka.lane",
     "metrics.meter",
 )

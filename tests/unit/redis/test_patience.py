@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from headgate.redis.script import OverdueCheck, Patience
+from headgate.redis.client import OverdueCheck
+from headgate.redis.script import Patience
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
 

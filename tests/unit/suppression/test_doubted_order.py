@@ -14,12 +14,12 @@ def doubt(agreement: Agreement) -> None:
 
 def claimed(world: World, contents: str) -> list[Publish]:
     """All in one call, whose answer is doubted."""
-    claims = world.g0.claims
+    reservations = world.g0.reservations
     publishes = [make_publish(content, world.scope) for content in contents]
     for publish in publishes:
-        claims.reserve(publish)
+        reservations.reserve(publish)
     assert world.g0.execute()
-    doubt(claims._agreement)
+    doubt(reservations._agreement)
     world.g0.reply()
     return publishes
 

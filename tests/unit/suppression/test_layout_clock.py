@@ -10,7 +10,7 @@ NOW = 1_790_000_000_000  # Redis' clock, ms
 def told(count: int) -> Agreement:
     """The first call took half a second: the server was born within it."""
     agreement = Agreement(count, layout_spans(1.0, 60_000.0))
-    agreement.answered(0, 100.0, 100.5, LayoutReply(NOW, NOW, False))
+    agreement.apply_reply(0, 100.0, 100.5, LayoutReply(NOW, NOW, False))
     return agreement
 
 

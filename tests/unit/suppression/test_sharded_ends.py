@@ -146,7 +146,7 @@ def test_what_comes_while_others_go_on_does_not_overtake_them() -> None:
         for publish in waiting:
             router.reserve(publish)
         for part in router.parts.values():  # so that verdicts come at once
-            part.claims.lost(StoreError("redis_error", "away"))
+            part.reservations.lost(StoreError("redis_error", "away"))
         lane: list[Publish] = []
         third = make_publish("C", scope, "k1")
 
@@ -158,7 +158,7 @@ def test_what_comes_while_others_go_on_does_not_overtake_them() -> None:
 
         process.publish = publish_it  # type: ignore[method-assign]
         for part in router.parts.values():
-            part.claims._verdicts = process
+            part.reservations._verdicts = process
         router._go_on(scope)
         assert lane == [*waiting, third]
         assert not router._waiting
@@ -193,7 +193,7 @@ def test_what_ends_in_a_topic_that_was_recreated_counts_in_the_new_one(certain: 
         known = {
             one.reserved.scope.topic_id
             for part in router.parts.values()
-            for one, _ in part.claims._in_flight.unknown.values()
+            for one, _ in part.reservations._in_flight.unknown.values()
         }
         assert known == (set() if certain else {new.topic_id})
         await router.close()
@@ -211,7 +211,7 @@ def test_what_is_acknowledged_without_an_offset_fences_what_was_unknown() -> Non
         await asyncio.sleep(0.001)
         for publish in sent[:-1]:
             router.ended(publish, False)
-        parts = [part.claims._in_flight for part in router.parts.values()]
+        parts = [part.reservations._in_flight for part in router.parts.values()]
         assert any(one.unfenced for one in parts)
         router.acknowledged(sent[-1:], -1)
         left = [token for one in parts for tokens in one.unfenced.values() for token in tokens]
@@ -226,10 +226,10 @@ def test_a_server_that_answers_while_a_start_waits_makes_it_wait_for_longer() ->
         clock = asyncio.get_running_loop().time
         agreement = Agreement(2, layout_spans(8000.0, 60_000.0))
         began_s, reply = clock(), LayoutReply(1_000_000, 999_000, True)
-        agreement.answered(0, clock(), clock(), reply)
+        agreement.apply_reply(0, clock(), clock(), reply)
         began = asyncio.ensure_future(may_begin(agreement, clock))
         await asyncio.sleep(3.0)
-        agreement.answered(1, clock(), clock(), reply)
+        agreement.apply_reply(1, clock(), clock(), reply)
         await began
         assert clock() - began_s == pytest.approx(7.0)
 

@@ -71,13 +71,13 @@ def test_more_than_half_of_the_servers_are_needed() -> None:
         agreement = Agreement(count, SPANS)
         for number in range(needed):
             assert not agreement.believes(0.0, 1_000.0), (count, number)
-            agreement.answered(number, 999.0, 1_000.0, quiet())
+            agreement.apply_reply(number, 999.0, 1_000.0, quiet())
         assert agreement.believes(0.0, 1_000.0)
 
 
 def test_what_was_heard_holds_for_a_lease_from_when_it_was_sent() -> None:
     agreement = Agreement(1, SPANS)
-    agreement.answered(0, 99.0, 100.0, quiet())
+    agreement.apply_reply(0, 99.0, 100.0, quiet())
     assert agreement.believes(0.0, 108.9)
     assert not agreement.believes(0.0, 109.0)
 
@@ -85,7 +85,7 @@ def test_what_was_heard_holds_for_a_lease_from_when_it_was_sent() -> None:
 def test_a_broken_connection_takes_back_what_was_heard() -> None:
     agreement = Agreement(3, SPANS)
     for number in range(3):
-        agreement.answered(number, 100.0, 100.0, quiet())
+        agreement.apply_reply(number, 100.0, 100.0, quiet())
     agreement.lost(0, 100.0)
     assert agreement.believes(0.0, 100.0)
     agreement.lost(1, 100.0)
@@ -94,14 +94,14 @@ def test_a_broken_connection_takes_back_what_was_heard() -> None:
 
 def test_another_layout_makes_a_start_wait_and_what_is_older_begin_anew() -> None:
     agreement = Agreement(3, SPANS)
-    agreement.answered(0, 1_000.0, 1_000.0, noisy(2.0))
-    agreement.answered(1, 1_000.0, 1_000.0, quiet())
+    agreement.apply_reply(0, 1_000.0, 1_000.0, noisy(2.0))
+    agreement.apply_reply(1, 1_000.0, 1_000.0, quiet())
     assert agreement.begins_s == 1_010.0
     assert not agreement.believes(990.0, 1_000.0)  # born before the other was last there
     assert agreement.believes(999.0, 1_000.0)
     assert not agreement.begins_anew(990.0, 1_000.0)  # it still may be
-    agreement.answered(0, 1_011.0, 1_011.0, noisy(13.0))
-    agreement.answered(1, 1_011.0, 1_011.0, quiet(11.0))
+    agreement.apply_reply(0, 1_011.0, 1_011.0, noisy(13.0))
+    agreement.apply_reply(1, 1_011.0, 1_011.0, quiet(11.0))
     assert agreement.begins_anew(990.0, 1_011.0)
     assert not agreement.begins_anew(999.0, 1_011.0)
 
@@ -109,14 +109,14 @@ def test_another_layout_makes_a_start_wait_and_what_is_older_begin_anew() -> Non
 def test_a_server_that_lost_its_state_does_not_count_against_the_others() -> None:
     agreement = Agreement(3, SPANS)
     for number in range(3):
-        agreement.answered(number, 1_000.0, 1_000.0, quiet())
-    agreement.answered(2, 1_000.0, 1_000.0, noisy(0.0, found=False))
+        agreement.apply_reply(number, 1_000.0, 1_000.0, quiet())
+    agreement.apply_reply(2, 1_000.0, 1_000.0, noisy(0.0, found=False))
     assert agreement.believes(0.0, 1_000.0)
 
 
 def test_only_the_first_answer_of_each_server_makes_a_start_wait() -> None:
     agreement = Agreement(3, SPANS)
-    agreement.answered(0, 1_000.0, 1_000.0, noisy(2.0))
-    agreement.answered(1, 1_001.0, 1_001.0, noisy(2.0))
-    agreement.answered(0, 1_005.0, 1_005.0, noisy(1.0))
+    agreement.apply_reply(0, 1_000.0, 1_000.0, noisy(2.0))
+    agreement.apply_reply(1, 1_001.0, 1_001.0, noisy(2.0))
+    agreement.apply_reply(0, 1_005.0, 1_005.0, noisy(1.0))
     assert agreement.begins_s == 1_011.0

@@ -8,11 +8,11 @@ from collections import Counter
 import pytest
 
 from headgate.model.publish import Publish, Stage
-from headgate.suppression.claims import Waits
+from headgate.suppression.in_flight import Waits
 from headgate.suppression.options import SuppressOptions
 from headgate.suppression.rules import SuppressionCall
 from support.doubles.suppression_rules import MAX_TOKENS
-from support.gateway.suppression_world import LOST, Process, World, contents, make_publish
+from support.gateway.suppression_world import LOST, Process, World, contents, figures, make_publish
 from support.scale import scaled
 
 LETTERS = {b"r": 31, b"p": 15, b"g": 13, b"s": 41, b"k": 41, b"x": 13, b"c": 1}
@@ -102,7 +102,7 @@ def test_settlements_keep_up_with_reservations_however_many_of_a_key_there_are(r
     for _ in range(rounds):
         while len(process.lane) < 800:
             process.arrive(f"content {chance.random()}", key=f"key {chance.randrange(300)}")
-            if len(process.claims._queue) >= 200:
+            if len(process.reservations._queue) >= 200:
                 assert process.execute()
                 process.reply()
         for publish in list(process.lane):
@@ -110,7 +110,7 @@ def test_settlements_keep_up_with_reservations_however_many_of_a_key_there_are(r
             key = (publish.record.key or b"").decode()
             offsets[key] += 1
             process.acknowledge(publish, offsets[key])
-        backlog.append(process.claims.figures["unsettled"])
+        backlog.append(figures(process.reservations)["unsettled"])
     assert max(process.calls) <= MOST
     assert max(backlog[rounds // 2 :]) <= 2 * max(backlog[: rounds // 2])
     assert process.bypassed_count == 0  # no key is crowded by tokens that nobody took back
@@ -130,7 +130,7 @@ def test_what_a_lost_call_carried_is_bounded_again() -> None:
         process.reconnect(exchange=False)
     process.exchange()
     assert max(process.calls) <= MOST
-    assert process.claims.figures["unsettled"] == 0
+    assert figures(process.reservations)["unsettled"] == 0
 
 
 def test_events_are_overdue_in_the_order_in_which_they_came() -> None:
@@ -139,11 +139,11 @@ def test_events_are_overdue_in_the_order_in_which_they_came() -> None:
     assert waits.overdue(0.5, 5) == 0
     assert waits.overdue(0.9, 5) == 0
     assert waits.overdue(1.0, 5) == 3
-    waits.left += 3
+    waits.passed += 3
     assert waits.overdue(1.4, 2) == 0
-    waits.left += 1  # one had its answer
+    waits.passed += 1  # one had its answer
     assert waits.overdue(1.5, 1) == 1
-    waits.left += 1
+    waits.passed += 1
     assert waits.overdue(9.0, 0) == 0
     assert waits.overdue(9.1, 1) == 0
 
@@ -158,16 +158,16 @@ def test_nobody_waits_for_a_slow_redis_and_no_event_overtakes_its_key() -> None:
     world, process = slow_world()
     first = [process.arrive(content) for content in "BC"]
     assert process.execute()  # carries two; the answer does not come
-    process.claims.give_up(process.seconds)
+    process.reservations.give_up(process.seconds)
     world.later(60)
     second = [process.arrive(content) for content in "DE"]
-    process.claims.give_up(process.seconds)
+    process.reservations.give_up(process.seconds)
     world.later(40)
-    assert process.claims.give_up(process.seconds) == 2
+    assert process.reservations.give_up(process.seconds) == 2
     assert process.lane == first
     assert all(publish.reserved.unreserved for publish in first)
     world.later(60)
-    assert process.claims.give_up(process.seconds) == 2
+    assert process.reservations.give_up(process.seconds) == 2
     assert process.lane == [*first, *second]
     process.reply()  # at last: they went on without it
     assert process.lane == [*first, *second]
@@ -184,9 +184,9 @@ def test_where_redis_must_be_asked_a_slow_one_is_a_refusal() -> None:
     world, process = slow_world("refuse")
     late = process.arrive("B")
     assert process.execute()
-    process.claims.give_up(process.seconds)
+    process.reservations.give_up(process.seconds)
     world.later(100)
-    assert process.claims.give_up(process.seconds) == 1  # so that health says `slow`
+    assert process.reservations.give_up(process.seconds) == 1  # so that health says `slow`
     assert process.outcome(late) == "refused"
     process.reply()
     process.exchange()
@@ -198,10 +198,10 @@ def test_an_event_whose_deadline_passed_is_not_published_when_it_is_given_up() -
     world, process = slow_world()
     late = process.arrive("B")
     assert process.execute()
-    process.claims.give_up(process.seconds)
+    process.reservations.give_up(process.seconds)
     late.dropped = True
     world.later(100)
-    assert process.claims.give_up(process.seconds) == 0
+    assert process.reservations.give_up(process.seconds) == 0
     process.reply()
     process.exchange()
     assert process.lane == []
@@ -222,7 +222,7 @@ def test_a_failure_while_events_go_past_redis_does_not_hold_up_the_next_ones() -
     process.arrive("B")
     process.is_broken = True
     with pytest.raises(RuntimeError):
-        process.claims.lost(LOST)
+        process.reservations.lost(LOST)
     process.is_broken = False
     later = process.arrive("C")  # while Redis is away the answer comes at once
     assert later.stage is Stage.LANE
@@ -230,21 +230,21 @@ def test_a_failure_while_events_go_past_redis_does_not_hold_up_the_next_ones() -
 
 def test_what_passes_is_counted_until_it_ends() -> None:
     world = World()
-    scope, claims = world.scope, world.g0.claims
+    scope, reservations = world.scope, world.g0.reservations
     publishes = [make_publish(content, scope) for content in "BCD"]
     for publish in publishes:
         publish.digest = None
-    assert not claims.passes(scope, 3, world.g0.seconds)  # not announced yet
+    assert not reservations.passes(scope, 3, world.g0.seconds)  # not announced yet
     world.g0.exchange()
-    assert claims.passes(scope, 3, world.g0.seconds)
+    assert reservations.passes(scope, 3, world.g0.seconds)
     assert scope.unreserved.count == 3
-    claims.acknowledged(publishes[:1], 1, world.g0.seconds)
-    claims.ended(publishes[1], True, world.g0.seconds)
-    claims.ended(publishes[2], False, world.g0.seconds)
+    reservations.acknowledged(publishes[:1], 1, world.g0.seconds)
+    reservations.ended(publishes[1], True, world.g0.seconds)
+    reservations.ended(publishes[2], False, world.g0.seconds)
     for publish in publishes[:2]:  # whoever reports an end twice changes nothing
-        claims.ended(publish, True, world.g0.seconds)
+        reservations.ended(publish, True, world.g0.seconds)
     assert scope.unreserved.count == 0
-    assert claims.figures["under_way"] == 1  # the unknown one has a token now
+    assert figures(reservations)["under_way"] == 1  # the unknown one has a token now
 
 
 @pytest.mark.parametrize("is_sent", [False, True])
@@ -255,24 +255,24 @@ def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: boo
     world.g0.arrive("0", key="other")
     process.exchange()
     process.lane.clear()
-    assert not process.claims.passes(scope, 1, process.seconds)
+    assert not process.reservations.passes(scope, 1, process.seconds)
     process.execute()  # announces it
     waiting = [make_publish(content, scope) for content in "123"]
     for publish in waiting:
         publish.reserved.refuse = refuse
-        process.claims.reserve(publish)
+        process.reservations.reserve(publish)
     process.reply()
     if is_sent:
         process.execute()
     assert not process.lane
-    assert process.claims.passes(scope, 1, process.seconds)
+    assert process.reservations.passes(scope, 1, process.seconds)
     assert contents(process.lane) == "123"
     if is_sent:
         process.reply()
     process.exchange()
     assert contents(process.lane) == "123"
-    assert process.claims.is_settled()
-    assert process.claims.waiting == 0
+    assert process.reservations.is_settled()
+    assert process.reservations.waiting() == 0
     process.arrive("4", key="other")
     process.exchange()
     assert contents(process.lane) == "1234"
@@ -281,13 +281,13 @@ def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: boo
 def test_what_passed_is_announced_again_whoever_looked_before_it_came() -> None:
     world = World()
     process, scope = world.g0, world.scope
-    assert not process.claims.passes(scope, 1, process.seconds)
+    assert not process.reservations.passes(scope, 1, process.seconds)
     process.exchange()
-    process.claims.tick(process.seconds)  # nothing has passed yet
-    assert process.claims.passes(scope, 1, process.seconds)
+    process.reservations.tick(process.seconds)  # nothing has passed yet
+    assert process.reservations.passes(scope, 1, process.seconds)
     until_s = scope.free_until_s
     world.now = until_s * 1000 - 1
-    process.claims.tick(process.seconds)  # it is under way still
+    process.reservations.tick(process.seconds)  # it is under way still
     process.exchange()
     assert scope.free_until_s > until_s
 
@@ -309,6 +309,6 @@ def test_what_fails_while_verdicts_are_told_leaves_no_event_waiting_for_ever() -
     process.breaks_at = 2
     with pytest.raises(RuntimeError):
         process.reply()
-    process.claims.lost(LOST)  # as the suppressor does then
+    process.reservations.lost(LOST)  # as the suppressor does then
     assert [one.stage for one in publishes] == [Stage.LANE] * 4
     assert process.lane == publishes

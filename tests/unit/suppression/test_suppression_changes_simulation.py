@@ -15,7 +15,7 @@ import pytest
 from headgate.model.content import Digester
 from headgate.model.publish import Publish, Stage
 from headgate.model.suppression import Scope
-from support.gateway.suppression_world import LIFE_MS, World, make_publish, make_scope
+from support.gateway.suppression_world import LIFE_MS, World, figures, make_publish, make_scope
 from support.scale import scaled
 from unit.suppression.test_suppression_simulation import (
     KAFKA,
@@ -44,7 +44,7 @@ class Changing(Member):
         self.policy = policy
         self.set_rule(rule)
         super().__init__(world)
-        self.claims.open(self.scope)
+        self.reservations.open(self.scope)
 
     def set_rule(self, rule: int) -> None:
         self.rule = rule
@@ -58,7 +58,7 @@ class Changing(Member):
         publish.digest = Digester(self.policy.encode()).digest(content.encode())
         if self.policy == "off":
             reservation.refuse = False
-            passes = self.claims.passes(self.scope, 1, self.seconds)
+            passes = self.reservations.passes(self.scope, 1, self.seconds)
             publish.digest, reservation.force = (None, False) if passes else (b"", True)
         return publish
 
@@ -87,14 +87,14 @@ class Changes(Simulation):
 
     def change_policy(self, member: Changing) -> bool:
         member.policy = self.random.choice(POLICIES)
-        member.claims.open(member.scope)
+        member.reservations.open(member.scope)
         if member.policy == "off":
-            member.claims.shut(member.scope)
+            member.reservations.shut(member.scope)
         return True
 
     def change_rule(self, member: Changing) -> bool:
         member.set_rule(3 - member.rule)
-        member.claims.rule_changed(member.scope)
+        member.reservations.rule_changed(member.scope)
         return True
 
     def grow(self, member: Changing) -> bool:
@@ -108,7 +108,7 @@ class Changes(Simulation):
         if member.scope.partitions == self.partitions:
             return False
         member.scope.partitions = self.partitions
-        member.claims.grew(member.scope)
+        member.reservations.grew(member.scope)
         return True
 
     def give_up_for_long(self, member: Changing) -> bool:
@@ -143,7 +143,7 @@ class Changes(Simulation):
         if publish.digest is None:
             member.publish(publish)
         else:
-            member.claims.reserve(publish)
+            member.reservations.reserve(publish)
         return True
 
     def hand_over(self, member: Changing) -> bool:
@@ -236,5 +236,5 @@ def test_the_life_of_a_token_ends_in_this_simulation() -> None:
     before = simulation.world.now
     assert simulation.life_passes(simulation.members[0])
     assert simulation.world.now - before > LIFE_MS
-    assert simulation.members[0].claims.figures["waiting"] == 0
+    assert figures(simulation.members[0].reservations)["waiting"] == 0
     assert Stage.LANE < Stage.HANDED

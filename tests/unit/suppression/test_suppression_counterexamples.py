@@ -1,4 +1,4 @@
-"""Counterexamples of docs/design/suppression-protocol.md, on the real claims and the real rules.
+"""Counterexamples of docs/design/suppression-protocol.md, on the real reservations and rules.
 
 In each, the older protocol answered the last event `unchanged` though other content lay on top of
 the log; here it must be published (or its answer must be harmless).
@@ -188,7 +188,7 @@ def test_07_a_flush_makes_a_new_nonce_and_a_quarantine() -> None:
     assert world.g1.publish_all("B") == "published"  # in quarantine
     # Meanwhile g0 talks to the namespace in use, as its tick makes it, and registers C.
     world.later(QUARANTINE_MS / 2)
-    assert world.g0.claims.tick(world.g0.seconds)
+    assert world.g0.reservations.tick(world.g0.seconds)
     world.g0.exchange()
     world.later(QUARANTINE_MS / 2 + 1)
     assert world.g1.publish_all("B") == "published"
@@ -229,7 +229,7 @@ def test_11_a_publish_of_the_old_topic_is_registered_in_the_new_namespace() -> N
     world.log.clear()  # deleted and created again
     world.scope = new
     for process in (world.g0, world.g1):
-        process.claims.scope_changed(old, new)
+        process.reservations.scope_changed(old, new)
         process.exchange()
     world.g1.talk(new)
     world.later(QUARANTINE_MS + 1)
@@ -299,7 +299,7 @@ def _nonce(world: World, scope: Scope) -> bytes:
 def test_14_a_topic_is_recreated_while_a_process_has_events_of_it_on_disk() -> None:
     world = World()
     old, new = world.scope, make_scope(2)
-    world.g0.claims.hold(old)  # B is on its disk, and it cannot ask Kafka
+    world.g0.reservations.hold(old)  # B is on its disk, and it cannot ask Kafka
     world.g0.exchange()
     world.scope = new  # what g1 has read
     world.log.clear()
@@ -307,20 +307,20 @@ def test_14_a_topic_is_recreated_while_a_process_has_events_of_it_on_disk() -> N
     for _ in range(12):
         world.later(QUARANTINE_MS / 8)
         for one in (world.g0, world.g1):
-            one.claims.tick(one.seconds)
+            one.reservations.tick(one.seconds)
             one.exchange()
         assert world.g1.publish_all("A") == "published"  # also after the quarantine of its birth
     made = make_scope(2)
-    world.g0.claims.scope_changed(old, made)  # it has read the topics
+    world.g0.reservations.scope_changed(old, made)  # it has read the topics
     world.g0.exchange()
     world.log.append("B")
-    world.g0.claims.release(old)
+    world.g0.reservations.release(old)
     assert made.spooled.count == 0
     assert world.g1.publish_all("A") == "published"
     for _ in range(20):
         world.later(QUARANTINE_MS / 8)
         for one in (world.g0, world.g1):
-            one.claims.tick(one.seconds)
+            one.reservations.tick(one.seconds)
             one.exchange()
     assert world.g1.publish_all("A") == "published"  # A is not known: it was not trusted until now
     assert world.g1.publish_all("A").startswith("unchanged")  # type: ignore[union-attr]

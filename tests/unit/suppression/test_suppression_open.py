@@ -24,10 +24,10 @@ from support.virtual_time import run_in_virtual_time
 def test_an_opened_namespace_is_out_of_quarantine_when_its_first_event_comes() -> None:
     world = World(warm=False)
     for process in (world.g0, world.g1):
-        process.claims.open(world.scope)
+        process.reservations.open(world.scope)
         process.exchange()
-        process.claims.open(world.scope)
-        assert not process.claims.has_news
+        process.reservations.open(world.scope)
+        assert not process.reservations.has_news
     world.later(QUARANTINE_MS)
     assert world.g0.publish_all("A") == "published"
     assert world.g0.publish_all("A") == "unchanged@0"
@@ -36,15 +36,15 @@ def test_an_opened_namespace_is_out_of_quarantine_when_its_first_event_comes() -
 def test_a_namespace_opened_while_redis_is_away_is_born_at_the_reconnect() -> None:
     world = World(warm=False)
     world.g0.cut()
-    world.g0.claims.open(world.scope)
+    world.g0.reservations.open(world.scope)
     world.g0.reconnect()
     assert world.scope.incarnation in world.values
 
 
 def test_a_namespace_whose_first_call_is_lost_is_born_at_the_reconnect() -> None:
     world = World(warm=False)
-    world.g0.claims.open(world.scope)
-    assert world.g0.claims.next_call(world.g0.seconds) is not None
+    world.g0.reservations.open(world.scope)
+    assert world.g0.reservations.next_call(world.g0.seconds) is not None
     world.g0.cut()
     world.g0.reconnect()
     assert world.scope.incarnation in world.values
@@ -54,7 +54,7 @@ def test_all_namespaces_are_born_again_when_redis_comes_back_empty() -> None:
     world = World(warm=False)
     scopes = [make_scope(number) for number in range(1, 4)]
     for scope in scopes:
-        world.g0.claims.open(scope)
+        world.g0.reservations.open(scope)
     world.restart_redis()
     world.g0.reconnect()
     assert all(scope.incarnation in world.values for scope in scopes)
@@ -64,7 +64,7 @@ def test_all_namespaces_are_born_again_when_one_is_found_flushed() -> None:
     world = World(warm=False)
     scopes = [make_scope(number) for number in range(1, 4)]
     for scope in scopes:
-        world.g0.claims.open(scope)
+        world.g0.reservations.open(scope)
     world.g0.exchange()
     world.values.clear()
     world.g0.talk(scopes[0])
@@ -73,10 +73,10 @@ def test_all_namespaces_are_born_again_when_one_is_found_flushed() -> None:
 
 def test_a_new_topic_of_the_same_name_is_opened_at_once() -> None:
     world = World(warm=False)
-    world.g0.claims.open(world.scope)
+    world.g0.reservations.open(world.scope)
     world.g0.exchange()
     new = make_scope(2)
-    world.g0.claims.scope_changed(world.scope, new)
+    world.g0.reservations.scope_changed(world.scope, new)
     world.g0.exchange()
     assert new.incarnation in world.values
 
@@ -85,10 +85,10 @@ def test_more_namespaces_than_one_call_has_places_for() -> None:
     world = World(warm=False)
     scopes = [Scope(f"t{number}", bytes(16), 1, b"%08d" % number) for number in range(300)]
     for scope in scopes:
-        world.g0.claims.open(scope)
+        world.g0.reservations.open(scope)
     publishes = [make_publish("A", scope) for scope in scopes]
     for publish in publishes:
-        world.g0.claims.reserve(publish)
+        world.g0.reservations.reserve(publish)
     world.g0.exchange()
     assert world.g0.lane == publishes
     assert all(scope.incarnation in world.values for scope in scopes)

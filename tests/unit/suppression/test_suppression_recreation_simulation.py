@@ -91,7 +91,7 @@ class Recreations(Changes):
         old, new = member.scope, make_scope(self.topics)
         new.partitions, new.rule = self.partitions, old.rule
         member.scope = new
-        member.claims.scope_changed(old, new)
+        member.reservations.scope_changed(old, new)
         for publish in [one for one in member.lane if self._is_gone(one)]:
             del member.open[id(publish)]
             member.fail(publish, certain=True)
@@ -128,7 +128,7 @@ class Recreations(Changes):
             old, new = made.scope, make_scope(self.topics)
             new.partitions, new.rule = partitions, old.rule
             made.scope = new
-            made.claims.scope_changed(old, new)
+            made.reservations.scope_changed(old, new)
         return made
 
     def _is_gone(self, publish: Publish) -> bool:
@@ -153,7 +153,7 @@ class Recreations(Changes):
         for member in self.members:
             for partition in range(self.partitions):
                 other = Publish(Record("deals", partition, b"x", b"", [], 0), 1, None, 0, None)
-                member.claims.acknowledged([other], 0, member.seconds)
+                member.reservations.acknowledged([other], 0, member.seconds)
         self.life_passes(self.members[0])
         self.life_passes(self.members[0])
 
@@ -162,7 +162,7 @@ class Recreations(Changes):
         for _ in range(2):
             publish = member.arriving("A")
             member.open[id(publish)] = (publish, {"A"})
-            member.claims.reserve(publish)
+            member.reservations.reserve(publish)
             member.exchange()
             if publish.stage is Stage.LANE:
                 member.acknowledge(publish, member.append(publish))

@@ -3,7 +3,7 @@
 No event is refused for Redis' sake while Redis answers.
 S1 of the model: when an event with content X is answered `unchanged`, X was the content of the
 last record of the key at some moment between the event's arrival and its answer.
-The steps and their guards are the model's; what runs is the real `Claims` on the real rules.
+The steps and their guards are the model's; what runs is the real `Reservations` on the real rules.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Simulation:
         content = self.random.choice("AAAAABBC")
         publish = _prepare(self.world, content)
         member.open[id(publish)] = (publish, last)
-        member.claims.reserve(publish)
+        member.reservations.reserve(publish)
         return True
 
     def execute(self, member: Member) -> bool:
@@ -151,11 +151,11 @@ class Simulation:
                 self._land(ghost.publish)
         for one in self.members:
             if not one.connected:
-                one.claims.tick(one.seconds)
+                one.reservations.tick(one.seconds)
                 continue
             if one._on_its_way is not None:
                 self.reply(one)  # a reply takes no longer than the timeout
-            if one.claims.tick(one.seconds) and one.execute():
+            if one.reservations.tick(one.seconds) and one.execute():
                 self.reply(one)
         return True
 
@@ -206,7 +206,7 @@ class Simulation:
         del member.open[id(publish)]
         if publish.stage is Stage.LANE:
             member.lane.remove(publish)
-            member.claims.ended(publish, True, member.seconds)
+            member.reservations.ended(publish, True, member.seconds)
         return True
 
     def die(self, member: Member) -> bool:

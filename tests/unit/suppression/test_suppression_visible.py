@@ -10,7 +10,7 @@ from headgate.backends.base import Topics
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppression
 from headgate.model.topics import TopicState
-from headgate.suppression.claims import BypassMode
+from headgate.suppression.reservations import BypassMode
 from headgate.suppression.sharded import redis_dependency, states_now
 from headgate.suppression.suppressor import StateLog
 from support.gateway.suppression_world import QUARANTINE_MS, World, make_scope
@@ -86,35 +86,35 @@ def test_topics_that_are_gone_or_compared_no_more_are_not_told() -> None:
 
 def test_a_topic_s_way_from_unknown_over_quarantine_to_on_and_away() -> None:
     world = World(warm=False)
-    claims, topic = world.g0.claims, world.scope.topic
-    assert claims.states(world.g0.seconds) == {}
-    claims.open(world.scope)
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, None)}
+    reservations, topic = world.g0.reservations, world.scope.topic
+    assert reservations.states(world.g0.seconds) == {}
+    reservations.open(world.scope)
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, None)}
     world.g0.exchange()
     left_s = QUARANTINE_MS / 1000
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, left_s)}
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, left_s)}
     world.later(QUARANTINE_MS - 1000)
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, 1.0)}
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, 1.0)}
     world.later(1000)
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(ON)}
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(ON)}
     world.restart_redis()
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(AWAY)}
-    claims.catching_up()  # events still go past Redis
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(AWAY)}
-    claims.mode = BypassMode.READY
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(AWAY)}
+    reservations.begin_catching_up()  # events still go past Redis
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(AWAY)}
+    reservations.mode = BypassMode.READY
     world.g0.exchange()
-    assert claims.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, left_s)}
-    claims.shut(world.scope)
-    assert claims.states(world.g0.seconds) == {}
+    assert reservations.states(world.g0.seconds) == {topic: TopicSuppression(QUARANTINE, left_s)}
+    reservations.shut(world.scope)
+    assert reservations.states(world.g0.seconds) == {}
 
 
 def test_a_recreated_topic_is_in_quarantine_of_its_own() -> None:
     world = World(warm=False)
-    world.g0.claims.open(world.scope)
+    world.g0.reservations.open(world.scope)
     world.g0.exchange()
     world.later(QUARANTINE_MS)
-    world.g0.claims.scope_changed(world.scope, make_scope(2))
-    (state,) = world.g0.claims.states(world.g0.seconds).values()
+    world.g0.reservations.scope_changed(world.scope, make_scope(2))
+    (state,) = world.g0.reservations.states(world.g0.seconds).values()
     assert state.state == QUARANTINE
 
 

@@ -1,4 +1,4 @@
-"""What the claims of one process send, keep, and answer; the faults are played by hand."""
+"""What the reservations of one process send, keep, and answer; the faults are played by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from headgate.model.publish import Stage
 from headgate.redis.script import StoreError
 from headgate.suppression.options import SuppressOptions
 from support.doubles.suppression_rules import KeyEntry, run
-from support.gateway.suppression_world import LIFE_MS, QUARANTINE_MS, Process, World, contents
+from support.gateway.suppression_world import (
+    LIFE_MS,
+    QUARANTINE_MS,
+    Process,
+    World,
+    contents,
+    figures,
+)
 
 
 @pytest.fixture
@@ -50,13 +57,13 @@ def test_keys_of_a_call_are_bounded(world: World) -> None:
     for number in range(25):
         process.arrive("A", key=f"key-{number}")
     sizes = []
-    while (outgoing := process.claims.next_call(process.seconds)) is not None:
-        call = process.claims.call(outgoing)
+    while (outgoing := process.reservations.next_call(process.seconds)) is not None:
+        call = outgoing.call()
         sizes.append(len(call.entries))
         process._on_its_way = None
         identity = world.redis_process.to_bytes(16, "big")
         reply = run(world.values, call, identity, int(world.now))
-        process.claims.answered(outgoing, call, reply, process.seconds)
+        process.reservations.apply_reply(outgoing, call, reply, process.seconds)
     assert sizes == [10, 10, 5]
 
 
@@ -68,9 +75,9 @@ def test_registrations_come_before_any_claim(world: World) -> None:
     process.cut()
     process.reconnect(exchange=False)
     process.arrive("B", key="new")
-    first = process.claims.next_call(process.seconds)
+    first = process.reservations.next_call(process.seconds)
     assert first is not None
-    assert (len(first.call(process.claims._spans, b"").entries), first.reserved) == (10, [])
+    assert (len(first.call().entries), first.reserved) == (10, [])
 
 
 def test_a_claim_takes_the_settlement_of_its_key_along(world: World) -> None:
@@ -127,7 +134,7 @@ def test_an_event_dropped_while_redis_was_asked_leaves_nothing_behind(
     assert world.g0.lane == []
     assert world.g0.outcome(first) is None
     assert world.g1.publish_all("A") == "unchanged@0"
-    assert not world.g0.claims._arrivals.latest
+    assert not world.g0.reservations._arrivals.latest
 
 
 def test_refuse_answers_without_publishing() -> None:
@@ -149,7 +156,7 @@ def test_a_new_incarnation_of_another_process_refuses_nothing(loses: str) -> Non
     world = World(redis_loss="refuse")
     first = world.g0.arrive("A" if loses == "unchanged" else "B")
     second = world.g0.arrive("C")
-    world.g1.claims.drop(world.scope)
+    world.g1.reservations.drop(world.scope)
     world.g1.exchange()
     world.g0.exchange()
     assert [world.g0.outcome(one) for one in (first, second)] == [None, None]
@@ -169,7 +176,7 @@ def test_events_of_a_key_keep_their_order_where_only_some_may_go_past_redis() ->
     first = world.g0.arrive("B")
     world.refuse = False
     second = world.g0.arrive("C")
-    world.g1.claims.drop(world.scope)
+    world.g1.reservations.drop(world.scope)
     world.g1.exchange()
     world.g0.exchange()
     assert world.g0.lane == [first, second]
@@ -178,15 +185,15 @@ def test_events_of_a_key_keep_their_order_where_only_some_may_go_past_redis() ->
 def test_what_asks_again_is_refused_after_its_time() -> None:
     world = World(redis_loss="refuse")
     publish = world.g0.arrive("B")
-    world.g1.claims.drop(world.scope)
+    world.g1.reservations.drop(world.scope)
     world.g1.exchange()
-    world.g0.claims.give_up(world.g0.seconds)
+    world.g0.reservations.give_up(world.g0.seconds)
     world.g0.execute()
     world.g0.reply()
-    world.g0.claims.give_up(world.g0.seconds)
+    world.g0.reservations.give_up(world.g0.seconds)
     assert world.g0.outcome(publish) is None
     world.later(SuppressOptions().timeout_ms + 1)
-    world.g0.claims.give_up(world.g0.seconds)
+    world.g0.reservations.give_up(world.g0.seconds)
     assert world.g0.outcome(publish) == "refused"
 
 
@@ -205,7 +212,7 @@ def test_too_many_blind_publishes_drop_the_namespace(world: World) -> None:
     for number in range(5):
         publish = process.arrive("B", key=f"key-{number}")
         process.acknowledge(publish, process.append(publish))
-    process.claims.tick(process.seconds)
+    process.reservations.tick(process.seconds)
     process.reconnect()
     assert world.g1.publish_all("A") == "published"  # a new incarnation, in quarantine
 
@@ -216,7 +223,7 @@ def test_tokens_are_renewed_before_half_their_life_is_over(world: World) -> None
     tick_ms = SuppressOptions(token_ttl_ms=LIFE_MS, quarantine_ms=QUARANTINE_MS).tick_s * 1000
     for _ in range(int(3 * LIFE_MS / tick_ms)):
         world.later(tick_ms)
-        if world.g0.claims.tick(world.g0.seconds):
+        if world.g0.reservations.tick(world.g0.seconds):
             world.g0.exchange()
         nonce = world.values[world.scope.incarnation].value[:16]
         (deadline, trusted) = KeyEntry(world.values[entry].value, nonce).tokens[
@@ -233,7 +240,7 @@ def test_namespaces_in_use_are_talked_to_within_a_third_of_the_quarantine(world:
     last = world.now
     for _ in range(60):
         world.later(tick_ms)
-        process.claims.tick(process.seconds)
+        process.reservations.tick(process.seconds)
         if process.execute():
             process.reply()
             last, gap = world.now, world.now - last
@@ -253,7 +260,7 @@ def test_an_unknown_end_blocks_for_a_life_once_nothing_of_it_can_land(world: Wor
     assert tokens[publish.reserved.token][0] > world.now  # renewed when it ended
     for _ in range(20):  # it may land however late: its token is renewed
         world.later(LIFE_MS / 5)
-        world.g0.claims.tick(world.g0.seconds)
+        world.g0.reservations.tick(world.g0.seconds)
         world.g0.exchange()
         assert world.g1.claim("A").stage is Stage.LANE
         world.g1.fail(world.g1.lane[0], certain=True)
@@ -261,9 +268,9 @@ def test_an_unknown_end_blocks_for_a_life_once_nothing_of_it_can_land(world: Wor
     later = world.g0.claim("C")  # the producer's successor writes, which fences what it left
     world.g0.acknowledge(later, world.g0.append(later))
     world.later(LIFE_MS + 1)
-    world.g0.claims.tick(world.g0.seconds)
+    world.g0.reservations.tick(world.g0.seconds)
     world.g0.exchange()
-    assert world.g0.claims.figures["under_way"] == 0
+    assert figures(world.g0.reservations)["under_way"] == 0
     world.later(LIFE_MS + 1)
     assert world.g1.publish_all("A") == "published"
     assert world.g1.publish_all("A") == "unchanged@2"
@@ -271,7 +278,7 @@ def test_an_unknown_end_blocks_for_a_life_once_nothing_of_it_can_land(world: Wor
 
 async def test_forget_clears_the_key_and_ends_with_the_call(world: World) -> None:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    world.g0.claims.forget((world.scope, world.scope.entry(b"k"), done))
+    world.g0.reservations.forget((world.scope, world.scope.entry(b"k"), done))
     world.g0.exchange()
     assert done.done()
     assert world.g1.publish_all("A") == "published"
@@ -282,9 +289,9 @@ async def test_forget_fails_when_redis_goes_away(world: World) -> None:
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
     on_its_way: asyncio.Future[None] = loop.create_future()
-    world.g0.claims.forget((world.scope, None, on_its_way))
+    world.g0.reservations.forget((world.scope, None, on_its_way))
     world.g0.execute()
-    world.g0.claims.forget((world.scope, None, waiting))
+    world.g0.reservations.forget((world.scope, None, waiting))
     world.g0.cut()
     for one in (waiting, on_its_way):
         with pytest.raises(StoreError):
@@ -301,8 +308,8 @@ def test_followers_share_the_leaders_unchanged(world: World) -> None:
 def test_nothing_is_left_behind_by_a_busy_day(world: World) -> None:
     for number in range(300):
         world.g0.publish_all("ABBC"[number % 4])
-    claims = world.g0.claims
-    assert not claims._arrivals.latest
-    assert not claims._arrivals.behind
-    assert not claims._in_flight.unregistered
-    assert claims.figures == {"waiting": 0, "under_way": 0, "unsettled": 0}
+    reservations = world.g0.reservations
+    assert not reservations._arrivals.latest
+    assert not reservations._arrivals.behind
+    assert not reservations._in_flight.unregistered
+    assert figures(reservations) == {"waiting": 0, "under_way": 0, "unsettled": 0}

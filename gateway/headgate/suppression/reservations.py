@@ -1,4 +1,4 @@
-"""The state of suppression in one process: waiting events, events in flight, news for Redis.
+"""The reservations of one process: waiting events, events in flight, news for Redis.
 
 The code is synchronous, and the time is an argument. `suppressor.py` carries the calls to Redis and
 the replies back.
@@ -13,49 +13,21 @@ from headgate.metrics.meter import Meter
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage
-from headgate.model.suppression import Scope
+from headgate.model.suppression import Reservation, Scope
 from headgate.model.suppression_states import TopicSuppression
+from headgate.redis.client import FEW
 from headgate.redis.script import StoreError
 from headgate.suppression import rules
 from headgate.suppression.calls import Forget, Namespaces, OutgoingCall, Settlements, finish
-from headgate.suppression.in_flight import Arrivals, Completions, PublishesInFlight
+from headgate.suppression.in_flight import Arrivals, PublishesInFlight, Waits
 from headgate.suppression.options import SuppressOptions
-from headgate.suppression.rules import Agreement, SuppressionCall, SuppressionReply
-
-
-class Waits:
-    """Waiting times of a queue in order of arrival, by counts of arrivals at each poll.
-
-    An event is overdue `timeout_s` seconds after the first poll that saw it.
-    """
-
-    __slots__ = ("_polls", "_timeout_s", "left")
-
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._polls: deque[tuple[float, int]] = deque()  # time of a poll, and arrivals until then
-        self.left = 0  # number of events, of all arrivals, that no longer wait
-
-    def overdue(self, now_s: float, waiting: int) -> int:
-        """Poll, and return the number of overdue events. Call it often.
-
-        Args:
-            now_s: Monotonic time, in seconds.
-            waiting: Number of events that wait.
-
-        Returns:
-            The number of overdue events; they are the oldest ones.
-        """
-        polls, arrived = self._polls, self.left + waiting
-        while polls and polls[0][1] <= self.left:
-            polls.popleft()
-        if waiting and (not polls or polls[-1][1] < arrived):
-            polls.append((now_s, arrived))
-        overdue = 0
-        while polls and now_s - polls[0][0] >= self._timeout_s:
-            overdue = polls.popleft()[1] - self.left
-        return overdue
-
+from headgate.suppression.rules import (
+    SETTLE,
+    Agreement,
+    SuppressionCall,
+    SuppressionReply,
+    pack_settlement,
+)
 
 _NONE: Final = set[Scope]()
 
@@ -101,33 +73,16 @@ def place_again(publish: Publish, scope: Scope) -> None:
     publish.reserved.partitions = scope.partitions
 
 
-def behind(call: SuppressionCall, reply: SuppressionReply, grow: Grow) -> set[Scope]:
-    """Return the namespaces whose topics have more partitions than this call was made for.
+class Reservations:
+    """The reservations of one process.
 
-    Nothing was reserved in them.
-
-    Args:
-        call: The call.
-        reply: Its reply.
-        grow: Called with each topic that has more partitions than this process knew.
-    """
-    namespaces = set()
-    for scope, count, state in zip(call.scopes, call.counts, reply.states, strict=True):
-        if state.partitions > count:
-            namespaces.add(scope)
-            if state.partitions > scope.partitions:
-                grow(scope, state.partitions)
-    return namespaces
-
-
-class Claims:
-    """The state of suppression in one process.
-
-    A token is a stem and a number of two bytes.
+    A token is a stem of 10 bytes and a number of two bytes.
 
     Args:
-        new_stem: Returns 10 bytes that were never used before.
-        new_nonce: Returns 16 bytes that were never used before.
+        verdicts: Receiver of the verdicts.
+        options: Options of suppression.
+        meter: Counts the events that bypassed suppression.
+        random_bytes: Source of random bytes, such as `os.urandom`.
         grow: Called with a topic that has more partitions than this process knew.
         agreement: The gateways' agreement on their servers; without it nothing is doubted.
     """
@@ -137,8 +92,7 @@ class Claims:
         verdicts: Verdicts,
         options: SuppressOptions,
         meter: Meter,
-        new_stem: Callable[[], bytes],
-        new_nonce: Callable[[], bytes],
+        random_bytes: Callable[[int], bytes],
         grow: Grow = grow_alone,
         agreement: Agreement | None = None,
     ) -> None:
@@ -149,9 +103,9 @@ class Claims:
         self._token_ttl_s = options.token_ttl_ms / 1000
         self._verdicts = verdicts
         self._meter = meter
-        self._new_stem = new_stem
-        self._new_nonce = new_nonce
-        self._tell_growth = grow
+        self._unique, self._unique_nonce = random_bytes(5), random_bytes(10)
+        self._numbers = 0  # of stems and nonces
+        self._on_growth = grow
         self._arrivals = Arrivals()
         self._queue: deque[Publish] = deque()
         self._settlements = Settlements(options.unreserved_max)
@@ -159,10 +113,6 @@ class Claims:
             self._arrivals, options.unknown_max, options.fences_by_writing
         )
         self._namespaces = Namespaces()
-        self._ends = Completions(
-            self._arrivals, self._in_flight, self._settlements, self._namespaces,
-            self._token_ttl_s, new_stem,
-        )  # fmt: skip
         self._outgoing: OutgoingCall | None = None
         self._waits = Waits(options.timeout_ms / 1000)
         self._forgets: list[Forget] = []
@@ -171,6 +121,16 @@ class Claims:
         self._draining = False
         self._owes = False  # unreserved publishes that Redis does not know yet
         self.mode: int = BypassMode.AWAY
+
+    def _new_stem(self) -> bytes:
+        """Return 10 bytes that were never used before."""
+        self._numbers += 1
+        return self._unique + self._numbers.to_bytes(5, "big")
+
+    def _new_nonce(self) -> bytes:
+        """Return 16 bytes that were never used before."""
+        self._numbers += 1
+        return self._unique_nonce + self._numbers.to_bytes(6, "big")
 
     # ---- calls of ingest and the lanes
 
@@ -275,8 +235,8 @@ class Claims:
 
         Registrations come before any claim, settlements before the claims of their keys.
         """
-        options, namespaces = self._options, self._namespaces
-        outgoing = OutgoingCall(options.max_keys_per_call, options.max_operations_per_call, now_s)
+        namespaces = self._namespaces
+        outgoing = OutgoingCall(self._options, self._spans, self._new_nonce(), now_s)
         outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_talk)
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
@@ -295,15 +255,11 @@ class Claims:
         if ready:
             doubts = bool(namespaces.doubted) or now_s >= self._agreement.until_s
             outgoing.reserve(self._queue, self._settlements, self._new_stem(), force=doubts)
-            self._waits.left += len(outgoing.reserved)
+            self._waits.passed += len(outgoing.reserved)
         self._outgoing = outgoing if outgoing else None
         return self._outgoing
 
-    def call(self, outgoing: OutgoingCall) -> SuppressionCall:
-        """Return the script's call."""
-        return outgoing.call(self._spans, self._new_nonce())
-
-    def answered(
+    def apply_reply(
         self, outgoing: OutgoingCall, call: SuppressionCall, reply: SuppressionReply, now_s: float
     ) -> None:
         """Apply the script's reply: verdicts in order of arrival.
@@ -314,11 +270,11 @@ class Claims:
             reply: Its reply.
             now_s: Monotonic time, in seconds.
         """
-        changed = self._namespaces.answered(call.scopes, reply.states, reply.now, now_s)
+        changed = self._namespaces.apply_states(call.scopes, reply.states, reply.now, now_s)
         doubted = self._doubted(outgoing.sent_s, call, reply, now_s)
         if outgoing.announced:
             lease_s = self._spans.lease / 1000
-            self._namespaces.announced(outgoing.announced, outgoing.sent_s + lease_s)
+            self._namespaces.extend_announcements(outgoing.announced, outgoing.sent_s + lease_s)
         if changed:  # Redis lost its state, or another gateway began a new incarnation
             self._in_flight.register_again(changed)
             self._namespaces.open_again()
@@ -326,7 +282,7 @@ class Claims:
         outgoing.finish_forgets(None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
-        late, is_behind = list[Publish](), behind(call, reply, self._grow)
+        late, is_behind = list[Publish](), self._behind(call, reply)
         doubtful = set[bytes]()  # entries whose events are reserved again
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # the event has given up waiting
@@ -380,12 +336,25 @@ class Claims:
             late: Events for another call.
         """
         if verdict < 0:  # the claim has left a token, and the event gets another one
-            self._ends.refuse(publish)
+            self._refuse(publish)
         doubtful.add(publish.reserved.entry)
         late.append(publish)
 
+    def _behind(self, call: SuppressionCall, reply: SuppressionReply) -> set[Scope]:
+        """Return the namespaces whose topics have more partitions than this call was made for.
+
+        Nothing was reserved in them.
+        """
+        namespaces = set()
+        for scope, count, state in zip(call.scopes, call.counts, reply.states, strict=True):
+            if state.partitions > count:
+                namespaces.add(scope)
+                if state.partitions > scope.partitions:
+                    self._grow(scope, state.partitions)
+        return namespaces
+
     def _grow(self, scope: Scope, count: int) -> None:
-        self._tell_growth(scope, count)
+        self._on_growth(scope, count)
         if count > scope.partitions:  # the listener does not have the topic
             scope.partitions = count
             self.grew(scope)
@@ -405,24 +374,23 @@ class Claims:
             self._put_back(
                 [publish for publish in outgoing.reserved if publish.stage is _RESERVING]
             )
-        self.closed(error)
+        self.fail_forgets(error)
         self._bypass_all(error.reason)
         self._shed()
 
-    def closed(self, error: StoreError) -> None:
+    def fail_forgets(self, error: StoreError) -> None:
         """Fail the requests to forget that are in no call."""
         if self._outgoing is not None:
             self._outgoing.finish_forgets(error)
         finish((done for _, _, done in self._forgets), error)
         self._forgets.clear()
 
-    def catching_up(self) -> None:
+    def begin_catching_up(self) -> None:
         """Plan to send all missed news to Redis before any claim on a new connection."""
         self.mode = BypassMode.CATCHING_UP
-        self._settlements.reconnected()
+        self._settlements.queue_unreserved()
         self._namespaces.open_again()
 
-    @property
     def waiting(self) -> int:
         """Return the number of events that wait for their reservation."""
         return len(self._queue)
@@ -470,13 +438,28 @@ class Claims:
         return self._namespaces.states(self.mode != BypassMode.READY, now_s, doubts)
 
     def _shed(self) -> None:
-        self._namespaces.to_drop.update(self._settlements.overflowed())
+        self._namespaces.to_drop.update(self._settlements.drop_overflow())
 
     # ---- ends of publishes
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int, now_s: float) -> None:
-        """Settle a lane's batch."""
-        self._ends.acknowledged(batch, base_offset, now_s, self.mode == BypassMode.AWAY)
+        """Settle a lane's batch. An offset at or below the floor means a recreated topic.
+
+        The protocol says "an acknowledged offset <= the entry's o". With racing writers this is
+        true for every slower one. So the highest offset *at the reservation* decides, whose record
+        was in the log before this record.
+
+        Args:
+            batch: Events of the batch.
+            base_offset: Offset of the first event; negative if unknown.
+            now_s: Monotonic time, in seconds.
+        """
+        if base_offset >= 0:
+            self.settle(batch[0], enumerate(batch, base_offset))
+            return
+        self._fence(batch[0])
+        for publish in batch:
+            self.ended(publish, False, now_s)
 
     def settle(self, first: Publish, placed: Iterable[tuple[int, Publish]]) -> None:
         """Settle the records of a batch whose keys belong to this Redis server.
@@ -485,8 +468,39 @@ class Claims:
             first: The first record of the batch.
             placed: The records, with their offsets.
         """
-        self._ends.fence(first)
-        self._ends.settle(placed, self.mode == BypassMode.AWAY)
+        self._fence(first)
+        is_away = self.mode == BypassMode.AWAY
+        in_flight, arrivals = self._in_flight, self._arrivals
+        settlements, scope, pending = self._settlements, None, dict[bytes, bytes]()
+        for offset, publish in placed:
+            digest = publish.digest
+            if not digest:
+                if digest is not None:
+                    self._settle_placed(publish)
+                elif publish.reservation is not None:
+                    publish.reservation.scope.unreserved.count -= 1
+                    publish.reservation = None  # the publish ends only once
+                continue
+            reservation = publish.reserved
+            token, entry = reservation.token, reservation.entry
+            latest = arrivals.latest.pop(entry, None)
+            if latest is not publish:
+                arrivals.left(publish, latest)
+            if in_flight.unregistered or in_flight.unknown:
+                in_flight.remove(token)
+            if offset <= reservation.floor:
+                self._namespaces.to_drop.add(reservation.scope)
+            if is_away and reservation.unreserved:
+                settlements.add_unreserved(publish, offset)
+                continue
+            if reservation.scope is not scope:
+                scope = reservation.scope
+                pending = settlements.pending_of(scope)
+            operation = pack_settlement(SETTLE, token, digest, offset, reservation.partitions)
+            if entry in pending:
+                settlements.add(scope, entry, operation)
+            else:
+                pending[entry] = operation
 
     def ended(self, publish: Publish, certain: bool, now_s: float) -> None:
         """Handle an end without acknowledgement.
@@ -496,7 +510,57 @@ class Claims:
             certain: No record can be in the log.
             now_s: Monotonic time, in seconds.
         """
-        self._ends.ended(publish, certain, now_s, self.mode == BypassMode.AWAY)
+        if publish.leader is not None:
+            return
+        if publish.digest is None:
+            self._end_unreserved(publish, certain, now_s)
+            return
+        self._arrivals.leave(publish)
+        if not certain:
+            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
+            return
+        reservation = publish.reserved
+        self._in_flight.remove(reservation.token)
+        if not (reservation.unreserved and self.mode == BypassMode.AWAY):
+            self._refuse(publish)
+
+    def _fence(self, publish: Publish) -> None:
+        """Note that Kafka acknowledged a record of the publish's partition."""
+        if self._in_flight.unfenced:
+            self._in_flight.fence(publish)
+
+    def _refuse(self, publish: Publish) -> None:
+        """Queue the refusal of a token: no record is in the log, or another token covers it."""
+        reservation = publish.reserved
+        refused = rules.refused(reservation.token)
+        self._settlements.add(reservation.scope, reservation.entry, refused)
+
+    def _end_unreserved(self, publish: Publish, certain: bool, now_s: float) -> None:
+        """End a publish that passed by an announcement; it may land after the announcement ends."""
+        passed, key = publish.reservation, publish.record.key
+        if passed is None:
+            return
+        passed.scope.unreserved.count -= 1
+        publish.reservation = None  # the publish ends only once
+        if not certain and key is not None:
+            publish.digest = b""  # from now on the event has a token
+            scope = passed.scope.latest()  # it may land in the present topic of this name
+            publish.reservation = own = Reservation(scope, passed.partitions)
+            own.token, own.entry = self._new_stem() + bytes(2), scope.entry(key)
+            self._in_flight.leave_unknown(publish, now_s + self._token_ttl_s)
+
+    def _settle_placed(self, publish: Publish) -> None:
+        """Settle a record without a comparison, whose offset and content say nothing of its key.
+
+        The client chose the partition, or the topic suppresses nothing here. Until now the record's
+        token prevented that another event of the key is unchanged. CLEAR drops the digest, and the
+        trust in all tokens that were reserved before this record was in the log.
+        """
+        self._arrivals.leave(publish)
+        reservation = publish.reserved
+        self._in_flight.remove(reservation.token)
+        operation = rules.CLEAR + rules.refused(reservation.token)
+        self._settlements.add(reservation.scope, reservation.entry, operation)
 
     # ---- topics
 
@@ -552,7 +616,7 @@ class Claims:
     def _enter_lane(self, publish: Publish) -> None:
         if self._arrivals.join_in_lane(publish):
             self._in_flight.remove(publish.reserved.token)
-            self._ends.refuse(publish)
+            self._refuse(publish)
         else:
             self._verdicts.publish(publish)
 
@@ -564,16 +628,16 @@ class Claims:
         outgoing = self._outgoing
         sent = outgoing.reserved if outgoing else []
         reserving = [publish for publish in sent if publish.stage is _RESERVING]
-        self._waits.left -= len(reserving)
+        self._waits.passed -= len(reserving)
         overdue = self._waits.overdue(now_s, len(reserving) + len(self._queue))
-        self._waits.left += len(reserving)
+        self._waits.passed += len(reserving)
         late = [publish for publish in reserving[:overdue] if not publish.dropped]
         count = sum(self._bypass(publish) for publish in late)
         given_up = len(late)
         for _ in range(min(overdue - len(reserving), len(self._queue))):
             if not self._queue:  # the other events passed meanwhile
                 break
-            self._waits.left += 1
+            self._waits.passed += 1
             publish = self._queue.popleft()
             given_up += not publish.dropped
             count += self._go_past(publish)
@@ -601,7 +665,7 @@ class Claims:
             self._queue = deque(
                 publish for publish in self._queue if publish.reserved.scope is not scope
             )
-            self._waits.left += len(queued)
+            self._waits.passed += len(queued)
         for publish in (*passing, *queued):
             if publish.dropped:
                 self._drop_reserved(publish)
@@ -620,19 +684,13 @@ class Claims:
         scope.unreserved.count -= 1
         scope.spooled.count -= 1
 
-    @property
-    def in_flight(self) -> int:
-        """Return the number of events that have arrived and not ended."""
-        return len(self._arrivals)
+    def is_urgent(self) -> bool:
+        """Return whether any event waits for its reservation."""
+        return bool(self._queue)
 
-    @property
-    def figures(self) -> dict[str, int]:
-        """Return the numbers of events that wait, are in flight, and are not settled yet."""
-        return {
-            "waiting": len(self._queue),
-            "under_way": sum(1 for _ in self._in_flight),
-            "unsettled": len(self._settlements),
-        }
+    def is_busy(self) -> bool:
+        """Return whether so much is in flight that more is likely to arrive soon."""
+        return len(self._arrivals) > FEW
 
     @property
     def is_waited_for(self) -> bool:
@@ -642,11 +700,13 @@ class Claims:
     def _put_back(self, publishes: list[Publish]) -> None:
         """Queue events without a verdict again, before later ones."""
         self._queue.extendleft(reversed(publishes))
-        self._waits.left -= len(publishes)
+        self._waits.passed -= len(publishes)
 
     def _drop_reserved(self, publish: Publish) -> None:
-        # A sent claim may have left a token.
-        self._ends.drop_reserved(publish, publish.stage is _RESERVING)
+        """Remove an event that ended for its client before the producer had it."""
+        self._arrivals.leave(publish)
+        if publish.stage is _RESERVING:  # the reservation may have left a token
+            self._refuse(publish)
 
     def _go_past(self, publish: Publish) -> bool:
         if publish.dropped:
@@ -659,7 +719,7 @@ class Claims:
         self._draining, count = True, 0
         try:
             while self._queue:
-                self._waits.left += 1
+                self._waits.passed += 1
                 count += self._go_past(self._queue.popleft())
         finally:
             self._draining = False
@@ -685,7 +745,7 @@ class Claims:
     def _publish_unreserved(self, publish: Publish) -> None:
         reservation = publish.reserved
         if publish.stage is _RESERVING:
-            self._ends.refuse(publish)
+            self._refuse(publish)
         reservation.token = self._new_stem() + bytes(2)
         reservation.unreserved = self._owes = True
         self._in_flight.unregistered[reservation.token] = publish
