@@ -76,7 +76,15 @@ ALLOWED = {
     },
     "idempotency": {"idempotency", "metrics.meter", "model", "native.chosen", "redis"},
     "redis": {"redis", "backends.owned", "errors_in_words", "model", "native"},
-    "consumer": {"oversize.chunks", "consumer", "model", "backends", "kafka", "redis.pauses"},
+    "consumer": {
+        "errors_in_words",
+        "oversize.chunks",
+        "consumer",
+        "model",
+        "backends",
+        "kafka",
+        "redis.pauses",
+    },
     "coalescer": {
         "audits.facts",
         "coalescer",

@@ -90,7 +90,7 @@ def is_result(value: bytes) -> bool:
 
 async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
     # the parent needs aiokafka for this page only
-    from headgate.kafka.aiokafka_internals import open_consumer
+    from headgate.kafka.aiokafka_internals import drop_consumer, open_consumer
     from headgate.kafka.options import cluster_options
 
     consumer = open_consumer(
@@ -101,7 +101,7 @@ async def _read_from(cluster: ClusterSettings) -> dict[str, Audit]:
             await consumer.start()
         return await _newest(consumer)
     finally:
-        await consumer.stop()
+        await drop_consumer(consumer)
 
 
 async def _newest(consumer: "AIOKafkaConsumer") -> dict[str, Audit]:

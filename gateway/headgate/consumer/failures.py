@@ -12,7 +12,8 @@ from aiokafka.errors import MessageSizeTooLargeError, RecordListTooLargeError
 
 from headgate.consumer.options import GaveUpError, Retries
 from headgate.consumer.partition import Received
-from headgate.kafka.aiokafka_internals import legible, open_producer
+from headgate.errors_in_words import connection_error
+from headgate.kafka.aiokafka_internals import legible, open_producer, stop_producer
 from headgate.kafka.options import ClusterOptions
 from headgate.model.keys import partition_for
 from headgate.oversize.chunks import (
@@ -27,6 +28,7 @@ from headgate.oversize.chunks import (
 log = logging.getLogger("headgate.consumer")
 
 _MAX_REASON_BYTES = 1_000
+_STOP_S = 10.0  # each event has waited for its acknowledgement, so nothing is left to send
 _TOO_LARGE = (MessageSizeTooLargeError, RecordListTooLargeError)
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -57,7 +59,10 @@ class Failures:
 
     async def close(self) -> None:
         if self._producer is not None:
-            await self._producer.stop()
+            error = await stop_producer(self._producer, _STOP_S)
+            if error is not None:
+                why = connection_error(error)
+                log.warning("producer of dead letters dropped, not stopped: %s", why)
 
     async def bury(self, received: Received, error: BaseException | str) -> None:
         """Write an event to the dead-letter topic, unchanged, and wait for the acknowledgement.

@@ -12,12 +12,13 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
 from headgate.consumer.ownership import Owned, Ownership
+from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import (
     client_of,
-    drop_consumer,
     group_trouble,
     open_consumer,
     read_commits,
+    stop_consumer,
 )
 from headgate.kafka.options import ClusterOptions
 
@@ -171,10 +172,7 @@ async def _watch(consumer: AIOKafkaConsumer, topics: list[str], stop: asyncio.Ev
 
 async def _close(consumer: AIOKafkaConsumer) -> None:
     """Leave the group if Kafka answers in time, and drop the connections in any case."""
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await consumer.stop()
-    except (KafkaError, OSError, TimeoutError) as error:
-        log.warning("consumer dropped without leaving its group: %r", error)
-    finally:
-        await drop_consumer(consumer)
+    error = await stop_consumer(consumer, _STOP_S)
+    if error is not None:
+        why = connection_error(error)
+        log.warning("consumer dropped without leaving its group: %s", why)

@@ -37,7 +37,7 @@ from headgate.devstack.servers import (
 from headgate.errors_in_words import connection_error
 from headgate.kafka.access import ClusterAccess
 from headgate.kafka.access import create_topics as create_on_cluster
-from headgate.kafka.aiokafka_internals import open_admin
+from headgate.kafka.aiokafka_internals import drop_admin, open_admin
 from headgate.model.internal_topics import InternalTopic
 from headgate.model.policy import INTERNAL_PREFIXES
 from headgate.model.topics import is_glob
@@ -290,7 +290,7 @@ async def create_missing(bootstrap: str, topics: Sequence[InternalTopic]) -> lis
         await create_on_cluster(admin, missing)
         return [topic.name for topic in missing]
     finally:
-        await admin.close()
+        await drop_admin(admin)
 
 
 def create_internal(config: Path, say: Callable[[str], None]) -> list[str]:

@@ -17,7 +17,7 @@ import random
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from typing import Any
 
@@ -294,12 +294,41 @@ async def drop_producer(
 
 
 async def drop_admin(admin: AIOKafkaAdminClient) -> None:
-    """Close the connections of an admin client, also if it was never started."""
-    connections = client_of(admin)._conns
-    for connection in list(connections.values()):
-        connection.close()
-    connections.clear()
-    await admin.close()
+    """Shut down an admin client at once, also if it was never started."""
+    await drop_client(client_of(admin))
+
+
+async def stop_consumer(consumer: AIOKafkaConsumer, within_s: float) -> BaseException | None:
+    """Leave the group if Kafka answers in time, and shut down the consumer in any case.
+
+    Returns:
+        The error that prevented the consumer from leaving, or None.
+    """
+    try:
+        return await _stopped(consumer.stop(), within_s)
+    finally:
+        await drop_consumer(consumer)
+
+
+async def stop_producer(producer: AIOKafkaProducer, within_s: float) -> BaseException | None:
+    """Send the waiting records if Kafka takes them in time, and shut down in any case.
+
+    Returns:
+        The error that prevented the producer from sending them, or None.
+    """
+    try:
+        return await _stopped(producer.stop(), within_s)
+    finally:
+        await drop_producer(producer)
+
+
+async def _stopped(stopping: Awaitable[None], within_s: float) -> BaseException | None:
+    try:
+        async with asyncio.timeout(within_s):
+            await stopping
+    except (KafkaError, OSError, TimeoutError) as error:
+        return error
+    return None
 
 
 async def drop_client(client: AIOKafkaClient, *tasks: asyncio.Task[None] | None) -> None:

@@ -10,10 +10,11 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from headgate.errors_in_words import connection_error
-from headgate.kafka.aiokafka_internals import client_of, drop_consumer, open_admin, open_consumer
+from headgate.kafka.aiokafka_internals import client_of, drop_consumer, open_consumer
 from headgate.kafka.group_reader import describe_consumer
 from headgate.kafka.groups import Described
 from headgate.kafka.options import ClusterOptions
+from headgate.kafka.topics import admin_of
 from headgate.kafka.wire import any_node, read_metadata
 from headgate.model.outcome import brief
 
@@ -71,21 +72,15 @@ class LogScan:
         Raises:
             CutShortError: Not all records could be read.
         """
-        consumer = open_consumer(
-            self._options,
-            client_id=self._client_id,
-            auto_offset_reset="earliest",  # retention may delete the first records meanwhile
-            isolation_level="read_committed" if self._committed else "read_uncommitted",
-        )
+        isolation = "read_committed" if self._committed else "read_uncommitted"
+        opened = consumer_of(self._options, isolation, self._client_id, _SCAN_SILENCE_S)
         try:
-            async with asyncio.timeout(_SCAN_SILENCE_S):
-                await consumer.start()
-            return await self._read(consumer, see, report)
+            # Retention may delete the first records meanwhile: then reading goes on behind them.
+            async with opened as consumer:
+                return await self._read(consumer, see, report)
         except (KafkaError, OSError, TimeoutError) as error:
             text = f"topic {self._topic} cannot be read: {connection_error(error)}"
             raise CutShortError(text) from error
-        finally:
-            await consumer.stop()
 
     async def _read(
         self,
@@ -260,17 +255,20 @@ class CompactedTopic:
 
 @asynccontextmanager
 async def consumer_of(
-    options: ClusterOptions, isolation_level: str = "read_committed"
+    options: ClusterOptions,
+    isolation_level: str = "read_committed",
+    client_id: str = "headgate-control",
+    start_s: float = SILENCE_S,
 ) -> AsyncIterator[AIOKafkaConsumer]:
-    """Open a consumer without a group, and close it at the end."""
+    """Open a consumer without a group, and drop it at the end."""
     consumer = open_consumer(
         options,
-        client_id="headgate-control",
+        client_id=client_id,
         auto_offset_reset="earliest",
         isolation_level=isolation_level,
     )
     try:
-        async with asyncio.timeout(SILENCE_S):
+        async with asyncio.timeout(start_s):
             await consumer.start()
         yield consumer
     finally:
@@ -484,15 +482,3 @@ async def view_of(options: ClusterOptions) -> AsyncIterator[TierView]:
     """Open a view of one cluster, with one connection."""
     async with consumer_of(options) as consumer:
         yield TierView(options, consumer)
-
-
-@asynccontextmanager
-async def admin_of(options: ClusterOptions) -> AsyncIterator[AIOKafkaAdminClient]:
-    """Open an admin client, and close it at the end."""
-    admin = open_admin(options, client_id="headgate-control")
-    try:
-        async with asyncio.timeout(SILENCE_S):
-            await admin.start()
-        yield admin
-    finally:
-        await admin.close()

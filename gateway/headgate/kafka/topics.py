@@ -4,10 +4,12 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
@@ -38,8 +40,9 @@ from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
     DescribeConfigsRequest,
     MetadataRequest,
-    client_of,
+    drop_admin,
     drop_client,
+    drop_consumer,
     open_admin,
     open_client,
     open_consumer,
@@ -297,11 +300,10 @@ class KafkaTopics:
         self._wanted = wanted
         for reading in self._readings.values():
             self._tasks.keep(partial(reading.run, wanted), f"topics of {reading.cluster}")
-        first = [asyncio.ensure_future(each.tried.wait()) for each in self._readings.values()]
-        if first:
-            _, late = await asyncio.wait(first, timeout=within_s)
-            for waiting in late:
-                waiting.cancel()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                for reading in self._readings.values():
+                    await reading.tried.wait()
 
     async def close(self) -> None:
         """End reading and drop the connections."""
@@ -473,14 +475,9 @@ class _Reading:
             await self._read_once(wanted)
             self.tried.set()
             await asyncio.sleep(_PAUSE_S)
-            await self._next_time()
-
-    async def _next_time(self) -> None:
-        try:
-            async with asyncio.timeout(self._refresh_s if self.answering else _RETRY_S):
-                await self.requested.wait()
-        except TimeoutError:
-            pass
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_s if self.answering else _RETRY_S):
+                    await self.requested.wait()
 
     async def _read_once(self, wanted: Callable[[str], str | None]) -> None:
         began_s = time.monotonic()
@@ -512,7 +509,7 @@ class _Reading:
 # Offsets alone do not show this, and Kafka has no request for it, so a little is read.
 
 
-_LONG_S, _WAIT_MS, _STOP_S = 5.0, 100, 3.0
+_LONG_S, _WAIT_MS = 5.0, 100
 _PARTITION_BYTES = 65_536  # of one partition in one response
 _ANSWER_BYTES = 4 * 1024 * 1024
 
@@ -553,14 +550,14 @@ async def first_readable(
             connection_error(error),
         )
     finally:
-        await _stop(consumer)
+        await drop_consumer(consumer)
     return offsets
 
 
 async def _read(
     consumer: AIOKafkaConsumer,
     spans: Mapping[Partition, tuple[int, int]],
-    found: dict[Partition, int],
+    offsets: dict[Partition, int],
 ) -> None:
     consumer.assign([TopicPartition(*partition) for partition in spans])
     for partition, (start, _) in spans.items():
@@ -576,33 +573,39 @@ async def _read(
             consumer.pause(*(TopicPartition(*partition) for partition in denied))
             unread -= denied
             # Assume a record, because its absence cannot be shown; the partition is not read again.
-            found.update((partition, spans[partition][0]) for partition in denied)
+            offsets.update((partition, spans[partition][0]) for partition in denied)
             continue
         for tp, records in batches.items():
             partition = Partition(*tp)
             if partition in unread:
-                found[partition] = min(records[0].offset, spans[partition][1])
-        for partition in unread - found.keys():
+                offsets[partition] = min(records[0].offset, spans[partition][1])
+        for partition in unread - offsets.keys():
             # aiokafka advances the position past records that it does not return.
             if await consumer.position(TopicPartition(*partition)) >= spans[partition][1]:
-                found[partition] = spans[partition][1]
-        consumer.pause(*(TopicPartition(*partition) for partition in unread & found.keys()))
-        unread -= found.keys()
+                offsets[partition] = spans[partition][1]
+        consumer.pause(*(TopicPartition(*partition) for partition in unread & offsets.keys()))
+        unread -= offsets.keys()
 
 
-async def _stop(consumer: AIOKafkaConsumer) -> None:
+# ---- Admin clients, for one command each
+
+
+_ADMIN_START_S = 15.0  # longer than an ordinary leader loss
+
+
+@asynccontextmanager
+async def admin_of(options: ClusterOptions) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Open an admin client, and drop it at the end."""
+    admin = open_admin(options, client_id="headgate-control")
     try:
-        async with asyncio.timeout(_STOP_S):
-            await consumer.stop()
-    except (KafkaError, OSError, TimeoutError):
-        await drop_client(client_of(consumer))
+        async with asyncio.timeout(_ADMIN_START_S):
+            await admin.start()
+        yield admin
+    finally:
+        await drop_admin(admin)
 
 
 async def create_on(options: ClusterOptions, topics: Iterable[InternalTopic]) -> None:
-    """Create topics; ignore those that exist already. Raises KafkaError."""
-    admin = open_admin(options)
-    await admin.start()
-    try:
+    """Create topics; ignore those that exist already. Raises KafkaError or TimeoutError."""
+    async with admin_of(options) as admin:
         await create_topics(admin, topics)
-    finally:
-        await admin.close()

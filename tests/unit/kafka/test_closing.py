@@ -7,7 +7,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from headgate.kafka.aiokafka_internals import drop_consumer, drop_producer
+from headgate.kafka.aiokafka_internals import (
+    drop_consumer,
+    drop_producer,
+    stop_consumer,
+    stop_producer,
+)
 
 SERVERS = "127.0.0.1:1"  # nobody asks it
 
@@ -63,3 +68,17 @@ async def test_a_producer_closes_what_was_being_opened() -> None:
     await drop_producer(producer)
     assert opening.opened.is_closed
     assert not producer.client._conns
+
+
+async def test_a_stop_without_an_answer_ends_in_time_and_closes() -> None:
+    """aiokafka's own stop waits for its requests, which a broken cluster never answers."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=SERVERS)
+    producer = AIOKafkaProducer(bootstrap_servers=SERVERS)
+    for client, stop in ((consumer, stop_consumer), (producer, stop_producer)):
+        client.stop = asyncio.Event().wait
+        connection = Opened()
+        connections = consumer._client._conns if client is consumer else producer.client._conns
+        connections["open"] = connection
+        error = await asyncio.wait_for(stop(client, 0.01), 20)
+        assert isinstance(error, TimeoutError)
+        assert connection.is_closed
