@@ -14,7 +14,6 @@ from aiokafka.structs import TopicPartition
 from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
-    DescribeConfigsRequest,
     client_of,
     drop_client,
     drop_consumer,
@@ -28,7 +27,6 @@ from headgate.kafka.groups import (
     Offsets,
     OffsetsRecord,
     Partition,
-    PartitionSeen,
     TopicSeen,
     read_assignment,
     read_record,
@@ -43,7 +41,9 @@ from headgate.kafka.wire import (
     TopicMetadata,
     any_node,
     array,
+    nodes_of,
     read_metadata,
+    read_settings,
     text,
 )
 from headgate.model.topics import TopicState, with_settings
@@ -312,9 +312,7 @@ log = logging.getLogger("headgate.kafka")
 
 _TIMEOUT_MS = 10_000
 _GROUPS_AT_ONCE = 200  # in one request: an answer of some 100 KB, decoded in a few milliseconds
-_TOPICS_AT_ONCE = 500
-_TOPIC_RESOURCE = 2
-_SETTINGS = ["retention.ms", "cleanup.policy", "min.insync.replicas"]
+_SETTINGS = ("retention.ms", "cleanup.policy", "min.insync.replicas")
 _SETTINGS_EVERY = 30  # polls
 _WATCHED = frozenset({"", "classic", "consumer"})  # share and streams groups have no such offsets
 
@@ -354,7 +352,7 @@ class GroupReader:
         """Read everything once. Raises KafkaError, OSError or TimeoutError."""
         client = await self._connected()
         await client.force_metadata_update()  # nodes come and go; this requests no topic
-        nodes = _nodes(client)
+        nodes = nodes_of(client)
         node, facts = await self._facts(client, nodes)
         listed, is_whole = await self._listed(client, nodes)
         await self._find_coordinators(client, node, nodes, listed)
@@ -362,7 +360,9 @@ class GroupReader:
             self._described(client, listed), self._stored(client, listed)
         )
         if self._polls % _SETTINGS_EVERY == 0 or facts.keys() - self._settings.keys():
-            self._settings = await self._read_settings(client, node, facts)
+            # A topic whose settings are not permitted has none.
+            settings, errors = await read_settings(client, node, facts, _SETTINGS)
+            self._settings = settings | {topic: {} for topic in errors}
         self._polls += 1
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
@@ -528,36 +528,16 @@ class GroupReader:
             raise NodeNotReadyError("no node answers")
         return answered
 
-    async def _read_settings(
-        self, client: AIOKafkaClient, node: int, names: Iterable[str]
-    ) -> dict[str, dict[str, str]]:
-        by_topic: dict[str, dict[str, str]] = {}
-        for some in _batches(names, _TOPICS_AT_ONCE):
-            requests = [(_TOPIC_RESOURCE, name, _SETTINGS) for name in some]
-            answer: Any = await client.send(node, DescribeConfigsRequest(requests))
-            for error, _text, _kind, name, entries in answer.resources:
-                settings = {option: value for option, value, *_ in entries}
-                by_topic[name] = settings if error == 0 else {}  # no permission, for example
-        return by_topic
-
     def _topics(self, facts: Mapping[str, TopicMetadata]) -> dict[str, TopicSeen]:
         topics = {}
         for name, (_error, topic_id, partitions) in facts.items():
             bare = TopicState(name, "", topic_id, len(partitions), retention_ms=-1)
             state = with_settings(bare, self._settings.get(name, {}))
-            seen = tuple(PartitionSeen(*partition) for partition in partitions)
             kept_ms = state.rules.kept_ms
             topics[name] = TopicSeen(
-                topic_id, seen, state.min_insync_replicas, -1 if kept_ms is None else kept_ms
+                topic_id, partitions, state.min_insync_replicas, -1 if kept_ms is None else kept_ms
             )
         return topics
-
-
-def _nodes(client: AIOKafkaClient) -> list[int]:
-    nodes = [broker.nodeId for broker in client.cluster.brokers()]
-    if not nodes:
-        raise NodeNotReadyError("no broker is known")
-    return nodes
 
 
 def _batches(names: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:

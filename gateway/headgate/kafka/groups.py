@@ -156,21 +156,12 @@ class CommitRecord(NamedTuple):
     at_ms: int
 
 
-class ClassicMember(NamedTuple):
-    """A member of a classic group; `places` is empty if its protocol is not consumer."""
-
-    member_id: str
-    client_id: str
-    host: str
-    places: frozenset[Partition]
-
-
 class ClassicGroup(NamedTuple):
     """A classic group after a rebalance; without members it is empty or deleted."""
 
     group: str
     generation: int
-    members: tuple[ClassicMember, ...]
+    members: tuple[GroupMember, ...]
 
 
 class ConsumerMember(NamedTuple):
@@ -319,7 +310,7 @@ def _classic(group: str, value: bytes | None) -> ClassicGroup | None:
     return ClassicGroup(group, generation, tuple(members))
 
 
-def _classic_member(cursor: Cursor, version: int, protocol_type: str | None) -> ClassicMember:
+def _classic_member(cursor: Cursor, version: int, protocol_type: str | None) -> GroupMember:
     member_id = cursor.text() or ""
     if version >= 3:
         cursor.text()  # group.instance.id
@@ -332,7 +323,7 @@ def _classic_member(cursor: Cursor, version: int, protocol_type: str | None) -> 
     if version >= _GROUP_FLEXIBLE:
         _skip_tags(cursor)
     places = read_assignment(assignment) if protocol_type == "consumer" else frozenset[Partition]()
-    return ClassicMember(member_id, client_id, host, places)
+    return GroupMember(member_id, client_id, host, places)
 
 
 def read_assignment(assignment: bytes) -> frozenset[Partition]:

@@ -38,7 +38,6 @@ from headgate.errors_in_words import (
 from headgate.kafka.access import NoTokenError, TlsFileError, create_topics
 from headgate.kafka.aiokafka_internals import (
     AIOKafkaClient,
-    DescribeConfigsRequest,
     MetadataRequest,
     drop_admin,
     drop_client,
@@ -49,7 +48,7 @@ from headgate.kafka.aiokafka_internals import (
 )
 from headgate.kafka.groups import Partition
 from headgate.kafka.options import ClusterOptions
-from headgate.kafka.wire import TopicMetadata, read_metadata
+from headgate.kafka.wire import TopicMetadata, nodes_of, read_metadata, read_settings
 from headgate.metrics.library_lines import ClusterOutage, in_cluster
 from headgate.model.internal_topics import InternalTopic
 from headgate.model.outcome import Failure, Reason, Refused, brief
@@ -66,9 +65,8 @@ ANSWER_TIMEOUT_MS = 3_000
 # deleted only if a second response, a moment later and from another node if possible, lacks it,
 # too.
 _SECOND_READ_PAUSE_S = 0.2
-_TOPIC_RESOURCE = 2  # org.apache.kafka ConfigResource.Type.TOPIC
 _NO_ERROR = 0
-_AT_ONCE = 50  # topics in a request for settings and in a turn: decoding takes 0.1 ms for each
+_AT_ONCE = 50  # topics in one turn of the event loop, some 10 us each
 
 
 class TopicReader:
@@ -97,7 +95,9 @@ class TopicReader:
         facts = await self._facts(client, known)
         names = [name for name in facts if is_wanted(name)]
         sound = [name for name in names if facts[name].error == _NO_ERROR]
-        settings = await self._settings(client, sound) if sound else {}
+        settings, errors = await read_settings(client, nodes_of(client)[0], sound, SETTINGS)
+        for name, error in errors.items():
+            self._cannot_read(name, error)
         states = {name: known[name] for name in names if name in known}
         for number, name in enumerate(sound, start=1):
             states[name] = self._state(name, facts[name], settings.get(name), states.get(name))
@@ -111,7 +111,7 @@ class TopicReader:
             raise NodeNotReadyError("not connected")
         # aiokafka's own request, because no other caller needs the ids of the replicas.
         request = MetadataRequest([topic], allow_auto_topic_creation=False)
-        answer = await self._client.send(_nodes(self._client)[0], request)
+        answer = await self._client.send(nodes_of(self._client)[0], request)
         return sorted(
             PartitionState(number, leader, tuple(replicas), tuple(in_sync))
             for _error, _name, _internal, partitions in answer.topics
@@ -139,28 +139,13 @@ class TopicReader:
     async def _facts(
         self, client: AIOKafkaClient, known: Mapping[str, TopicState]
     ) -> Mapping[str, TopicMetadata]:
-        first, *others = _nodes(client)
+        first, *others = nodes_of(client)
         _, self.cluster_id, topics = await read_metadata(client, first)
         if known.keys() <= topics.keys():
             return topics
         await asyncio.sleep(_SECOND_READ_PAUSE_S)
         again = await read_metadata(client, others[0] if others else first)
         return {**topics, **again.topics}
-
-    async def _settings(
-        self, client: AIOKafkaClient, names: Iterable[str]
-    ) -> dict[str, dict[str, str]]:
-        resources = [(_TOPIC_RESOURCE, name, list(SETTINGS)) for name in names]
-        by_topic = {}
-        for start in range(0, len(resources), _AT_ONCE):
-            request = DescribeConfigsRequest(resources[start : start + _AT_ONCE])
-            answer = await client.send(_nodes(client)[0], request)
-            for error, _text, _kind, name, entries in answer.resources:
-                if error == _NO_ERROR:
-                    by_topic[name] = {option: value for option, value, *_ in entries}
-                else:
-                    self._cannot_read(name, error)
-        return by_topic
 
     def _cannot_read(self, name: str, error: int) -> None:
         if name not in self._denied:
@@ -182,13 +167,6 @@ class TopicReader:
             replication_factor=facts.replication_factor,
         )
         return with_settings(state, settings or {})
-
-
-def _nodes(client: AIOKafkaClient) -> list[int]:
-    nodes = [broker.nodeId for broker in client.cluster.brokers()]
-    if not nodes:
-        raise NodeNotReadyError("no broker is known")
-    return nodes
 
 
 READ_ERRORS = (KafkaError, OSError, TimeoutError)

@@ -21,7 +21,6 @@ from headgate.kafka.groups import (
     ClassicGroup,
     CommitRecord,
     ConsumerMember,
-    GroupMember,
     MemberAssignment,
     OffsetsRecord,
     Partition,
@@ -44,7 +43,7 @@ def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression 
         case CommitRecord(group, partition, stored, at_ms):
             return watch.committed(group, partition, stored, at_ms, now_ms)
         case ClassicGroup(group, _, members) if group in watch.groups or members:
-            watch.members_seen(group, tuple(GroupMember(*member) for member in members), now_ms)
+            watch.members_seen(group, members, now_ms)
         case ConsumerMember(group, member_id, client_id, host):
             previous = watch.member(group, member_id)
             fresh = previous._replace(client_id=client_id or "", host=host or "")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.kafka.wire import (
     Metadata,
-    PartitionMetadata,
+    PartitionSeen,
     Reader,
     TopicMetadata,
     decoded,
@@ -45,7 +45,7 @@ class Node:
 
 async def test_an_answer_is_decoded() -> None:
     found = await decoded(Reader(ANSWER))
-    partitions = (PartitionMetadata(-1, 3, 0), PartitionMetadata(2, 2, 1))
+    partitions = (PartitionSeen(-1, 3, 0), PartitionSeen(2, 2, 1))
     topic = TopicMetadata(5, ID, partitions)
     assert found == Metadata((1,), "c", {"ab": topic})
     assert (topic.uuid, topic.leaders) == ("MDEyMzQ1Njc4OWFiY2RlZg", (-1, 2))
