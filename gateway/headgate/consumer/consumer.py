@@ -12,6 +12,7 @@ those of different keys side by side. `run` does that with a handler.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -27,7 +28,7 @@ from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
 from headgate.kafka.options import ClusterOptions
-from headgate.redis.pauses import NOTHING_STORED, Intent, Pauses, PauseScope, PauseStore
+from headgate.redis.pauses import Intent, Pauses, PauseScope, RedisPauses
 
 log = logging.getLogger("headgate.consumer")
 
@@ -57,7 +58,7 @@ class Consumer:
         group: str,
         bootstrap: str | ClusterOptions,
         options: ConsumerOptions | None = None,
-        pauses: PauseStore = NOTHING_STORED,
+        pauses: RedisPauses | None = None,
         offsets: OffsetStore | None = None,
     ) -> None:
         if not topics:
@@ -94,13 +95,14 @@ class Consumer:
     async def __aenter__(self) -> Self:
         await self._failures.start()
         try:
-            await self._read_store()
+            if self._store is not None:
+                await self._read_store(self._store)
         except BaseException:  # __aexit__ will not be called
             await self._failures.close()
             raise
         self._tasks.spawn(self._be_member(), f"member of {self.group}")
-        if self._store is not NOTHING_STORED:
-            self._tasks.keep(self._watch_store, "pause intent")
+        if self._store is not None:
+            self._tasks.keep(partial(self._watch_store, self._store), "pause intent")
         return self
 
     async def __aexit__(
@@ -191,21 +193,21 @@ class Consumer:
         if self._assignment is not None:
             self._assignment.apply_pauses()
 
-    async def _read_store(self) -> None:
+    async def _read_store(self, store: RedisPauses) -> None:
         while not self._stop.is_set():
             try:
-                self._pauses.store_says(await self._store.intents(self.group))
+                self._pauses.store_says(await store.intents(self.group))
             except OSError as error:
                 log.warning("consumer hands out no events because pauses cannot be read: %r", error)
                 await asyncio.sleep(_PAUSE_POLL_S)
             else:
                 return
 
-    async def _watch_store(self) -> None:
+    async def _watch_store(self, store: RedisPauses) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(_PAUSE_POLL_S)
             try:
-                changed = self._pauses.store_says(await self._store.intents(self.group))
+                changed = self._pauses.store_says(await store.intents(self.group))
             except OSError as error:
                 log.warning("pauses cannot be read; the last known ones stay active: %r", error)
                 continue

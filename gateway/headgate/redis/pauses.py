@@ -8,7 +8,7 @@ repeatedly. Each pause has a reason; a partition is read again when all its reas
 import json
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from headgate.errors_in_words import connection_error
 from headgate.redis.sentinel import pool_of
@@ -127,22 +127,6 @@ def checked_reason(reason: str) -> str:
 
 
 KEY_PREFIX = "hg:pauses:"
-
-
-class PauseStore(Protocol):
-    """A store of pause intents. It raises OSError if it cannot be read."""
-
-    async def intents(self, group: str) -> Iterable[Intent]:
-        """Return every reason why this group, or a part of it, is paused."""
-        ...
-
-
-class _NothingStored:
-    async def intents(self, group: str) -> Iterable[Intent]:
-        return ()
-
-
-NOTHING_STORED: PauseStore = _NothingStored()
 
 
 class RedisPauses:
