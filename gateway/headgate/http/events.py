@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from aiohttp import web
@@ -53,13 +53,27 @@ Ended = Callable[[Ticket], None]
 log = logging.getLogger("headgate.http")
 
 
-def headers_of(request: web.BaseRequest) -> dict[bytes, bytes]:
-    """Return the headers with names in lower case, and the context of a sampled request."""
-    headers = {name.lower(): value for name, value in request.raw_headers}
-    trace = request.get(TRACE)
-    if trace is not None:
-        headers[TRACEPARENT] = trace.context
-    return headers
+class Call(NamedTuple):
+    """A request of aiohttp, and its context.
+
+    Attributes:
+        request: The request.
+        headers: Headers, with names in lower case, and with the context of a sampled request.
+        request_id: Id of the request.
+        arrived: Monotonic time of its arrival, in seconds.
+        reported: Request id and, once known, producer, for the log.
+    """
+
+    request: web.BaseRequest
+    headers: dict[bytes, bytes]
+    request_id: str
+    arrived: float
+    reported: dict[str, str]
+
+    @property
+    def producer(self) -> str:
+        """Return the name of the producer; empty as long as it is not known."""
+        return self.reported["producer"]
 
 
 # ---- fair turns: a producer that has used its share of a turn waits (`ingest.admission`)
@@ -134,7 +148,7 @@ class EventsFront:
 
     Requests come in two ways: aiohttp calls `post`, and a connection that reads plain posts itself
     calls `begin` and `finish`. Both check the caller with `caller`, start with `start`, and get
-    their response from `reply_to`, or from `refuse` if they do not get as far as the pipeline.
+    their response from `reply_to`; or from `reply_to_refused`, if they end before the pipeline.
 
     Args:
         pipeline: The pipeline.
@@ -197,117 +211,115 @@ class EventsFront:
 
     async def post(self, request: web.BaseRequest, topic: str) -> web.StreamResponse:
         """Respond once every event of the request has ended, or at the deadline."""
-        began_s = self._loop.time()
-        headers, trace = headers_of(request), request.get(TRACE)
-        request_id, producer = self.request_id(headers), ""
-        caller: Identity | None = None
+        call, caller = self.call_of(request), None
         try:
-            caller = self.caller(headers, peer_of(request), topic, request_id)
-            producer = caller.name
-            headers = with_query_key(headers, request.rel_url.raw_query_string)
-            self.look_first(request, headers, producer, topic, request_id)
-            inbound = await self._inbound(request, headers, caller, topic, request_id)
+            caller = self.producer(call, topic)
+            headers = with_query_key(call.headers, request.rel_url.raw_query_string)
+            call = call._replace(headers=headers)
+            self.look_first(call, topic)
+            inbound = await self._inbound(call, topic, caller)
         except Refused as refused:
-            failure, producer = refused.failure, producer or refused.producer
+            failure = refused.failure
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
-            seconds = self._loop.time() - began_s
-            reply = self.refuse(failure, topic, producer, request_id, seconds, trace)
+            producer = call.reported["producer"] = call.producer or refused.producer
+            named = (topic, producer, call.request_id)
+            seconds = self._loop.time() - call.arrived
+            reply = self.reply_to_refused(failure, *named, seconds, request.get(TRACE))
         else:
             ticket = await self.run(inbound, None if inbound.streamed is None else streamed)
             for index, document in ticket.weighing or ():
                 _put_weights(ticket, index, await self._weigher.weigh(document))
             ticket.weighing = None
-            reply = self.reply_to(ticket, self._loop.time() - began_s)
+            reply = self.reply_to(ticket, self._loop.time() - call.arrived)
         if self._logs_every_request:
-            request[REPORTED] = {"request_id": request_id, "producer": producer}
-        return answered(request, reply, request_id)
+            request[REPORTED] = call.reported
+        return answered(request, reply, call.request_id)
 
-    async def _inbound(
-        self,
-        request: web.BaseRequest,
-        headers: Mapping[bytes, bytes],
-        caller: Identity,
-        topic: str,
-        request_id: str,
-    ) -> Inbound:
+    def call_of(self, request: web.BaseRequest) -> Call:
+        """Return a request of aiohttp that begins now, with its context."""
+        headers = {name.lower(): value for name, value in request.raw_headers}
+        trace = request.get(TRACE)
+        if trace is not None:
+            headers[TRACEPARENT] = trace.context
+        request_id = self.request_id(headers)
+        reported = {"request_id": request_id, "producer": ""}
+        return Call(request, headers, request_id, self._loop.time(), reported)
+
+    def producer(self, call: Call, topic: str) -> Identity:
+        """Return the caller like `caller`, and note its name."""
+        caller = self.caller(call.headers, peer_of(call.request), topic, call.request_id)
+        call.reported["producer"] = caller.name
+        return caller
+
+    def identified(self, call: Call) -> Identity:
+        """Return the caller whatever it may do, and note its name.
+
+        Raises:
+            Refused: The authentication failed.
+        """
+        caller = self.callers.identify(call.headers, peer_of(call.request))
+        if isinstance(caller, Failure):
+            raise Refused(caller)
+        call.reported["producer"] = caller.name
+        return caller
+
+    async def _inbound(self, call: Call, topic: str, caller: Identity) -> Inbound:
         """Return the request for the pipeline, with its body in memory or in the blob store."""
         producer = caller.name
         body, value, budget = b"", None, self.budget.of(producer)
         try:
             try:
-                body = await self._read(request, headers, budget)
+                body = await self._read(call, budget)
             except TooMuch as much:
-                value = await self._streams.receive(request, topic, headers, much, budget)
+                value = await self._streams.receive(call.request, topic, call.headers, much, budget)
         except Refused as refused:
-            self._count(producer, topic, refused.failure, request_id)
+            self._count(producer, topic, refused.failure, call.request_id)
             raise
-        arrived = self._loop.time()
-        named = (topic, producer, headers, body, request_id, arrived, value, caller.may_post)
-        return Inbound(*named, request.get(TRACE))
+        named = (topic, producer, call.headers, body, call.request_id, self._loop.time())
+        return Inbound(*named, value, caller.may_post, call.request.get(TRACE))
 
-    async def body(
-        self,
-        request: web.BaseRequest,
-        headers: Mapping[bytes, bytes],
-        producer: str,
-        topic: str,
-        request_id: str,
-    ) -> bytes:
-        """Return the decompressed body; its bytes are taken from the budget.
+    async def body(self, call: Call, topic: str) -> bytes:
+        """Return the decompressed body; its bytes are taken from the producer's budget.
 
         Raises:
             Refused: The request is refused, or its body is too large, late or broken.
         """
-        self.look_first(request, headers, producer, topic, request_id, needs_offset=True)
+        self.look_first(call, topic, needs_offset=True)
         try:
-            return await self._read(request, headers, self.budget.of(producer))
+            return await self._read(call, self.budget.of(call.producer))
         except Refused as refused:
-            self._count(producer, topic, refused.failure, request_id)
+            self._count(call.producer, topic, refused.failure, call.request_id)
             raise
 
-    def look_first(
-        self,
-        request: web.BaseRequest,
-        headers: Mapping[bytes, bytes],
-        producer: str,
-        topic: str,
-        request_id: str,
-        *,
-        needs_offset: bool = False,
-    ) -> None:
+    def look_first(self, call: Call, topic: str, *, needs_offset: bool = False) -> None:
         """Check a request whose client waits with its body (`Expect`), before asking for the body.
 
         Args:
-            request: The request.
-            headers: Headers of the request; names in lower case.
-            producer: Producer of the request.
+            call: The request.
             topic: Topic of the request.
-            request_id: Id of the request.
             needs_offset: Whether the response must contain offsets (`Gate.open`).
 
         Raises:
             Refused: The request would be refused whatever its body contains.
         """
-        if not waits_for_leave(request):
+        if not waits_for_leave(call.request):
             return
         try:
             self.pipeline.gate.open(topic, needs_offset=needs_offset)
-            read_options(headers)
+            read_options(call.headers)
         except Refused as refused:
             failure: Failure | None = refused.failure
         else:
-            failure = self._quotas.refusal(producer, request.content_length or 0)
+            failure = self._quotas.refusal(call.producer, call.request.content_length or 0)
         if failure is not None:
-            self._count(producer, topic, failure, request_id)
+            self._count(call.producer, topic, failure, call.request_id)
             raise Refused(failure)
 
-    async def _read(
-        self, request: web.BaseRequest, headers: Mapping[bytes, bytes], budget: ProducerBudget
-    ) -> bytes:
-        encoding = headers.get(b"content-encoding", b"")
+    async def _read(self, call: Call, budget: ProducerBudget) -> bytes:
+        encoding = call.headers.get(b"content-encoding", b"")
         limits = self._body_max_bytes, self._body_timeout_s
-        return await read_body(request, encoding, *limits, budget)
+        return await read_body(call.request, encoding, *limits, budget)
 
     # ---- plain posts that a connection has read itself
 
@@ -358,7 +370,8 @@ class EventsFront:
             self._take(producer, topic, len(body), request_id)
         except Refused as refused:
             producer = producer or refused.producer
-            reply = self.refuse(refused.failure, topic, producer, request_id, 0.0, trace)
+            named = (topic, producer, request_id)
+            reply = self.reply_to_refused(refused.failure, *named, 0.0, trace)
             if trace is not None and self.traces is not None:
                 self.traces.end(trace, reply.status)
             if self._logs_every_request:
@@ -583,7 +596,7 @@ class EventsFront:
             return reply  # a reply to an exceeded quota already contains it
         return reply.with_headers(self._quotas.fields(ticket.producer))
 
-    def refuse(
+    def reply_to_refused(
         self,
         failure: Failure,
         topic: str,
@@ -644,12 +657,10 @@ class BurstsFront:
 
     async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
         """Respond once Kafka has acknowledged the burst's end; `?topic=` limits the topics."""
-        arrived = self._loop.time()
-        headers, trace = headers_of(request), request.get(TRACE)
-        request_id, who = self._events.request_id(headers), ""
+        events = self._events
+        call, trace = events.call_of(request), request.get(TRACE)
         try:
-            caller = self._caller(headers, peer_of(request))
-            who = caller.name
+            caller = self._caller(call)
             named = request.query.getall("topic", [])
             marker = read_burst(burst.encode("utf-8", "surrogateescape"))
             assert marker is not None
@@ -657,18 +668,14 @@ class BurstsFront:
             page = {"outcome": "committed", "burst": burst, "topics": topics}
             reply = Reply(200, JSON, (), json_text(page).encode())
         except Refused as refused:
-            reply = problem(refused.failure, request_id)
-            path = request.rel_url.raw_path
-            fields = {"producer": who, "path": path}
-            self._events.request_log.refused(refused.failure, request_id, trace, **fields)
-        seconds = self._loop.time() - arrived
-        self._events.count(COMMIT_ROUTE, reply.status, seconds, request_id, trace)
-        return answered(request, reply, request_id)
+            reply = problem(refused.failure, call.request_id)
+            fields = {"producer": call.producer, "path": request.rel_url.raw_path}
+            events.request_log.refused(refused.failure, call.request_id, trace, **fields)
+        seconds = self._loop.time() - call.arrived
+        events.count(COMMIT_ROUTE, reply.status, seconds, call.request_id, trace)
+        return answered(request, reply, call.request_id)
 
-    def _caller(self, headers: Mapping[bytes, bytes], peer: Peer) -> Identity:
-        if self._events.pipeline.admission.is_closed:
+    def _caller(self, call: Call) -> Identity:
+        if self._events.budget.is_closed:
             raise Refused(DRAINING)
-        identity = self._events.callers.identify(headers, peer)
-        if isinstance(identity, Failure):
-            raise Refused(identity)
-        return identity
+        return self._events.identified(call)

@@ -42,20 +42,20 @@ class Keys:
     public key as the secret of another algorithm.
 
     Args:
-        found: Documents and keys of the JWK Set.
+        pairs: Documents and keys of the JWK Set.
         algorithms: Algorithms that tokens may be signed with.
     """
 
-    def __init__(self, found: Iterable[tuple[Mapping[str, Any], Key]], algorithms: Iterable[str]):
+    def __init__(self, pairs: Iterable[tuple[Mapping[str, Any], Key]], algorithms: Iterable[str]):
         self._allowed = frozenset(algorithms)
         self._by_id: dict[str | None, list[tuple[frozenset[str], Key]]] = {}
         self.thumbprints: set[str] = set()
-        for document, key in found:
+        for document, key in pairs:
             usable = self._allowed & _algorithms(document, key)
             if usable:
                 self._by_id.setdefault(document.get("kid"), []).append((usable, key))
                 self.thumbprints.add(key.thumbprint())
-        self._all = [usable_key for some in self._by_id.values() for usable_key in some]
+        self._usable = [usable_key for some in self._by_id.values() for usable_key in some]
 
     def find(self, key_id: str | None, algorithm: str) -> Key | None:
         """Return the key for a token, or None.
@@ -64,7 +64,7 @@ class Keys:
             key_id: Key id in the token; without one, a single usable key is returned.
             algorithm: Algorithm of the signature.
         """
-        some = self._all if key_id is None else self._by_id.get(key_id, [])
+        some = self._usable if key_id is None else self._by_id.get(key_id, [])
         fitting = [key for usable, key in some if algorithm in usable]
         return fitting[0] if len(fitting) == 1 else None
 
@@ -222,7 +222,7 @@ class FetchedKeys:
             self._wanted.add(key_id)
         return True
 
-    def _accept(self, keys: Keys, asked: set[str]) -> None:
+    def _accept(self, keys: Keys, wanted: set[str]) -> None:
         if (away_s := self._outage.ends()) is not None:
             fields = {"url": self._shown, "away_s": away_s}
             log.info("keys of the issuer fetched again", extra=fields)
@@ -233,7 +233,7 @@ class FetchedKeys:
             log.info("issuer has %d keys", len(keys.thumbprints), extra={"url": self._shown})
         self._keys = keys
         self.trusted_until = self._clock() + self._auth.jwt_keys_max_age_ms / 1000
-        for key_id in asked:
+        for key_id in wanted:
             self._missing.put(key_id, True)
         self.first.set()
         self._report(FETCHED)
@@ -398,11 +398,11 @@ def _claim(claims: Mapping[str, Any], path: str) -> object:
     return value
 
 
-def _texts(found: object) -> tuple[str, ...]:
-    if isinstance(found, str):
-        return tuple(found.split())
-    if isinstance(found, list):
-        return tuple(text for text in found if isinstance(text, str))
+def _texts(claim: object) -> tuple[str, ...]:
+    if isinstance(claim, str):
+        return tuple(claim.split())
+    if isinstance(claim, list):
+        return tuple(text for text in claim if isinstance(text, str))
     return ()
 
 

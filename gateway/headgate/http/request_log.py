@@ -80,7 +80,9 @@ class RequestLog:
         if not failures:
             return
         counts = Counter(failure.reason for failure in failures)
-        worst = max(failures, key=lambda one: (_level(one.reason), TRAITS[one.reason].status))
+        worst = max(
+            failures, key=lambda failure: (_level(failure.reason), TRAITS[failure.reason].status)
+        )
         fields: dict[str, Any] = {
             "request_id": ticket.request_id,
             "producer": ticket.producer,

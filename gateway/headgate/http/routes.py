@@ -23,7 +23,7 @@ from headgate.http.answer import (
 )
 from headgate.http.auth import CORS_HEADERS, Cors
 from headgate.http.confluent.records import RecordStreams
-from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront, headers_of
+from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront
 from headgate.http.request_log import TRACE
 from headgate.metrics.health import Readiness
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
@@ -136,7 +136,7 @@ class DataPlane:
         """Return the response to any request. Only POST is traced; others are mostly probes."""
         traces, trace = self._traces, None
         if traces is not None and request.method == "POST":
-            trace = traces.begin(headers_of(request))
+            trace = traces.begin({name.lower(): value for name, value in request.raw_headers})
         if traces is None or trace is None:
             return await self._across_origins(request)
         request[TRACE], trace.path = trace, request.rel_url.raw_path[:PATH_SHOWN]

@@ -455,10 +455,10 @@ class HttpConnection(web.RequestHandler):
         served = (request.method, request.rel_url.raw_path, *sizes, request.get(TRACE))
         self._server.request_log.served(*served, **fields)
 
-    def log_exception(self, *args: Any, **known: Any) -> None:
+    def log_exception(self, *args: Any, **fields: Any) -> None:
         """Log an exception like aiohttp, except errors of a body that is no longer read."""
-        if not isinstance(known.get("exc_info"), _CUT):
-            super().log_exception(*args, **known)
+        if not isinstance(fields.get("exc_info"), _CUT):
+            super().log_exception(*args, **fields)
 
 
 class _Writer(StreamWriter):

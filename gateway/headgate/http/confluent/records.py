@@ -26,8 +26,8 @@ from headgate.formats.json_slow import parse_slowly
 from headgate.formats.json_stream import PIECE_BYTES, Documents
 from headgate.http.auth import CORS_HEADERS, peer_of
 from headgate.http.body import BROKEN, continue_body, is_coded
-from headgate.http.confluent.service import ProduceService, ServiceRequest, no_cluster
-from headgate.http.events import EventsFront
+from headgate.http.confluent.service import ProduceService, no_cluster
+from headgate.http.events import Call, EventsFront
 from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused
@@ -315,33 +315,28 @@ class RecordStreams:
         self._max_bytes = max_bytes
         self._idle_s = idle_s
 
-    async def post(
-        self, cluster_id: str, topic: str, call: ServiceRequest
-    ) -> Reply | web.StreamResponse:
+    async def post(self, cluster_id: str, topic: str, call: Call) -> Reply | web.StreamResponse:
         """Respond with the report of each record."""
         events = self.service.events
-        caller = self.service.producer(call, topic)
+        caller = events.producer(call, topic)
         producer = caller.name
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:
-            return self.service.refuse(call, Reason.UNSUPPORTED_ENCODING, wrong)
+            return self.service.refused_as(call, Reason.UNSUPPORTED_ENCODING, wrong)
         if self.service.cluster_id(self.service.policy(topic, caller)) != cluster_id:
-            return self.service.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+            return self.service.refused_as(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         named = (events, topic, producer, call.headers, call.request_id, cluster_id)
         target = ProduceTarget(*named, call.request.get(TRACE))
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
         if chunked and not is_coded(call.headers.get(b"content-encoding", b"")):
-            given = (call.request, call.headers, producer, topic, call.request_id)
-            events.look_first(*given, needs_offset=True)
+            events.look_first(call, topic, needs_offset=True)
             stream = RecordStream(target, call.request, self._max_bytes, self._idle_s)
             return await stream.run()
         return await self._whole(target, call)
 
-    async def _whole(self, target: ProduceTarget, call: ServiceRequest) -> Reply:
+    async def _whole(self, target: ProduceTarget, call: Call) -> Reply:
         events = target.events
-        body = await events.body(
-            call.request, call.headers, target.producer, target.topic, call.request_id
-        )
+        body = await events.body(call, target.topic)
         try:
             texts, broken = await self._cut(body)
         except BaseException:
@@ -353,7 +348,7 @@ class RecordStreams:
                 raise Refused(broken)
             empty = "Payload error. The body is empty; send a record."
             reply = error(422, NO_RECORDS, empty, V3_TYPE)
-            return self.service.refuse(call, Reason.MALFORMED, reply)
+            return self.service.refused_as(call, Reason.MALFORMED, reply)
         group = Group(target, texts, body)
         await group.ended()
         lines = group.lines()

@@ -4,11 +4,10 @@ Requests are handled like those of /v1: same credentials, limits, budget, quotas
 metrics.
 """
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import orjson
@@ -27,9 +26,9 @@ from headgate.formats.confluent import (
     read_records,
 )
 from headgate.http.answer import response
-from headgate.http.auth import Identity, peer_of
+from headgate.http.auth import Identity
 from headgate.http.body import BREAKS
-from headgate.http.events import EventsFront, headers_of
+from headgate.http.events import Call, EventsFront
 from headgate.http.request_log import REPORTED, TRACE
 from headgate.ingest.path import Inbound
 from headgate.kafka.topics import KafkaTopics
@@ -46,25 +45,7 @@ log = logging.getLogger("headgate.http")
 _PREFIXES = ("/topics", "/consumers", "/brokers", "/v3")
 
 
-class ServiceRequest(NamedTuple):
-    """A request and its context.
-
-    Attributes:
-        request: The request.
-        headers: Headers; names in lower case.
-        request_id: Id of the request.
-        arrived: Monotonic time of its arrival, in seconds.
-        reported: Request id and, once known, producer, for the log.
-    """
-
-    request: web.BaseRequest
-    headers: Mapping[bytes, bytes]
-    request_id: str
-    arrived: float
-    reported: dict[str, str]
-
-
-Work = Callable[[ServiceRequest], Awaitable[Reply | web.StreamResponse]]
+Work = Callable[[Call], Awaitable[Reply | web.StreamResponse]]
 
 
 _RELATED = (
@@ -94,7 +75,6 @@ class ProduceService:
         self.events = events
         self.topics = topics
         self._max_events = max_events
-        self._loop = asyncio.get_running_loop()
 
     async def answer(
         self, request: web.BaseRequest, path: str, content_type: str, work: Work
@@ -107,14 +87,11 @@ class ProduceService:
             content_type: Content type of error responses.
             work: Handler of the request.
         """
-        headers = headers_of(request)
-        request_id = self.events.request_id(headers)
-        reported = {"request_id": request_id, "producer": ""}
-        call = ServiceRequest(request, headers, request_id, self._loop.time(), reported)
+        call = self.events.call_of(request)
         try:
             reply = await work(call)
         except Refused as refused:
-            reported["producer"] = reported["producer"] or refused.producer
+            call.reported["producer"] = call.producer or refused.producer
             reply = self._refused(refused.failure, call, content_type)
         except BREAKS:
             raise  # the client left or sends invalid HTTP, which the server handles
@@ -125,41 +102,18 @@ class ProduceService:
             failure = Failure(Reason.INTERNAL, "an internal error")
             reply = self._refused(failure, call, content_type)
         if self.events.request_log.logs_every_request:
-            request[REPORTED] = reported
-        seconds = self._loop.time() - call.arrived
-        self.events.count(path, reply.status, seconds, request_id, request.get(TRACE))
-        return response(reply, request_id) if isinstance(reply, Reply) else reply
+            request[REPORTED] = call.reported
+        seconds = self.events.now() - call.arrived
+        self.events.count(path, reply.status, seconds, call.request_id, request.get(TRACE))
+        return response(reply, call.request_id) if isinstance(reply, Reply) else reply
 
-    def caller(self, call: ServiceRequest) -> Identity:
-        """Return the authenticated caller.
-
-        Raises:
-            Refused: The authentication failed.
-        """
-        identity = self.events.callers.identify(call.headers, peer_of(call.request))
-        if isinstance(identity, Failure):
-            raise Refused(identity)
-        call.reported["producer"] = identity.name
-        return identity
-
-    def producer(self, call: ServiceRequest, topic: str) -> Identity:
-        """Return the caller, if it may post to the topic.
-
-        Raises:
-            Refused: The authentication failed, or the caller may not post to the topic.
-        """
-        peer = peer_of(call.request)
-        identity = self.events.caller(call.headers, peer, topic, call.request_id)
-        call.reported["producer"] = identity.name
-        return identity
-
-    def _refused(self, failure: Failure, call: ServiceRequest, content_type: str) -> Reply:
+    def _refused(self, failure: Failure, call: Call, content_type: str) -> Reply:
         """Return the response to a failure, and log the failure."""
         reply = failed(failure, content_type)
         self._report(call, failure, reply.status)
         return reply
 
-    def refuse(self, call: ServiceRequest, reason: Reason, reply: Reply) -> Reply:
+    def refused_as(self, call: Call, reason: Reason, reply: Reply) -> Reply:
         """Log a refused request and return its response.
 
         Args:
@@ -170,9 +124,9 @@ class ProduceService:
         self._report(call, Failure(reason, orjson.loads(reply.body)["message"]), reply.status)
         return reply
 
-    def _report(self, call: ServiceRequest, failure: Failure, status: int) -> None:
+    def _report(self, call: Call, failure: Failure, status: int) -> None:
         path = call.request.rel_url.raw_path
-        fields = {"producer": call.reported["producer"], "path": path, "status": status}
+        fields = {"producer": call.producer, "path": path, "status": status}
         trace = call.request.get(TRACE)
         self.events.request_log.refused(failure, call.request_id, trace, **fields)
 
@@ -234,14 +188,14 @@ class ProduceService:
 
     # ---- look-ups of clients before they produce: the topics that the caller may write to
 
-    async def all_topics(self, call: ServiceRequest) -> Reply:
+    async def all_topics(self, call: Call) -> Reply:
         """Handle GET /topics."""
-        caller = self.caller(call)
+        caller = self.events.identified(call)
         names = [state.name for state in self.topics.states() if caller.may_post(state.name)]
         page = [name for name in names if not name.startswith(INTERNAL_PREFIXES)]
         return _json(page, V2_TYPE)
 
-    async def topic(self, topic: str, call: ServiceRequest) -> Reply:
+    async def topic(self, topic: str, call: Call) -> Reply:
         """Handle GET /topics/{topic}."""
         state = self._state(topic, call)
         if isinstance(state, Reply):
@@ -250,14 +204,14 @@ class ProduceService:
         page = {"name": topic, "configs": _configs(state), "partitions": rows}
         return _json(page, V2_TYPE)
 
-    async def partitions(self, topic: str, call: ServiceRequest) -> Reply:
+    async def partitions(self, topic: str, call: Call) -> Reply:
         """Handle GET /topics/{topic}/partitions."""
         state = self._state(topic, call)
         if isinstance(state, Reply):
             return state
         return _json(_rows(await self.topics.partitions(state.name)), V2_TYPE)
 
-    async def partition(self, topic: str, partition: str, call: ServiceRequest) -> Reply:
+    async def partition(self, topic: str, partition: str, call: Call) -> Reply:
         """Handle GET /topics/{topic}/partitions/{partition}."""
         state = self._state(topic, call)
         if isinstance(state, Reply):
@@ -268,13 +222,13 @@ class ProduceService:
         detail = f"topic {brief(topic)} has no partition {brief(partition)}"
         raise Refused(Failure(Reason.UNKNOWN_PARTITION, detail))
 
-    def _state(self, topic: str, call: ServiceRequest) -> TopicState | Reply:
+    def _state(self, topic: str, call: Call) -> TopicState | Reply:
         """Return the state of a topic, or the response if the topic is unknown.
 
         Raises:
             Refused: The caller may not write to the topic, or the topic is not available.
         """
-        caller = self.caller(call)
+        caller = self.events.identified(call)
         if not caller.may_post(topic):
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
@@ -285,11 +239,11 @@ class ProduceService:
                 raise
             detail = refused.failure.detail
             reply = error(404, NOT_ON_THE_CLUSTER, detail, V2_TYPE)
-            return self.refuse(call, Reason.UNKNOWN_TOPIC, reply)
+            return self.refused_as(call, Reason.UNKNOWN_TOPIC, reply)
 
-    async def clusters(self, call: ServiceRequest) -> Reply:
+    async def clusters(self, call: Call) -> Reply:
         """Handle GET /v3/clusters."""
-        self.caller(call)
+        self.events.identified(call)
         base = _base(call.request)
         ids = sorted(set(self.topics.cluster_ids().values()))
         rows = [_shown(base, cluster_id) for cluster_id in ids]
@@ -297,30 +251,30 @@ class ProduceService:
         page = {"kind": "KafkaClusterList", "metadata": metadata, "data": rows}
         return _json(page, V3_TYPE)
 
-    async def cluster(self, cluster_id: str, call: ServiceRequest) -> Reply:
+    async def cluster(self, cluster_id: str, call: Call) -> Reply:
         """Handle GET /v3/clusters/{cluster_id}."""
-        self.caller(call)
+        self.events.identified(call)
         if cluster_id not in self.topics.cluster_ids().values():
-            return self.refuse(call, Reason.NOT_FOUND, no_cluster(cluster_id))
+            return self.refused_as(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         return _json(_shown(_base(call.request), cluster_id), V3_TYPE)
 
     # ---- records of REST v2
 
-    async def produce(self, topic: str, call: ServiceRequest) -> Reply:
+    async def produce(self, topic: str, call: Call) -> Reply:
         """Handle POST /topics/{topic}."""
         return await self.produce_to(topic, None, call)
 
-    async def produce_to(self, topic: str, partition: str | None, call: ServiceRequest) -> Reply:
+    async def produce_to(self, topic: str, partition: str | None, call: Call) -> Reply:
         """Handle POST /topics/{topic}/partitions/{partition}: respond once every record ended."""
         events = self.events
-        caller = self.producer(call, topic)
+        caller = self.events.producer(call, topic)
         producer = caller.name
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
-            return self.refuse(call, Reason.UNSUPPORTED_ENCODING, form)
+            return self.refused_as(call, Reason.UNSUPPORTED_ENCODING, form)
         self.policy(topic, caller)
         number = None if partition is None else _number(topic, partition)
-        body = await events.body(call.request, call.headers, producer, topic, call.request_id)
+        body = await events.body(call, topic)
         named = (topic, producer, call.headers, body, call.request_id, events.now())
         inbound = Inbound(*named, trace=call.request.get(TRACE))
         endpoint = f"v2/{'' if number is None else number}".encode()

@@ -8,8 +8,8 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from headgate.formats import confluent
-from headgate.http.confluent.service import ProduceService, ServiceRequest
-from headgate.http.events import EventsFront
+from headgate.http.confluent.service import ProduceService
+from headgate.http.events import Call, EventsFront
 from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import Failure, Reason
 
@@ -23,8 +23,11 @@ class Events:
         self.callers = SimpleNamespace(identify=lambda *_: Failure(Reason.UNAUTHENTICATED, ""))
         self.request_log = SimpleNamespace(logs_every_request=False, refused=self._told)
 
-    def request_id(self, _headers: object) -> str:
-        return "id-1"
+    def call_of(self, request: Any) -> Call:
+        return Call(request, {}, "id", 0.0, {"request_id": "id", "producer": ""})
+
+    def now(self) -> float:
+        return 1.0
 
     def _told(
         self, failure: Failure, _request_id: str, _trace: None = None, **_known: object
@@ -35,7 +38,7 @@ class Events:
         self.counted.append((path, status))
 
 
-async def broken(_asked: ServiceRequest) -> Any:
+async def broken(_asked: Call) -> Any:
     raise KeyError("nobody outside is told this")
 
 
