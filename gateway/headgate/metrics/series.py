@@ -66,24 +66,6 @@ class _Weight:
 class Series:
     """The figures of a producer and topic. The public ones are right after `fold`."""
 
-    __slots__ = (
-        "_detail",
-        "_hours",
-        "_keys",
-        "_keys_hour",
-        "_pending",
-        "_pending_events",
-        "_rejects",
-        "bucket_counts",
-        "bytes",
-        "ended",
-        "keyless",
-        "last_seen",
-        "limited",
-        "oversize",
-        "suppressed_bytes",
-    )
-
     def __init__(self) -> None:
         self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []
         self._pending_events = 0

@@ -66,7 +66,7 @@ class Offsets:
                 for part, offsets in wanted.items()
             }
 
-        async with maps.still():  # each may lie in another block, which is unpacked first
+        async with maps.lock:  # each may lie in another block, which is unpacked first
             translations = await asyncio.to_thread(translate)
         return {
             "topic": topic,

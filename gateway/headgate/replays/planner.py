@@ -321,7 +321,7 @@ async def _plans(
             for part, start in sorted(starts.items())
         ]
 
-    async with maps.still():
+    async with maps.lock:
         return await asyncio.to_thread(planned)  # linear in the segments
 
 
@@ -475,7 +475,7 @@ class _Resolver:
         return {int(part): int(offset) for part, offset in vector.items()}
 
     async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
-        async with self._maps.still():
+        async with self._maps.lock:
             segments = await asyncio.to_thread(self._segments, time_ms, chosen)
         starts = {}
         for part, source in segments.items():

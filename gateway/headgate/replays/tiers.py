@@ -132,20 +132,15 @@ Decide = Callable[[RegistryChange], Awaitable[None]]
 
 
 class RegistryLog:
-    """The registry of one backfill cluster."""
+    """The registry of one backfill cluster; `last` is its state at the last read."""
 
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
-        self._registry = Registry()
+        self.last = Registry()
         self._log = CompactedTopic(options, REGISTRY_TOPIC, self._see, self._restart)
         self._read_at = -_FRESH_S
         self._reading = asyncio.Lock()
         self._changing = asyncio.Lock()
-
-    @property
-    def last(self) -> Registry:
-        """Return the registry as of the last read."""
-        return self._registry
 
     async def read(self) -> Registry:
         """Return the registry, at most half a second old. Raises as `CompactedTopic.read_new`."""
@@ -154,7 +149,7 @@ class RegistryLog:
                 with suppress(NoTopicError):  # no replay was ever requested
                     await self._log.read_new([0])
                 self._read_at = time.monotonic()
-        return self._registry
+        return self.last
 
     async def change(self, decide: Decide) -> Registry:
         """Change the registry in one transaction.
@@ -179,7 +174,7 @@ class RegistryLog:
                     if is_final or attempt + 1 == _ATTEMPTS:
                         raise
                     await asyncio.sleep(random.uniform(0, 0.1 * 2**attempt))
-        return self._registry
+        return self.last
 
     async def want(self, topic: str, ends: Mapping[int, int]) -> None:
         """Ask the mirror to copy partitions up to these offsets before its next interval."""
@@ -197,7 +192,7 @@ class RegistryLog:
         try:
             await producer.start(_START_S)
             await self._read_all()
-            change = RegistryChange(self._registry, producer)
+            change = RegistryChange(self.last, producer)
             await decide(change)
             if not change.is_empty:
                 await producer.commit()
@@ -211,10 +206,10 @@ class RegistryLog:
             self._read_at = time.monotonic()
 
     def _see(self, _partition: int, key: bytes | None, value: bytes | None) -> None:
-        self._registry.see(key, value)
+        self.last.see(key, value)
 
     def _restart(self, _partition: int) -> None:
-        self._registry = Registry()
+        self.last = Registry()
 
 
 class OffsetMaps:
@@ -227,21 +222,21 @@ class OffsetMaps:
     Args:
         options: Connection of the cluster.
         max_bytes: Memory of all maps; those of the last request stay.
+
+    Attributes:
+        lock: To be held while another thread uses maps: it keeps them from changing.
+        unread: Number of records that are not the mirror's.
     """
 
     def __init__(self, options: ClusterOptions, max_bytes: int = MAX_BYTES) -> None:
         self._log = CompactedTopic(options, MAP_TOPIC, self._see, self._restart)
         self._maps: OrderedDict[tuple[str, int], PartitionMap] = OrderedDict()
         self._max_bytes = max_bytes
-        self._reading = asyncio.Lock()
+        self.lock = asyncio.Lock()
         self.unread = 0
 
     def __len__(self) -> int:
         return len(self._maps)
-
-    def still(self) -> asyncio.Lock:
-        """Return the lock to hold while another thread uses maps: it keeps them from changing."""
-        return self._reading
 
     async def of(self, topic: str, partitions: Iterable[int]) -> Mapping[int, PartitionMap]:
         """Return the newest maps of these partitions.
@@ -250,7 +245,7 @@ class OffsetMaps:
             NewerMapError: A later version wrote a map; and as `CompactedTopic.read_new`.
         """
         owners = [(topic, partition) for partition in partitions]
-        async with self._reading:
+        async with self.lock:
             for owner in owners:
                 if owner not in self._maps:
                     self._maps[owner] = PartitionMap()

@@ -121,28 +121,6 @@ class Backlog:
         forgetting: Number of published chunks that the journal still has.
     """
 
-    __slots__ = (
-        "bytes",
-        "counts",
-        "ended",
-        "events",
-        "flows",
-        "forgetting",
-        "gate",
-        "is_watched",
-        "landed",
-        "last_read",
-        "left",
-        "oldest_ms",
-        "partition",
-        "seams",
-        "topic",
-        "topic_counts",
-        "unit",
-        "waiting",
-        "writing",
-    )
-
     def __init__(self, topic: str, partition: int, topic_counts: dict[int, int]) -> None:
         self.topic = topic
         self.partition = partition

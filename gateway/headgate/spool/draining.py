@@ -23,7 +23,7 @@ from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Backlogs, Sea
 from headgate.spool.database import Append, JournalError, Packed, Stored
 from headgate.spool.disk import Disk
 from headgate.spool.spool import Spool
-from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
+from headgate.tracing.spans import Attributes, Carried, LaterSpans, add_position, carried
 
 # Spans of spooled events on their way to Kafka, if requests are traced.
 
@@ -92,23 +92,13 @@ class DrainSpans:
         piece.left -= 1
         if not piece.left:
             topic = unit.backlog.topic
-            attributes = _attributes(piece, topic, unit.at_ms)
+            attributes: Attributes = {
+                "messaging.system": "kafka",
+                "messaging.destination.name": topic,
+                "headgate.spooled_ms": unit.at_ms,
+            }
+            add_position(attributes, piece.events, piece.place)
             self._spans.end(piece.of, f"drain {topic}", piece.began_ns, attributes, piece.error)
-
-
-def _attributes(piece: _Piece, topic: str, spooled_ms: int) -> Attributes:
-    partition, offset = piece.place
-    attributes: Attributes = {
-        "messaging.system": "kafka",
-        "messaging.destination.name": topic,
-        "headgate.spooled_ms": spooled_ms,
-    }
-    if piece.events > 1:
-        attributes["messaging.batch.message_count"] = piece.events
-    elif offset >= 0:
-        attributes["messaging.destination.partition.id"] = str(partition)
-        attributes["messaging.kafka.offset"] = offset
-    return attributes
 
 
 # Group commit: all waiting events go to disk in one transaction.

@@ -50,7 +50,11 @@ _PAGES: Final = 2000  # of 4 kB, freed in one step: other calls wait for it
 
 
 class Journal:
-    """The spool's file in its folder, both created if necessary. All methods raise JournalError."""
+    """The spool's file in its folder, both created if necessary. All methods raise JournalError.
+
+    Attributes:
+        is_missing: An earlier file of this folder was gone when this one was created.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._lanes: dict[tuple[str, int], int] = {}
@@ -60,17 +64,13 @@ class Journal:
         with contextlib.ExitStack() as undo, in_folder(folder):
             self._place = Place(folder)
             undo.callback(self._place.close)
+            self.is_missing = self._place.is_missing
             self._database = self._with_room(lambda: connect(folder / FILE, is_reader=False))
             undo.callback(self._database.close)
             self.contents = Contents(self._database)
             self.newest = self.contents.newest()
             self._place.opened()
             undo.pop_all()
-
-    @property
-    def is_missing(self) -> bool:
-        """Return whether an earlier file of this folder was gone when this one was created."""
-        return self._place.is_missing
 
     def close(self) -> None:
         """Close the file and unlock the folder."""

@@ -184,15 +184,26 @@ def _produced(producing: Producing) -> Attributes:
         "messaging.operation.name": "produce",
         "messaging.destination.name": producing.topic,
     }
-    partition, offset = producing.position
-    if producing.records > 1:
-        attributes["messaging.batch.message_count"] = producing.records
-    elif offset >= 0:
-        attributes["messaging.destination.partition.id"] = str(partition)
-        attributes["messaging.kafka.offset"] = offset
+    add_position(attributes, producing.records, producing.position)
     if producing.error:
         attributes["error.type"] = producing.error
     return attributes
+
+
+def add_position(attributes: Attributes, records: int, position: tuple[int, int]) -> None:
+    """Add the number of records, or of a single one its position in Kafka's log.
+
+    Args:
+        attributes: Attributes of a span.
+        records: Number of its records.
+        position: Partition and offset of the last record; an offset of -1 if it is unknown.
+    """
+    partition, offset = position
+    if records > 1:
+        attributes["messaging.batch.message_count"] = records
+    elif offset >= 0:
+        attributes["messaging.destination.partition.id"] = str(partition)
+        attributes["messaging.kafka.offset"] = offset
 
 
 def _spooled(trace: Trace) -> Attributes | None:

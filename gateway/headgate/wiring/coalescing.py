@@ -160,21 +160,21 @@ class HeldTopics:
 
     def held_bytes(self) -> int:
         """Return the size of all events that this process holds."""
-        figures = self._coalescing.figures() if self._coalescing is not None else {}
-        return sum(each.bytes for each in figures.values())
+        return sum(each.bytes for each in self._figures().values())
 
     def rows(self) -> dict[str, HeldFigures]:
         """Return the figures of each held topic, by topic."""
-        figures = self._coalescing.figures() if self._coalescing is not None else {}
+        figures = self._figures()
         lags = {
             topic_of(name) or "": lag.records
             for watch in self._watches.values()
             for name, lag in watch.lags.items()
         }
-        rows = {}
-        for topic in lags.keys() | figures.keys():
-            rows[topic] = held_row(figures.get(topic), lags.get(topic), now_ms())
-        return rows
+        topics = lags.keys() | figures.keys()
+        return {topic: held_row(figures.get(topic), lags.get(topic), now_ms()) for topic in topics}
+
+    def _figures(self) -> dict[str, Figures]:
+        return {} if self._coalescing is None else self._coalescing.figures()
 
     def _states(self, cluster: str) -> list[TopicState]:
         return held_states(self._topics.states(), self._policies, cluster)
