@@ -557,7 +557,7 @@ class EventsFront:
         except Exception:  # the outermost frame of this request
             log.exception("request failed")
             ticket = self.pipeline.ticket(inbound)
-            ticket.refuse(rejected(_INTERNAL))
+            ticket.refuse_request(rejected(_INTERNAL))
         self._wait_for(ticket, ended)
 
     def _wait_for(self, ticket: Ticket, ended: Ended) -> None:

@@ -20,7 +20,7 @@ Verdicts = Mapping[bytes, ClaimVerdict]  # by token; claims without a verdict ar
 GoOn = Callable[[Verdicts, str], None]  # verdicts, and why some are missing; "" if none is
 
 
-class Sized:
+class SizedClaim:
     """A claim, and the number of bytes that were digested for it."""
 
     __slots__ = ("claim", "size")
@@ -41,7 +41,7 @@ class Ask:
 
     __slots__ = ("_claims", "_exhausted", "_go_on", "_unanswered", "_verdicts", "asked_s")
 
-    def __init__(self, claims: Iterator[Sized], go_on: GoOn, asked_s: float = 0.0) -> None:
+    def __init__(self, claims: Iterator[SizedClaim], go_on: GoOn, asked_s: float = 0.0) -> None:
         self.asked_s = asked_s
         self._claims = claims
         self._go_on = go_on
@@ -49,7 +49,7 @@ class Ask:
         self._unanswered = 0
         self._verdicts: dict[bytes, ClaimVerdict] = {}
 
-    def take(self) -> Sized | None:
+    def take(self) -> SizedClaim | None:
         """Return the next claim; None if there are no more."""
         sized = next(self._claims, None)
         if sized is None:
@@ -167,7 +167,7 @@ class PackedCall(NamedTuple):
         return ClaimCall(claim_ms, operations)
 
 
-class Waiting:
+class PendingClaims:
     """Waiting requests and ends, each in order, and the claims of all current attempts.
 
     Times are in seconds.

@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping
 
-from headgate.idempotency.claims import Ask, GoOn, PackedCall, Sized, Waiting
+from headgate.idempotency.claims import Ask, GoOn, PackedCall, PendingClaims, SizedClaim
 from headgate.idempotency.rules import ClaimCall, ClaimStep
 from headgate.idempotency.store import IdentityOptions, IdentityStore
 from headgate.metrics.meter import Meter
@@ -56,7 +56,7 @@ class IdentityClient:
         self._clock = clock
         self.stem = random_bytes(6)
         self._tokens = 0
-        self._waiting = Waiting(options, lambda: meter.identity_bypassed("backlog", 1))
+        self._waiting = PendingClaims(options, lambda: meter.identity_bypassed("backlog", 1))
         self._outgoing: PackedCall | None = None
         self._is_waited_for = False
         self._has_called = self._is_probe_due = False
@@ -94,7 +94,7 @@ class IdentityClient:
         """Return whether no request waits, so that one without claims may go on."""
         return not self._waiting.asks
 
-    def ask(self, claims: Iterator[Sized], go_on: GoOn) -> None:
+    def ask(self, claims: Iterator[SizedClaim], go_on: GoOn) -> None:
         """Make a request's claims.
 
         Args:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from headgate.idempotency.claims import Sized, Verdicts
+from headgate.idempotency.claims import SizedClaim, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
     CONFLICT,
@@ -64,7 +64,7 @@ class EventIdentity:
 
     def _claims(
         self, attempt: Attempt, route: Route, started: list[Publish], client: IdentityClient
-    ) -> Iterator[Sized]:
+    ) -> Iterator[SizedClaim]:
         """Yield the claims one by one, so that digests never block the event loop for long."""
         first_of: dict[bytes, tuple[int, bytes]] = {}
         keep_ms = (route.policy.dedupe_ttl_s or 0) * 1000.0
@@ -85,7 +85,7 @@ class EventIdentity:
             if first == (publish.index, content):
                 claim = Claim(name, content, client.new_token(), keep_ms)
                 attempt.events[publish.index] = claim
-                yield Sized(claim, len(record.value or b""))
+                yield SizedClaim(claim, len(record.value or b""))
             elif first[1] == content:
                 attempt.twins[publish.index] = first[0]
             else:

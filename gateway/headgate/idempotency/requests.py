@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from headgate.idempotency.claims import Sized, Verdicts
+from headgate.idempotency.claims import SizedClaim, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
     CONFLICT,
@@ -91,7 +91,7 @@ class RequestIdentity:
         name = names_of_keys(self._prefix, keyed.topic_id, keyed.producer).of(key)
         claim = Claim(name, keyed.fingerprint(), client.new_token(), self._key_ms)
         decided = partial(self._decided, keyed, claim, client, begun)
-        client.ask(iter([Sized(claim, 0)]), decided)
+        client.ask(iter([SizedClaim(claim, 0)]), decided)
 
     def when_reported(self, attempt: Attempt, call: Callable[[], None]) -> None:
         """Call back once the attempt's end is in Redis: a repeat then gets this response."""

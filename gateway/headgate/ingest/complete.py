@@ -66,9 +66,9 @@ class Complete:
 
     # ---- requests
 
-    def refuse(self, ticket: Ticket, failure: Failure) -> None:
+    def refuse_request(self, ticket: Ticket, failure: Failure) -> None:
         """Refuse a request as a whole: it gets one outcome, and none of its events is started."""
-        ticket.refuse(rejected(failure))
+        ticket.refuse_request(rejected(failure))
         self._account(ticket)
         self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
@@ -132,7 +132,7 @@ class Complete:
         """End an event as unchanged: the key's newest record, at this offset, is equal."""
         self._finish(publish, _UNCHANGED, offset, None)
 
-    def refused(self, publish: Publish, failure: Failure) -> None:
+    def reject(self, publish: Publish, failure: Failure) -> None:
         """Reject an event of which nothing was written."""
         self._finish(publish, OutcomeName.REJECTED, -1, failure)
 

@@ -84,49 +84,27 @@ class Compiler:
             state: State of the topic.
             held: Held topic that its events go to first; the coalescer then compares them.
         """
+        is_compared = held is None and policy.suppress != "off"
+        rules = bytes.fromhex(fingerprint(policy)) if is_compared else None
+        digester = None if rules is None else Digester(rules)
+        comparison = None
+        if rules is not None and policy.suppress == "canonical":
+            comparison = Comparison(rules, policy.ignore, policy.canonical_max_bytes)
+        check = scanner = None
+        if policy.schema is not None or comparison is not None:
+            check = ContentCheck(policy.schema, comparison)
         depth, key_max = self._json_max_depth, self._key_max_bytes
-        read_key = KeyReader.parse(policy.key, key_max)
-        if held is not None:
-            check = _content_check(policy, None)
-            scanner = None if check else scanner_for(policy, held, depth, None, key_max)
-            return Route(
-                policy,
-                state,
-                read_key,
-                depth,
-                check=check,
-                held=held,
-                scanner=scanner,
-                key_max_bytes=key_max,
-            )
-        scope = self._scope(policy, state)
-        if policy.suppress == "off":
-            check = _content_check(policy, None)
-            scanner = None if check else scanner_for(policy, state, depth, None, key_max)
-            return Route(
-                policy,
-                state,
-                read_key,
-                depth,
-                scope=scope,
-                check=check,
-                scanner=scanner,
-                key_max_bytes=key_max,
-            )
-        rules = bytes.fromhex(fingerprint(policy))
-        check = _content_check(policy, rules if policy.suppress == "canonical" else None)
-        digester = Digester(rules)
-        compared = digester if check is None else check.comparison
-        has_schema = policy.schema is not None
-        scanner = None if has_schema else scanner_for(policy, state, depth, compared, key_max)
+        if policy.schema is None:
+            scanner = scanner_for(policy, held or state, depth, comparison or digester, key_max)
         return Route(
             policy,
             state,
-            read_key,
+            KeyReader.parse(policy.key, key_max),
             depth,
-            digester.digest,
-            scope,
-            check,
+            digest=None if digester is None else digester.digest,
+            scope=self._scope(policy, state) if held is None else None,
+            check=check,
+            held=held,
             scanner=scanner,
             key_max_bytes=key_max,
         )
@@ -155,19 +133,6 @@ class Compiler:
         return scope
 
 
-def _content_check(policy: TopicPolicy, rules: bytes | None) -> ContentCheck | None:
-    """Return the topic's validation rules; None if it needs no validation.
-
-    Args:
-        policy: Policy of the topic.
-        rules: Fingerprint for canonical comparison; None if bytes or nothing is compared.
-    """
-    if rules is not None:
-        comparison = Comparison(rules, policy.ignore, policy.canonical_max_bytes)
-        return ContentCheck(policy.schema, comparison)
-    return None if policy.schema is None else ContentCheck(policy.schema, None)
-
-
 class Routes:
     """Active routes by topic. Only existing topics are cached, so clients cannot grow the cache.
 
@@ -193,7 +158,7 @@ class Routes:
         self._compile = compile_route
         self.state_of: Callable[[str], TopicState | None] = topics.get
         self._routes: dict[str, Route] = {}
-        self._behind: dict[str, Route] = {}
+        self._while_spooled: dict[str, Route] = {}
 
     def find(self, topic: str) -> Route:
         """Return the topic's route.
@@ -225,7 +190,7 @@ class Routes:
         self._routes[topic] = route
         return route
 
-    def behind(self, topic: str) -> Route:
+    def while_spooled(self, topic: str) -> Route:
         """Return the topic's route while the spool contains events of it.
 
         New events go behind the spooled ones, as single records of the topic itself. They use
@@ -237,12 +202,13 @@ class Routes:
         route = self.find(topic)
         if route.held is None and not route.strategies:
             return route
-        before = self._behind.get(topic)
+        before = self._while_spooled.get(topic)
         if before is not None and before.state is route.state:
             return before
-        behind = self._behind[topic] = self._compile(as_held(route.policy), route.state)
-        behind.is_behind = bool(route.strategies)
-        return behind
+        compiled = self._compile(as_held(route.policy), route.state)
+        compiled.is_behind = bool(route.strategies)
+        self._while_spooled[topic] = compiled
+        return compiled
 
     def scope_of(self, topic: str) -> Scope | None:
         """Return the topic's active suppression scope, if it has one."""
@@ -282,7 +248,7 @@ class Routes:
     def forget(self, topic: str) -> None:
         """Drop a topic's cached routes because their policy or state has changed."""
         self._routes.pop(topic, None)
-        self._behind.pop(topic, None)
+        self._while_spooled.pop(topic, None)
 
     def prepare(self, topics: Iterable[str]) -> None:
         """Compile the routes of topics, so that scopes exist before the first event."""
@@ -300,7 +266,7 @@ class Routes:
     def replace(self, policies: PolicyTable) -> None:
         """Activate a reloaded configuration for all topics at once."""
         self._policies = policies
-        self._routes, self._behind = {}, {}
+        self._routes, self._while_spooled = {}, {}
 
 
 # The gate itself.
@@ -361,7 +327,7 @@ class Gate:
         """
         if self._is_spooled is not None and self._is_spooled(topic):
             # New events go behind spooled ones, whatever the configuration says.
-            route = self.routes.behind(topic)
+            route = self.routes.while_spooled(topic)
             if needs_offset:
                 raise Refused(_SPOOLS if route.policy.spool else _STILL_SPOOLED)
             return route

@@ -283,7 +283,7 @@ class Pipeline:
             ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
-            self._complete.refuse(ticket, failure)
+            self._complete.refuse_request(ticket, failure)
             return ticket
         except BaseException:
             self._complete.abandon(ticket)
@@ -331,7 +331,7 @@ class Pipeline:
     def refuse(self, ticket: Ticket, failure: Failure) -> None:
         """Refuse a request before any of its events is started."""
         ticket.facts = self.gate.routes.facts_of(ticket.topic)
-        self._complete.refuse(ticket, failure)
+        self._complete.refuse_request(ticket, failure)
 
     def report_refused(self, producer: str, topic: str, failure: Failure) -> None:
         """Report a request that its front refused and counted."""

@@ -322,7 +322,7 @@ class ReserveVerdicts:
         trace = _common(publish).trace
         if trace is not None:
             trace.decided()
-        self._complete.refused(publish, failure)
+        self._complete.reject(publish, failure)
 
 
 # Order by key.

@@ -432,7 +432,7 @@ class Ticket:
         self.open_publishes -= 1
         self.remaining -= 1
 
-    def refuse(self, outcome: Outcome) -> None:
+    def refuse_request(self, outcome: Outcome) -> None:
         """Refuse the request as a whole, with one outcome."""
         self.is_batch = False
         self.outcomes = [outcome]

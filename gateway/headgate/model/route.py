@@ -72,7 +72,7 @@ class Route:
         scanner: The fast path for plain documents (`formats.decode`); None if there is none, or if
             documents must fit a schema.
         is_behind: Whether the spool has events of the topic. It takes single records only, so the
-            route has no strategies then (`ingest.gate.Routes.behind`).
+            route has no strategies then (`ingest.gate.Routes.while_spooled`).
         requests: The number of requests of the topic so far. With one counter for all topics,
             requests that alternate between topics would put all keyless events of a topic on one
             partition.

@@ -102,8 +102,8 @@ def build_pipeline(parts: PipelineParts) -> Built:
         meter.oversized,
         is_behind,
     )
-    validate = Validate(reserve.one, complete.refused, parts.helper, meter.canonical_fallback)
-    turn = Turn(parts.schedule, reserve.take, complete.refused)
+    validate = Validate(reserve.one, complete.reject, parts.helper, meter.canonical_fallback)
+    turn = Turn(parts.schedule, reserve.take, complete.reject)
     pipeline = Pipeline(
         parts.admission,
         gate,

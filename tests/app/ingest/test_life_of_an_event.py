@@ -118,7 +118,7 @@ def assert_at_most(seen: Seen, files: int, moves: int) -> None:
 
 async def test_a_plain_event() -> None:
     seen = await way(PromptRoom(), "orders")
-    assert_at_most(seen, 23, 63)
+    assert_at_most(seen, 19, 60)
 
 
 async def test_an_event_whose_topic_suppresses() -> None:

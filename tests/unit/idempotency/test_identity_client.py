@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import pytest
 
-from headgate.idempotency.claims import Ask, Sized, Verdicts, Waiting
+from headgate.idempotency.claims import Ask, PendingClaims, SizedClaim, Verdicts
 from headgate.idempotency.client import IdentityClient, ShardedIdentity
 from headgate.idempotency.rules import (
     CLAIM,
@@ -71,7 +71,7 @@ class Room:
                 reported.append(claims)
             future.set_result((states, reason))
 
-        self.client.ask(iter([Sized(claim, 0) for claim in claims]), go_on)
+        self.client.ask(iter([SizedClaim(claim, 0) for claim in claims]), go_on)
         return future
 
 
@@ -215,7 +215,7 @@ async def test_closing_tells_the_last_ends() -> None:
 
 def test_ends_that_are_kept_are_bounded_by_number_and_bytes() -> None:
     forgotten: list[None] = []
-    waiting = Waiting(
+    waiting = PendingClaims(
         IdentityOptions(max_pending=10, max_pending_bytes=1000), lambda: forgotten.append(None)
     )
     for number in range(30):
@@ -230,13 +230,13 @@ def test_claims_are_made_as_calls_have_room() -> None:
     """What is digested at a time is bounded, however large the batch."""
     made = []
 
-    def claims() -> Iterator[Sized]:
+    def claims() -> Iterator[SizedClaim]:
         for number in range(10):
             claim = Claim(bytes([number]), b"f" * 16, bytes([number]) * 12, 1.0)
             made.append(claim)
-            yield Sized(claim, 40)
+            yield SizedClaim(claim, 40)
 
-    waiting = Waiting(IdentityOptions(max_bytes=100), lambda: None)
+    waiting = PendingClaims(IdentityOptions(max_bytes=100), lambda: None)
 
     reported: list[Verdicts] = []
     waiting.asks.append(Ask(claims(), lambda verdicts, reason: reported.append(verdicts)))
