@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
@@ -67,7 +68,7 @@ class InstallationPages:
         """Respond with the findings of `headgate check` about the active configuration."""
         wanted = paging(request)
         rows = list(enumerate(await asyncio.to_thread(self.sources.findings)))
-        page, following = page_of(rows, wanted, _first, _count, str)
+        page, following = page_of(rows, wanted, itemgetter(0), _count, str)
         return json_page(
             request, listed("findings", [finding._asdict() for _, finding in page], following)
         )
@@ -100,23 +101,17 @@ def _entries(
 ) -> dict[str, Any]:
     """Return the requested page of entries. Call it in a thread: there may be 2,000 entries."""
     chosen = [entry for entry in entries if entry.kind in kinds and entry.at_ms >= since_ms]
-    rows, following = page_of(chosen, wanted, _place, _number, lambda at: str(-at))
+    rows, following = page_of(
+        chosen, wanted, lambda entry: -entry.number, _number, lambda at: str(-at)
+    )
     return listed("entries", [entry_view(row) for row in rows], following)
 
 
 def _options(loaded: Loaded, wanted: Paging, chosen: Callable[[Effective], bool]) -> dict[str, Any]:
     """Return the requested page of options. Call it in a thread: each topic has 40 options."""
     rows = [(number, option) for number, option in enumerate(effective(loaded)) if chosen(option)]
-    page, following = page_of(rows, wanted, _first, _count, str)
+    page, following = page_of(rows, wanted, itemgetter(0), _count, str)
     return listed("options", [option_view(option) for _, option in page], following)
-
-
-def _place(entry: LogEntry) -> int:
-    return -entry.number
-
-
-def _first(row: tuple[int, object]) -> int:
-    return row[0]
 
 
 def _count(text: str) -> int | None:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -163,11 +164,9 @@ async def _watch(consumer: AIOKafkaConsumer, topics: list[str], stop: asyncio.Ev
         trouble = group_trouble(consumer)
         if trouble is not None:
             raise KafkaError(trouble)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_WATCH_S):
                 await stop.wait()
-        except TimeoutError:
-            continue
 
 
 async def _close(consumer: AIOKafkaConsumer) -> None:

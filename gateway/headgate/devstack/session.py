@@ -9,7 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -194,12 +194,10 @@ async def _first_end(stack: DevStack, stop: asyncio.Event, say: Say) -> Child | 
 
 
 async def _is_set_within(stop: asyncio.Event, seconds: float) -> bool:
-    try:
+    with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await stop.wait()
-    except TimeoutError:
-        return False
-    return True
+    return stop.is_set()
 
 
 def ready_line(stack: DevStack) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 from types import FrameType
 from typing import Any, NamedTuple
@@ -278,13 +278,5 @@ def run_live(options: Options, poll: Poll, style: Style) -> None:
                 return
             if session.view is not view:
                 asking.want(session.view)
-            _take_all(asking.answers, session)
-
-
-def _take_all(answers: "SimpleQueue[_Answer]", session: Session) -> None:
-    while True:
-        try:
-            answer = answers.get_nowait()
-        except Empty:
-            return
-        session.take(*answer)
+            while not asking.answers.empty():
+                session.take(*asking.answers.get())

@@ -95,25 +95,25 @@ class CloudEvent:
         Raises:
             InvalidEventError: A required attribute is missing, or the version is not 1.0.
         """
-        found = _attributes(event)
-        missing = [name for name in _REQUIRED if not found.get(name)]
+        attributes = _attributes(event)
+        missing = [name for name in _REQUIRED if not attributes.get(name)]
         if missing:
             raise InvalidEventError(f"CloudEvent: {', '.join(missing)} missing or empty")
-        if str(found.get("specversion", "1.0")) != "1.0":
+        if str(attributes.get("specversion", "1.0")) != "1.0":
             raise InvalidEventError("CloudEvent: specversion is not 1.0")
-        time = found.get("time")
+        time = attributes.get("time")
         return cls(
-            id=str(found["id"]),
-            source=str(found["source"]),
-            type=str(found["type"]),
-            data=found.get("data"),
-            subject=_text(found.get("subject")),
-            datacontenttype=_text(found.get("datacontenttype")),
-            dataschema=_text(found.get("dataschema")),
+            id=str(attributes["id"]),
+            source=str(attributes["source"]),
+            type=str(attributes["type"]),
+            data=attributes.get("data"),
+            subject=_text(attributes.get("subject")),
+            datacontenttype=_text(attributes.get("datacontenttype")),
+            dataschema=_text(attributes.get("dataschema")),
             time=time.isoformat() if hasattr(time, "isoformat") else _text(time),
             extensions={
                 name: value if isinstance(value, (int, bool)) else str(value)
-                for name, value in found.items()
+                for name, value in attributes.items()
                 if name not in _ATTRIBUTES and value is not None
             },
         )

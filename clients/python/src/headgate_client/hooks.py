@@ -84,9 +84,9 @@ def report_outcomes(observer: Observer | None, outcomes: Iterable[Outcome]) -> N
 
 def _log_failures(topic: str, outcomes: Sequence[Outcome]) -> None:
     """Log how many events failed for each reason, with the detail of the first."""
-    failures = [one for one in outcomes if isinstance(one, (Rejected, Unknown))]
-    details = {(one.name, one.reason): one.detail for one in reversed(failures)}
-    counts = Counter((one.name, one.reason) for one in failures)
+    failures = [failure for failure in outcomes if isinstance(failure, (Rejected, Unknown))]
+    details = {(failure.name, failure.reason): failure.detail for failure in reversed(failures)}
+    counts = Counter((failure.name, failure.reason) for failure in failures)
     for (name, reason), count in counts.items():
         detail = printable(details[name, reason])
         log.error("%s: %s %s: %s (%s)", topic, counted(count, "event"), name, reason, detail)

@@ -15,14 +15,14 @@ Compression: TypeAlias = Literal["gzip", "zstd"]
 MAX_PATIENCE_S = 23 * 3600.0
 
 
-def refuse_unknown(owner: str, given: Iterable[str], known: Collection[str]) -> None:
+def refuse_unknown(owner: str, given: Iterable[str], allowed: Collection[str]) -> None:
     """Raise InvalidOptionError for the first option that does not exist."""
     for name in given:
-        if name not in known:
-            similar = get_close_matches(name, known, 1)
+        if name not in allowed:
+            similar = get_close_matches(name, allowed, 1)
             hint = f" Did you mean {similar[0]!r}?" if similar else ""
             raise InvalidOptionError(
-                f"{owner}: unknown option {name!r}.{hint} The options are {', '.join(known)}."
+                f"{owner}: unknown option {name!r}.{hint} The options are {', '.join(allowed)}."
             )
 
 
@@ -31,7 +31,7 @@ class _Options:
 
     def __new__(cls, *_: object, **given: object) -> Self:
         """Refuse unknown options, before the dataclass does so without a list."""
-        refuse_unknown(cls.__name__, given, [one.name for one in fields(cls)])  # type: ignore[arg-type]
+        refuse_unknown(cls.__name__, given, [each.name for each in fields(cls)])  # type: ignore[arg-type]
         return super().__new__(cls)
 
 
@@ -121,7 +121,7 @@ class Buffering(_Options):
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
     """Raise InvalidOptionError if the value is not one of the choices."""
     if value not in choices:
-        allowed = " or ".join(repr(one) for one in choices)
+        allowed = " or ".join(repr(each) for each in choices)
         raise InvalidOptionError(f"{name}: use {allowed}, not {value!r}")
 
 

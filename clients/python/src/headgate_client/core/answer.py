@@ -94,19 +94,19 @@ def read_answer(
 
     headers: names in any case.  now_s: seconds since 1970.  hide: removes secrets from a text.
     """
-    found = {name.lower(): value for name, value in headers.items()}
-    wait_s = retry_after(found.get("retry-after"), now_s)
-    request_id = found.get("x-request-id")
+    fields = {name.lower(): value for name, value in headers.items()}
+    wait_s = retry_after(fields.get("retry-after"), now_s)
+    request_id = fields.get("x-request-id")
     document = _document(body)
     if document is None:
         return _foreign(status, hide(body[:_READ].decode(errors="replace")), wait_s, request_id)
-    bypassed = "idempotency-bypassed" in found
+    bypassed = "idempotency-bypassed" in fields
     outcomes = document.get("outcomes")
     if isinstance(outcomes, list):
-        if len(outcomes) != expected or not all(isinstance(one, dict) for one in outcomes):
+        if len(outcomes) != expected or not all(isinstance(outcome, dict) for outcome in outcomes):
             detail = f"{counted(len(outcomes), 'outcome')} for {counted(expected, 'event')}"
             return Lost(detail, status=status, request_id=request_id)
-        ended = [outcome_of(topic, one, request_id, hide) for one in outcomes]
+        ended = [outcome_of(topic, outcome, request_id, hide) for outcome in outcomes]
         return Ended(ended, bypassed, wait_s)
     if "outcome" in document and expected == 1:
         return Ended([outcome_of(topic, document, request_id, hide)], bypassed, wait_s)
@@ -188,10 +188,10 @@ def retry_after(value: str | None, now_s: float) -> float:
 
 def _document(body: bytes) -> dict[str, object] | None:
     try:
-        found = json.loads(body)
+        fields = json.loads(body)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return fields if isinstance(fields, dict) else None
 
 
 def _foreign(status: int, text: str, wait_s: float, request_id: str | None) -> Answer:

@@ -179,8 +179,8 @@ class Delivery:
         self._latest.update(disorder.behind)
         again = {
             at
-            for at, one in self._latest.items()
-            if at not in disorder.left_out and self._goes_again(one)
+            for at, outcome in self._latest.items()
+            if at not in disorder.left_out and self._goes_again(outcome)
         }
         if disorder:
             # As a whole, the request would bring back what was left out, and would not write

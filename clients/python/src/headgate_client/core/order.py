@@ -44,11 +44,11 @@ class Disorder(NamedTuple):
 
 def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
     """Compare each event with the newest written one of its key.  ends: the newest first."""
-    found = Disorder({}, {})
+    disorder = Disorder({}, {})
     newest: dict[Key, End] = {}
     for end in ends:
         if end.before is not None and _is_no_newer(end.now, end.before):
-            found.left_out[end.at] = _out_of_order(end.best)
+            disorder.left_out[end.at] = _out_of_order(end.best)
         newer = newest.get(end.key)
         if newer is None:
             if end.best.succeeded:
@@ -58,10 +58,10 @@ def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
             continue
         if isinstance(end.best, (Rejected, Unknown)) and end.best.retryable:
             detail = f"a later event of its key got through; before that: {end.best.detail}"
-            found.left_out[end.at] = replace(end.best, reason="overtaken", detail=detail)
+            disorder.left_out[end.at] = replace(end.best, reason="overtaken", detail=detail)
         if is_repeat and _may_be_behind(end.now, newer):
-            found.behind[newer.at] = _out_of_order(newer.best)
-    return found
+            disorder.behind[newer.at] = _out_of_order(newer.best)
+    return disorder
 
 
 def _out_of_order(written: Outcome) -> Unknown:
@@ -85,12 +85,12 @@ def _is_no_newer(now: Outcome, before: Outcome) -> bool:
     return isinstance(now, Duplicate) and now.offset is not None and not _is_behind(now, before)
 
 
-def _is_behind(one: Duplicate, other: Outcome) -> bool:
+def _is_behind(duplicate: Duplicate, other: Outcome) -> bool:
     """Return whether one is known to be behind the other one."""
     return (
         not isinstance(other, (Rejected, Unknown))
-        and one.partition == other.partition
-        and one.offset is not None
+        and duplicate.partition == other.partition
+        and duplicate.offset is not None
         and other.offset is not None
-        and one.offset > other.offset
+        and duplicate.offset > other.offset
     )

@@ -68,13 +68,13 @@ class Outbox:
     ) -> bool:
         """Take an event; return whether a request is due earlier than before."""
         entry = Entry(part, lane, now_s, self._epoch, done)
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = Topic(topic)
+        waiting = self._topics.get(topic)
+        if waiting is None:
+            waiting = self._topics[topic] = Topic(topic)
         self.events += 1
         self.bytes += entry.size
         self._open_of_epoch[self._epoch] = self._open_of_epoch.get(self._epoch, 0) + 1
-        return found.add(entry, self._limits)
+        return waiting.add(entry, self._limits)
 
     def take(self, now_s: float) -> Load | float:
         """Return the load to post now (`load.delivery.post()`), else the seconds to wait."""

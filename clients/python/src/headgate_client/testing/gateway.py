@@ -144,8 +144,8 @@ class FakeGateway:
         before = self._remembered_of(request, content, len(records))
         faults = fault if isinstance(fault, FailEvents) else _NO_FAULT
         outcomes, ends = [], []
-        for place, (record, seen) in enumerate(zip(records, before, strict=True)):
-            fails = not seen and faults.which(record, place)  # what is remembered fails no more
+        for position, (record, seen) in enumerate(zip(records, before, strict=True)):
+            fails = not seen and faults.which(record, position)  # what is remembered fails no more
             ends.append({} if fails and not faults.is_written else self._end(record, seen))
             outcomes.append(_failed(record, faults.reason) if fails else ends[-1])
         if "Idempotency-Key" in request.headers:
@@ -161,10 +161,10 @@ class FakeGateway:
     ) -> list[dict[str, object]]:
         """Return the good outcomes of an earlier request with the same key; empty for others."""
         none: list[dict[str, object]] = [{} for _ in range(count)]
-        known, outcomes = self._remembered.get(
+        content_before, outcomes = self._remembered.get(
             request.headers.get("Idempotency-Key", ""), (content, none)
         )
-        if known != content:
+        if content_before != content:
             raise RefusedError("idempotency_mismatch", "the key is of another request")
         return outcomes
 
@@ -212,14 +212,18 @@ def _about(record: Record) -> dict[str, object]:
 
 def _response(outcomes: list[dict[str, object]], *, is_batch: bool, wait_s: int) -> httpx.Response:
     headers = {"Retry-After": str(wait_s)} if wait_s else {}
-    failed = [one for one in outcomes if "reason" in one]
+    failed = [outcome for outcome in outcomes if "reason" in outcome]
     if not is_batch:
         (outcome,) = outcomes
         status = outcome.get("status", 201 if outcome["outcome"] == "published" else 200)
     elif not failed:
         status = 200
     else:
-        status = 207 if len(failed) < len(outcomes) else max(str(one["status"]) for one in failed)
+        status = (
+            207
+            if len(failed) < len(outcomes)
+            else max(str(outcome["status"]) for outcome in failed)
+        )
     document = {"outcomes": outcomes} if is_batch else outcomes[0]
     return httpx.Response(int(str(status)), json=document, headers=headers)
 

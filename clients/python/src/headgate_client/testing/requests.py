@@ -89,8 +89,8 @@ def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
         value=value,
         event_id=headers.get("Headgate-Event-Id"),
         headers={
-            name.removeprefix(prefix): one
-            for name, one in headers.items()
+            name.removeprefix(prefix): text
+            for name, text in headers.items()
             if name.startswith(prefix)
         },
     )
