@@ -9,7 +9,7 @@ import orjson
 from aiohttp import web
 from markupsafe import Markup
 
-from headgate.admin.console import wording
+from headgate.admin.console import figures
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.audits.results import (
@@ -149,19 +149,19 @@ _Shown = Callable[[float | None], str]
 
 
 def _byte_rate(value: float | None) -> str:
-    return wording.rate(value, "B")
+    return figures.rate(value, "B")
 
 
 _WORDS: dict[str, tuple[str, _Shown]] = {
-    "records": ("Records", wording.count),
-    "records_per_s": ("Records per second", wording.rate),
-    "bytes": ("Bytes", wording.size),
+    "records": ("Records", figures.count),
+    "records_per_s": ("Records per second", figures.rate),
+    "bytes": ("Bytes", figures.size),
     "bytes_per_s": ("Bytes per second", _byte_rate),
-    "distinct_keys": ("Distinct keys", wording.count),
-    "partitions": ("Partitions", wording.count),
-    "useful_partitions": ("Useful partitions, at most", wording.count),
-    "uneven_bytes": ("Fullest / mean, by bytes", wording.number),
-    "uneven_records": ("Fullest / mean, by records", wording.number),
+    "distinct_keys": ("Distinct keys", figures.count),
+    "partitions": ("Partitions", figures.count),
+    "useful_partitions": ("Useful partitions, at most", figures.count),
+    "uneven_bytes": ("Fullest / mean, by bytes", figures.number),
+    "uneven_records": ("Fullest / mean, by records", figures.number),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import orjson
 from aiohttp import web
 
-from headgate.admin.console import wording
+from headgate.admin.console import figures
 from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, named
 from headgate.admin.console.page import Listing, Page, listed
 from headgate.admin.installation import Installation, InstallationPages, option_view
@@ -141,7 +141,7 @@ class OverviewPage:
             )
         share = _recent_rejects(seen.ends)
         if share > _MANY_REJECTS:
-            text = f"{wording.share(share)} of the last minute's events were rejected."
+            text = f"{figures.share(share)} of the last minute's events were rejected."
             yield Worry(False, text, "/console/producers?sort=rejects")
 
     def _tiles(self, seen: Reading) -> list[dict[str, Any]]:
@@ -152,18 +152,18 @@ class OverviewPage:
         saved = sum(seen.counted(seen.saved).values())
         gauges = seen.gauges
         return [
-            _tile("Events", wording.rate(events), "last minute", recorder.EVENTS),
-            _tile("Bytes in", wording.rate(size, "B"), "last minute", "headgate_event_bytes"),
-            _tile("Not published", wording.size(saved), "last hour: unchanged or superseded",
+            _tile("Events", figures.rate(events), "last minute", recorder.EVENTS),
+            _tile("Bytes in", figures.rate(size, "B"), "last minute", "headgate_event_bytes"),
+            _tile("Not published", figures.size(saved), "last hour: unchanged or superseded",
                   recorder.SAVED),
-            _tile("Rejected", wording.count(rejected), "last hour", recorder.EVENTS),
-            _tile("Held lag", wording.count(gauges["headgate_held_lag"]), "records to coalesce",
+            _tile("Rejected", figures.count(rejected), "last hour", recorder.EVENTS),
+            _tile("Held lag", figures.count(gauges["headgate_held_lag"]), "records to coalesce",
                   "headgate_held_lag"),
-            _tile("Spool", wording.size(gauges["headgate_spool_bytes"]),
+            _tile("Spool", figures.size(gauges["headgate_spool_bytes"]),
                   f"{gauges['headgate_spool_events']:,.0f} events on disk", "headgate_spool_bytes"),
-            _tile("In flight", wording.count(gauges["headgate_in_flight_events"]),
+            _tile("In flight", figures.count(gauges["headgate_in_flight_events"]),
                   "events not yet answered", "headgate_in_flight_events"),
-            _tile("Held keys", wording.count(gauges["headgate_held_keys"]), "with a held event",
+            _tile("Held keys", figures.count(gauges["headgate_held_keys"]), "with a held event",
                   "headgate_held_keys"),
         ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from headgate.admin import views
-from headgate.admin.console import wording
+from headgate.admin.console import figures
 from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, sparklines
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
@@ -38,7 +38,7 @@ def letter(name: str, view: Json, rejects: Sequence[Json]) -> str:
     """
     lines = [f"Producer {name}, as Headgate sees it:"]
     lines.append(
-        f"- {wording.rate(view['events_per_s'])} events, {wording.rate(view['bytes_per_s'], 'B')}"
+        f"- {figures.rate(view['events_per_s'])} events, {figures.rate(view['bytes_per_s'], 'B')}"
         f"; last seen {view['last_seen'] or 'never'}."
     )
     for topic in view["topics"]:
@@ -54,22 +54,22 @@ def _of_topic(topic: Json) -> Iterator[str]:
     repeated = ratios["unchanged"] + ratios["superseded"]
     if repeated >= _MUCH:
         yield (
-            f"{wording.share(repeated)} of the events are unchanged or superseded ("
-            f"{wording.size(topic['bytes_saved_total'])} since the start). Publish on a change, "
+            f"{figures.share(repeated)} of the events are unchanged or superseded ("
+            f"{figures.size(topic['bytes_saved_total'])} since the start). Publish on a change, "
             "not after every save."
         )
     if ratios["oversize"] >= _SOME:
-        yield f"{wording.share(ratios['oversize'])} of the events are larger than the topic allows."
+        yield f"{figures.share(ratios['oversize'])} of the events are larger than the topic allows."
     sizes = topic["size_bytes"]
     if sizes and sizes["p99"] >= _LARGE:
         yield (
-            f"events of {wording.size(sizes['p99'])} (1 in 100; the largest "
-            f"{wording.size(sizes['max'])}) make consumers slow: split them, or send references."
+            f"events of {figures.size(sizes['p99'])} (1 in 100; the largest "
+            f"{figures.size(sizes['max'])}) make consumers slow: split them, or send references."
         )
     hot = topic["keys"]["top_by_bytes"]
     if hot and hot[0]["share"] >= _HOT and topic["keys"]["cardinality"] > 1:
         yield (
-            f"the key {hot[0]['key']!r} has {wording.share(hot[0]['share'])} of the bytes, all of "
+            f"the key {hot[0]['key']!r} has {figures.share(hot[0]['share'])} of the bytes, all of "
             "them on one partition; more partitions do not help."
         )
 

@@ -12,7 +12,7 @@ import jinja2
 import orjson
 from markupsafe import Markup
 
-from headgate.admin.console import wording
+from headgate.admin.console import figures
 from headgate.admin.console.audits import figure_words
 from headgate.admin.console.page import Page
 from headgate.charts import STYLE
@@ -37,23 +37,23 @@ class Rendering:
             auto_reload=False,
         )
         self._templates.filters |= {
-            "number": wording.number,
-            "count": wording.count,
-            "size": wording.size,
-            "rate": wording.rate,
-            "share": wording.share,
-            "duration": wording.duration,
-            "moment": wording.moment,
-            "clock": wording.clock,
+            "number": figures.number,
+            "count": figures.count,
+            "size": figures.size,
+            "rate": figures.rate,
+            "share": figures.share,
+            "duration": figures.duration,
+            "moment": figures.moment,
+            "clock": figures.clock,
             "figure": figure_words,
             "part": lambda text: quote(str(text), safe=""),
             "quoted": lambda text: shlex.quote(str(text)),
-            "breakable": lambda name: wording.breakable(str(name)),
+            "breakable": lambda name: figures.breakable(str(name)),
             "pretty": lambda path: f"{path}{'&' if '?' in path else '?'}pretty",
             "data": _data,
         }
         static = {path.name: address(path) for path in static_files()}
-        self._templates.globals |= {"spark": wording.spark, "static": static}
+        self._templates.globals |= {"spark": figures.spark, "static": static}
         # A block that is rendered alone has no imports of its template.
         self._templates.globals["m"] = self._templates.get_template("macros.html").module
 

@@ -12,8 +12,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
+from headgate.admin.console.figures import breakable
 from headgate.admin.console.rendering import static_files
-from headgate.admin.console.wording import breakable
 from headgate.config import Settings
 from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Outcome, OutcomeName
