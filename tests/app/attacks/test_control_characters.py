@@ -383,7 +383,7 @@ WRITERS = {
         """,
         _KEPT: """
             redis/pauses commands/api_client config/problems audits/facts
-            kafka/groups model/content oversize/split
+            kafka/groups model/content oversize/chunks
             devstack/child admin/requests
             monitor/monitor replays/registry replays/spec tracing/exporter
         """,
