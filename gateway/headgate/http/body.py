@@ -10,7 +10,7 @@ import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from aiohttp import ClientPayloadError, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -21,11 +21,13 @@ from headgate.blobs.blobs import Blobs
 from headgate.formats.decode import Headers
 from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
 from headgate.ingest.admission import ProducerBudget
-from headgate.ingest.gate import Gate
-from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
 from headgate.model.publish import Decoded
 from headgate.model.route import BEHIND, Route, too_large
+
+if TYPE_CHECKING:  # the parent reads bodies without the path of events
+    from headgate.ingest.gate import Gate
+    from headgate.ingest.path import Inbound
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -285,7 +287,7 @@ class Streams:
         limits: Limits on streamed bodies.
     """
 
-    def __init__(self, gate: Gate, blobs: Blobs | None, limits: StreamLimits) -> None:
+    def __init__(self, gate: "Gate", blobs: Blobs | None, limits: StreamLimits) -> None:
         self._gate = gate
         self._blobs = blobs
         self._limits = limits
@@ -396,7 +398,7 @@ class Streams:
             raise Refused(too_large(size, self._limits.max_bytes, "blobs.max_bytes"))
 
 
-def streamed(inbound: Inbound, route: Route) -> Decoded:
+def streamed(inbound: "Inbound", route: Route) -> Decoded:
     """Return the decoded event of a streamed request, for the pipeline."""
     value = inbound.streamed
     return Decoded([] if value is None else [value.event], False)

@@ -16,7 +16,7 @@ import re
 import ssl
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
@@ -37,12 +37,14 @@ from headgate.http.connection import (
     FastConnections,
     limit_unacknowledged,
 )
-from headgate.http.events import EventsFront
 from headgate.http.listener import Listener
 from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
 from headgate.ingest.admission import DRAINING
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
 from headgate.model.publish import RequestIds
+
+if TYPE_CHECKING:  # the parent serves its pages without the path of events
+    from headgate.http.events import EventsFront
 
 # ---- framing of HTTP requests: one request at a time for aiohttp, and checks for invalid requests.
 #
@@ -495,7 +497,7 @@ class HttpServer(web.Server):
         header_max_bytes: int,
         request_ids: Callable[[], str],
         request_log: RequestLog,
-        front: EventsFront | None = None,
+        front: "EventsFront | None" = None,
         idle_s: float = IDLE_S,
     ) -> None:
         self.loop = asyncio.get_running_loop()
