@@ -9,7 +9,7 @@ import logging
 import signal
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,20 +56,6 @@ class Launch(NamedTuple):
     folder: Path
 
 
-class Watchers(NamedTuple):
-    """Callbacks for the life of a worker.
-
-    Args:
-        died: Takes the id of a process that ended.
-        restarted: Called before a restart.
-        lost: Takes the index, a description and the exit code of a worker that ended by itself.
-    """
-
-    died: Callable[[int], None]
-    restarted: Callable[[], None]
-    lost: Callable[[int, str, int], None]
-
-
 class HopelessWorkerError(Exception):
     """A worker that refused its configuration before its first answer: a restart is useless."""
 
@@ -84,12 +70,12 @@ class WorkerProcess:
         outage: Whether the worker fails to answer.
     """
 
-    def __init__(self, index: int, launch: Launch, watchers: Watchers) -> None:
+    def __init__(self, index: int, launch: Launch, overview: "Overview") -> None:
         self.index = index
         self._command = launch.command
         self._environ = launch.environ
         self._path = worker_socket(launch.folder, index)
-        self._watchers = watchers
+        self._overview = overview
         self._process: Process | None = None
         self._ending = asyncio.Event()
         self._end_signal = int(signal.SIGTERM)  # the latest one of `end` and `kill`
@@ -125,11 +111,11 @@ class WorkerProcess:
                 "worker %d %s; it is restarted in %g s", self.index, _how(code), pause,
                 extra={"worker": self.index, "exit_code": code},
             )  # fmt: skip
-            self._watchers.lost(self.index, _how(code), code)
+            self._overview.worker_lost(self.index, _how(code), code)
             await self._pause(pause)
             pause = min(pause * 2, longest)
             if not self._ending.is_set():
-                self._watchers.restarted()
+                self._overview.worker_restarted()
 
     def signal(self, number: int) -> None:
         """Send a signal to the running process, if any."""
@@ -172,7 +158,7 @@ class WorkerProcess:
         finally:
             self.client = None
             await client.close()
-            self._watchers.died(process.pid)
+            self._overview.worker_died(process.pid)
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -186,9 +172,6 @@ def _how(code: int) -> str:
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"exited with code {code}"
-
-
-# The parent's view of all workers: metrics, rates and readiness, polled every second.
 
 
 # ---- All workers

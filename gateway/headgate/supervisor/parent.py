@@ -59,7 +59,6 @@ from headgate.supervisor.overview import (
     HopelessWorkerError,
     Launch,
     Overview,
-    Watchers,
     WorkerProcess,
 )
 from headgate.supervisor.upstreams import plots_of
@@ -174,9 +173,7 @@ class Parent:
         folder = str(self._folder)
         command = (*self._start.command, "--config", str(self._config.copy), "--folder", folder)
         launch = Launch(command, {**self._start.environ, **self._tls.environ}, self._folder)
-        overview = self._overview
-        watchers = Watchers(overview.worker_died, overview.worker_restarted, overview.worker_lost)
-        return [WorkerProcess(index, launch, watchers) for index in range(count)]
+        return [WorkerProcess(index, launch, self._overview) for index in range(count)]
 
     async def _run_workers(self, server: HttpServer) -> int:
         tasks = OwnedTasks()

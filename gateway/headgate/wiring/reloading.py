@@ -317,6 +317,3 @@ async def give_back_leftovers(in_flight: Callable[[], int]) -> None:
             gc.collect()
             await asyncio.to_thread(give_back)
             leftovers.given_back(memory_bytes())
-
-
-# Reloads of the configuration in a thread, so that no request waits.

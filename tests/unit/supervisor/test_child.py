@@ -8,11 +8,12 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from headgate.supervisor.overview import Launch, Watchers, WorkerProcess
+from headgate.supervisor.overview import Launch, WorkerProcess
 
 # Ends with the number of the first signal, but not by SIGTERM.
 WORKER = """
@@ -50,8 +51,12 @@ async def test_a_request_during_the_creation_is_kept(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", slow)
     launch = Launch((sys.executable, "-c", WORKER), os.environ, tmp_path)
-    watchers = Watchers(lambda pid: None, lambda: None, lambda index, how, code: None)
-    worker = WorkerProcess(0, launch, watchers)
+    overview = SimpleNamespace(
+        worker_died=lambda pid: None,
+        worker_restarted=lambda: None,
+        worker_lost=lambda index, how, code: None,
+    )
+    worker = WorkerProcess(0, launch, overview)
     try:
         async with asyncio.timeout(30):
             await worker.run()
