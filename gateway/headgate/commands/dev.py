@@ -83,7 +83,6 @@ def run_dev(args: argparse.Namespace) -> int:
     from headgate.devstack.java import JavaMissingError
     from headgate.devstack.servers import RedisMissingError
     from headgate.devstack.session import Options, StateInUseError, run_session
-    from headgate.metrics.library_lines import LibraryLines
 
     options = Options(
         state=args.state.absolute(),
@@ -94,15 +93,24 @@ def run_dev(args: argparse.Namespace) -> int:
         has_operations=args.operations or args.demo,
         has_jmx=args.jmx,
     )
-    # The session itself reports brokers that end. The consumers of the demo need no lines besides.
-    logging.getLogger("headgate").addHandler(logging.NullHandler())
-    unknown = logging.StreamHandler()
-    unknown.addFilter(LibraryLines(logging.WARNING, None))
-    logging.getLogger("aiokafka").addHandler(unknown)
+    leave_out_known_lines()
     try:
         return run_session(options, os.environ, sys.stdout, sys.stderr)
     except (JavaMissingError, JarsError, RedisMissingError, StartError, StateInUseError) as error:
         raise CommandError(str(error), FAILED) from error
+
+
+def leave_out_known_lines() -> None:
+    """Let only unknown errors of libraries reach the terminal.
+
+    The session itself reports brokers that end. The consumers of the demo need no lines besides.
+    """
+    from headgate.metrics.library_lines import LibraryLines
+
+    logging.getLogger("headgate").addHandler(logging.NullHandler())
+    unknown = logging.StreamHandler()
+    unknown.addFilter(LibraryLines(logging.WARNING, None))
+    logging.getLogger("aiokafka").addHandler(unknown)
 
 
 def _port(text: str) -> int:

@@ -4,12 +4,14 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from headgate.backends.base import Deliveries
 from headgate.backends.owned import OwnedTasks
 from headgate.kafka.lane import Lane, ProducingCluster
 from headgate.kafka.options import ClusterOptions, LaneLimits, check_codec
 from headgate.kafka.topics import RETRY_AFTER_S, KafkaTopics
+from headgate.metrics.library_lines import in_cluster
 from headgate.metrics.meter import Meter
 from headgate.model.outcome import OVERLOADED_RETRY_S, Failure, Reason, brief
 from headgate.model.publish import Publish, Stage
@@ -145,7 +147,7 @@ class KafkaLanes:
         cluster = self._clusters[state.cluster]
         former = self._former.pop((topic, partition), None)
         lane = Lane(state, partition, cluster, self._deliveries, former)
-        self._tasks.keep(lane.run, f"lane {topic}-{partition}")
+        self._tasks.keep(partial(_run, lane, state.cluster), f"lane {topic}-{partition}")
         self._lanes[topic, partition] = lane
         cluster.lanes.add(lane)
         return lane
@@ -176,6 +178,11 @@ class KafkaLanes:
                     self._former[lane.topic, lane.partition] = lane
             else:
                 lane.follow(after)
+
+
+async def _run(lane: Lane, cluster: str) -> None:
+    in_cluster(cluster)
+    await lane.run()
 
 
 def _full(lane: Lane) -> Failure:

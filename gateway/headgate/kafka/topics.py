@@ -306,7 +306,8 @@ class KafkaTopics:
         if cluster is not None:
             self.refresh_soon(cluster)
         if cluster in self._readings and not self._readings[cluster].was_read:
-            detail = f"cluster {cluster} has not answered since the start"
+            trouble = self._readings[cluster].trouble
+            detail = f"cluster {cluster} has not answered since the start: {trouble}"
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
         return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
 
@@ -439,7 +440,7 @@ class _Reading:
         self.answering = False
         self.was_read = False
         self.read_s = -math.inf  # when the last successful reading began
-        self.detail = "not asked yet"
+        self.detail = self.trouble = "not asked yet"
         self._outage = ClusterOutage(cluster)
         self._refresh_s = refresh_s
         self._publish = publish
@@ -479,7 +480,8 @@ class _Reading:
         if self._outage.begins() or not self.was_read:
             log.warning("cluster %s does not answer: %s", self.cluster, connection_error(error))
         self.answering = False
-        self.detail = f"no answer: {kafka_in_words(error, self.cluster)}"
+        self.trouble = kafka_in_words(error, self.cluster)
+        self.detail = f"no answer: {self.trouble}"
 
 
 # ---- Offsets of the next readable records, without markers and aborted records of transactions

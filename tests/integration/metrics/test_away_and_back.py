@@ -91,6 +91,8 @@ def only_headgate_logs(found: list[dict[str, Any]]) -> None:
     about = [line for line in about if "cluster main" in line["text"]]
     assert about
     assert {line["cluster"] for line in about} == {"main"}
+    of_kafka = [line for line in found if line["logger"] == "headgate.kafka"]
+    assert {line.get("cluster") for line in of_kafka} <= {"main"}
 
 
 def are_documented(found: list[dict[str, Any]]) -> None:

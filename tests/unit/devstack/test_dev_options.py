@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headgate.cli import main, parser
-from headgate.commands.dev import _with_ports
+from headgate.commands.dev import _with_ports, leave_out_known_lines
 from headgate.devstack.child import Child, StartError
 from headgate.devstack.session import _choose_ports
 from support.process.stack import free_port
@@ -104,3 +105,19 @@ def test_the_wait_shows_the_last_line_of_the_log(
         child.kill()
     assert any("waiting for broker (" in line for line in said)
     assert any("ends with: loading logs" in line for line in said)
+
+
+def test_only_unknown_errors_of_libraries_reach_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    loggers = [logging.getLogger(name) for name in ("headgate", "aiokafka")]
+    before = [logger.handlers[:] for logger in loggers]
+    try:
+        leave_out_known_lines()
+        loggers[0].warning("consumer rejoins its group")
+        loggers[1].error("Unable connect to node with id %s: %s", 1, "refused")
+        loggers[1].error("something new")
+    finally:
+        for logger, handlers in zip(loggers, before, strict=True):
+            logger.handlers[:] = handlers
+    assert capsys.readouterr().err == "something new\n"

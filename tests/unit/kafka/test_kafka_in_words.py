@@ -25,7 +25,8 @@ from aiokafka.errors import (
 from headgate.kafka import topics
 from headgate.kafka.access import NoTokenError
 from headgate.kafka.options import ClusterOptions
-from headgate.kafka.topics import READ_ERRORS, TopicReader, kafka_in_words
+from headgate.kafka.topics import READ_ERRORS, KafkaTopics, TopicReader, kafka_in_words
+from headgate.model.outcome import Reason
 from support.identity.authority import Authority
 
 LOOPBACK = "127.0.0.1"
@@ -146,6 +147,20 @@ async def test_a_file_that_is_missing(tmp_path: Path) -> None:
         closed_port(), security_protocol="SSL", ssl_cafile=str(tmp_path / "none.pem")
     )
     assert words == "a file for TLS cannot be used (see clusters.main.ssl_cafile)"
+
+
+async def test_the_answer_to_an_event_has_the_cause() -> None:
+    known = KafkaTopics({"main": ClusterOptions(closed_port())}, 10_000)
+    await known.start(lambda _: "main")
+    try:
+        failure = known.missing_reason("orders")
+    finally:
+        await known.close()
+    assert failure.reason is Reason.KAFKA_UNAVAILABLE
+    assert failure.detail == (
+        "cluster main has not answered since the start: nothing listens there "
+        "(see clusters.main.bootstrap_servers)"
+    )
 
 
 @pytest.mark.parametrize(
