@@ -28,6 +28,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from headgate.errors_in_words import cause
 from headgate.native.chosen import packed
 from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
@@ -118,7 +119,6 @@ _WORDS = (
     ((BusyLoadingError,), "it is loading its data"),
     ((OutOfMemoryError,), "it is full"),
     ((ReadOnlyError,), "it is read-only"),
-    ((RedisConnectionError, OSError), "no connection"),
     ((ResponseError,), "it answers with an error"),
 )
 _CONNECT_TIMEOUT_S = 1.0  # a background task waits for it, no request
@@ -255,7 +255,11 @@ def _lines(answer: bytes) -> dict[str, str]:
 
 
 def _in_words(error: Exception) -> str:
-    return next((words for kinds, words in _WORDS if isinstance(error, kinds)), "no usable answer")
+    for kinds, words in _WORDS:
+        if isinstance(error, kinds):
+            return words
+    is_away = isinstance(error, RedisConnectionError | OSError)
+    return (cause(error) or "no connection") if is_away else "no usable answer"
 
 
 def _translate(error: Exception) -> StoreError:
