@@ -16,7 +16,9 @@ RECOVERS = re.compile(r"\b(again|is over|reconnected|no longer)\b")
 IS_AWAY = re.compile(
     r"\b(is not available|do(es)? not answer|cannot be (reached|polled|fetched))\b"
 )
-ENDS = re.compile(r"(?<!be )\b(started|starts|ended|stopped|draining|reloaded)\b")
+ENDS = re.compile(
+    r"^(worker %d|gateway|monitor|coalescer) (started|starts|stopped)$|^draining$|reloaded$"
+)
 CLIENTS = re.compile(r"\ba client\b")
 
 
