@@ -140,8 +140,8 @@ def _attempt(claim: Claim, verdict: ClaimVerdict) -> Attempt | Failure:
 def marked(attempt: Attempt, outcomes: Sequence[Outcome | None], reply: Reply) -> Reply:
     """Return the reply with a header about the result for the key."""
     if _is_replay(attempt, outcomes):
-        return reply.with_header(_REPLAYED)
-    return reply.with_header(_BYPASSED) if attempt.bypassed else reply
+        return reply.with_headers((_REPLAYED,))
+    return reply.with_headers((_BYPASSED,)) if attempt.bypassed else reply
 
 
 def _is_replay(attempt: Attempt, outcomes: Sequence[Outcome | None]) -> bool:

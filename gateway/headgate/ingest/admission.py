@@ -11,7 +11,7 @@ Shared-Memory Packet Switches", 1998.)
 
 import math
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from headgate.config.settings import ProducerSettings
@@ -381,17 +381,19 @@ class Admit:
 # Quotas of producers on this worker.
 
 
+_EVENTS: Final = "events"
+
+
 class _Buckets(NamedTuple):
-    """Token buckets of one producer. `of` holds the settings for which they are valid."""
+    """Token buckets of one producer.
+
+    Args:
+        of: The settings for which they are valid.
+        named: The buckets of the quotas that the producer has, with their names.
+    """
 
     of: ProducerSettings
-    events: TokenBucket | None
-    bytes: TokenBucket | None
-
-    def named(self) -> list[tuple[str, TokenBucket]]:
-        """Return the existing buckets with their names."""
-        both = (("events", self.events), ("bytes", self.bytes))
-        return [(name, bucket) for name, bucket in both if bucket is not None]
+    named: Sequence[tuple[str, TokenBucket]]
 
 
 class ProducerQuotas:
@@ -414,8 +416,11 @@ class ProducerQuotas:
     def replace(self, producers: Mapping[str, ProducerSettings]) -> None:
         """Activate a configuration; buckets with an unchanged quota keep their level."""
         self._settings = producers
-        named = ((name, _policy(settings)) for name, settings in producers.items())
-        self.policies = {name: policy for name, policy in named if policy}
+        self.policies = {
+            name: ", ".join(quota_policy(*quota) for quota in quotas)
+            for name, settings in producers.items()
+            if (quotas := _quotas(settings))
+        }
         kept = {name: buckets for name, buckets in self._buckets.items() if name in producers}
         self._buckets = kept
 
@@ -433,16 +438,12 @@ class ProducerQuotas:
         return buckets
 
     def _made(self, settings: ProducerSettings, before: _Buckets | None) -> _Buckets:
-        if before is not None and _same(before.of, settings):
+        quotas = _quotas(settings)
+        if before is not None and _quotas(before.of) == quotas:
             return before._replace(of=settings)
-        events = self._bucket(settings.quota_events_per_s)
-        size = self._bucket(settings.quota_bytes_per_s)
-        return _Buckets(settings, events, size)
-
-    def _bucket(self, per_second: int | None) -> TokenBucket | None:
-        if per_second is None:
-            return None
-        return TokenBucket(per_second / self._workers, self._clock())
+        now = self._clock()
+        named = [(name, TokenBucket(rate / self._workers, now)) for name, rate in quotas]
+        return _Buckets(settings, named)
 
     def check(self, producer: str, events: int, size: int) -> Failure | None:
         """Spend quota for a batch, or return a failure with the time to wait.
@@ -474,20 +475,13 @@ class ProducerQuotas:
         if buckets is None:
             return None
         now = self._clock()
-        spent = [
-            (name, bucket, amount)
-            for name, bucket, amount in (
-                ("events", buckets.events, events),
-                ("bytes", buckets.bytes, size),
-            )
-            if bucket is not None
-        ]
-        for name, bucket, amount in spent:
-            wait = bucket.wait(amount, now)
+        for name, bucket in buckets.named:
+            wait = bucket.wait(events if name == _EVENTS else size, now)
             if wait > 0:
                 return self._exceeded(producer, name, bucket, wait)
-        for _, bucket, amount in spent if spends else ():
-            bucket.take(amount)
+        if spends:
+            for name, bucket in buckets.named:
+                bucket.take(events if name == _EVENTS else size)
         return None
 
     def fields(self, producer: str) -> tuple[tuple[str, str], ...]:
@@ -497,7 +491,7 @@ class ProducerQuotas:
             return ()
         now = self._clock()
         limits = []
-        for name, bucket in buckets.named():
+        for name, bucket in buckets.named:
             bucket.wait(0, now)
             limits.append(f'"{name}";r={bucket.remaining()};t={bucket.seconds_to_full()}')
         return (("RateLimit", ", ".join(limits)), ("RateLimit-Policy", self.policies[producer]))
@@ -512,13 +506,7 @@ class ProducerQuotas:
         return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
 
 
-def _policy(settings: ProducerSettings) -> str:
-    both = (("events", settings.quota_events_per_s), ("bytes", settings.quota_bytes_per_s))
-    return ", ".join(quota_policy(name, quota) for name, quota in both if quota is not None)
-
-
-def _same(old: ProducerSettings, new: ProducerSettings) -> bool:
-    return (old.quota_events_per_s, old.quota_bytes_per_s) == (
-        new.quota_events_per_s,
-        new.quota_bytes_per_s,
-    )
+def _quotas(settings: ProducerSettings) -> list[tuple[str, int]]:
+    """Return the quotas that a producer has, a second, with their names."""
+    both = ((_EVENTS, settings.quota_events_per_s), ("bytes", settings.quota_bytes_per_s))
+    return [(name, quota) for name, quota in both if quota is not None]

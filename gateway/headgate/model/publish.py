@@ -415,16 +415,9 @@ class Ticket:
         return self.remaining == 0
 
     def end(self, index: int, outcome: Outcome) -> bool:
-        """Record the outcome of a publish that ended, and return whether it was the last one.
-
-        The lines of `put` are repeated here, because every event calls this.
-        """
+        """Record the outcome of a publish that ended, and return whether it was the last one."""
         self.open_publishes -= 1
-        if self.outcomes[index] is not None:
-            return False
-        self.outcomes[index] = outcome
-        self.remaining -= 1
-        return self.remaining == 0
+        return self.put(index, outcome)
 
     def leave_to_twin(self, publish: Publish) -> None:
         """End a publish that will share the outcome of an equal event of the request."""

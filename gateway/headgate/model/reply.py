@@ -33,9 +33,6 @@ class Reply:
     def with_headers(self, headers: tuple[tuple[str, str], ...]) -> "Reply":
         return Reply(self.status, self.content_type, self.headers + headers, self.body)
 
-    def with_header(self, header: tuple[str, str]) -> "Reply":
-        return Reply(self.status, self.content_type, (*self.headers, header), self.body)
-
 
 _ENDED_WELL: Final = {
     OutcomeName.PUBLISHED: 201,

@@ -102,7 +102,7 @@ def test_a_rejected_event_has_the_figures_of_the_answer(
         TOPIC, [part], Retry(patience_s=0), Limits(), Chances(lambda: 1, None), end_s=0
     )
     delivery.post()
-    delivery.answered(read(answer.with_header(("X-Request-Id", "request-1")), 1), 0.0)
+    delivery.answered(read(answer.with_headers((("X-Request-Id", "request-1"),)), 1), 0.0)
     (found,) = delivery.outcomes
     assert isinstance(found, Rejected)
     figures = figures or {}
@@ -167,7 +167,7 @@ def test_an_answer_says_when_no_key_was_looked_up() -> None:
     answer = reply(
         TOPIC, [GatewayOutcome(OutcomeName.PUBLISHED, 0, 0, b"k")], False, False, "request"
     )
-    found = read(answer.with_header(("Idempotency-Bypassed", "true")), 1)
+    found = read(answer.with_headers((("Idempotency-Bypassed", "true"),)), 1)
     assert isinstance(found, Ended)
     assert found.bypassed
 
