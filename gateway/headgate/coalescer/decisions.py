@@ -237,19 +237,19 @@ _TURN_WINDOWS = 100  # reserved in one turn of the event loop
 _ANSWER_S = 30.0  # far beyond the breaker's limits: a later verdict is a fault
 
 
-class _Question:
+class _Round:
     """A round of reservations and its missing verdicts."""
 
     def __init__(self, count: int) -> None:
         self.verdicts: list[WindowVerdict] = [WindowVerdict.PUBLISH] * count
         self.missing = count
-        self.answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def put(self, index: int, verdict: WindowVerdict) -> None:
         self.verdicts[index] = verdict
         self.missing -= 1
-        if not self.missing and not self.answered.done():
-            self.answered.set_result(None)
+        if not self.missing and not self.decided.done():
+            self.decided.set_result(None)
 
 
 class Decisions:
@@ -273,7 +273,7 @@ class Decisions:
         spans: LaterSpans | None = None,
     ) -> None:
         self._turns = turns
-        self._questions: dict[Publish, _Question] = {}  # for publishes without a verdict
+        self._rounds: dict[Publish, _Round] = {}  # for publishes without a verdict
         self._digests = digests
         self._spans = spans
         self._suppression = connect(self)
@@ -281,7 +281,7 @@ class Decisions:
     async def reserve(self, route: Route, windows: Sequence[Window]) -> list[WindowDecision]:
         """Return one decision for each window; all windows have different keys."""
         digests = await self._digests.of(route, windows)
-        question = _Question(len(windows))
+        current = _Round(len(windows))
         publishes: list[Publish] = []
         try:
             async with asyncio.timeout(_ANSWER_S):
@@ -289,10 +289,10 @@ class Decisions:
                     if index % _TURN_WINDOWS == 0:
                         await self._turns.take()
                     publish = _publish(route, window, digests[index], index)
-                    self._questions[publish] = question
+                    self._rounds[publish] = current
                     publishes.append(publish)
                     self._ask(publish)
-                await question.answered
+                await current.decided
         except TimeoutError as error:
             self._break_off(publishes)
             raise LogError("no_verdict", "the suppression state gave no verdict") from error
@@ -303,7 +303,7 @@ class Decisions:
             WindowDecision(
                 verdict, publish, publish.record.partition, self._span(route, window, verdict)
             )
-            for window, verdict, publish in zip(windows, question.verdicts, publishes, strict=True)
+            for window, verdict, publish in zip(windows, current.verdicts, publishes, strict=True)
         ]
 
     def _ask(self, publish: Publish) -> None:
@@ -319,7 +319,7 @@ class Decisions:
         """Abandon a round: end its publishes, each as soon as it has a verdict."""
         for publish in publishes:
             publish.dropped = True
-            self._questions.pop(publish, None)
+            self._rounds.pop(publish, None)
             if publish.stage is Stage.LANE:
                 self._suppression.ended(publish, True)
 
@@ -391,7 +391,7 @@ class Decisions:
         self._answer(publish, WindowVerdict.WAIT)
 
     def _answer(self, publish: Publish, verdict: WindowVerdict) -> None:
-        self._questions.pop(publish).put(publish.index, verdict)
+        self._rounds.pop(publish).put(publish.index, verdict)
 
 
 def _publish(route: Route, window: Window, digest: bytes | None, index: int) -> Publish:

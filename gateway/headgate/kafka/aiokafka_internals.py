@@ -704,13 +704,13 @@ class LenientRecords:
 
     Args:
         data: The bytes of the batches.
-        whole: aiokafka's `MemoryRecords`, which decodes quickly.
+        quick: aiokafka's `MemoryRecords`.
         slow: aiokafka's batch in Python, for batches with names that are not UTF-8.
     """
 
-    def __init__(self, data: bytes, whole: Callable[[bytes], Any], slow: type[Any]) -> None:
+    def __init__(self, data: bytes, quick: Callable[[bytes], Any], slow: type[Any]) -> None:
         self._data, self._slow, self._at = data, slow, 0
-        self._inner = whole(data)
+        self._inner = quick(data)
         self.has_next = self._inner.has_next
         self.size_in_bytes = self._inner.size_in_bytes
 

@@ -145,13 +145,13 @@ class CommitRecord(NamedTuple):
 
     Args:
         group: The group.
-        place: The partition.
+        partition: The partition.
         stored: The offset; None if it was deleted.
         at_ms: The broker's time; 0 if the offset was deleted.
     """
 
     group: str
-    place: Partition
+    partition: Partition
     stored: CommittedOffset | None
     at_ms: int
 
@@ -201,14 +201,14 @@ def before_and_after(
     last: dict[tuple[str, Partition], int] = {}
     for number, record in enumerate(records):
         if isinstance(record, CommitRecord) and record.stored is not None:
-            seen = stored.get(record.group, {}).get(record.place)
+            seen = stored.get(record.group, {}).get(record.partition)
             if seen is not None and seen.offset == record.stored.offset:
-                last.setdefault((record.group, record.place), number)
+                last.setdefault((record.group, record.partition), number)
     before: list[OffsetsRecord] = []
     after: list[OffsetsRecord] = []
     for number, record in enumerate(records):
         if isinstance(record, CommitRecord):
-            is_before = number <= last.get((record.group, record.place), -1)
+            is_before = number <= last.get((record.group, record.partition), -1)
         else:
             is_before = False
         (before if is_before else after).append(record)

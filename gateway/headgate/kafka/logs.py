@@ -210,17 +210,17 @@ class CompactedTopic:
 
     def _start(
         self,
-        place: TopicPartition,
+        tp: TopicPartition,
         begins: Mapping[TopicPartition, int],
         ends: Mapping[TopicPartition, int],
     ) -> int:
-        offset = self._at.get(place.partition)
-        if offset is not None and offset > ends[place]:
+        offset = self._at.get(tp.partition)
+        if offset is not None and offset > ends[tp]:
             offset = None
         if offset is None:
-            self._restart(place.partition)
-            offset = begins[place]
-        return max(offset, begins[place])
+            self._restart(tp.partition)
+            offset = begins[tp]
+        return max(offset, begins[tp])
 
     async def _read(self, consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, int]) -> None:
         waiting = {tp for tp, end in ends.items() if await consumer.position(tp) < end}
@@ -438,9 +438,9 @@ def _places(topic: str, partitions: Iterable[int]) -> list[TopicPartition]:
     return [TopicPartition(topic, partition) for partition in partitions]
 
 
-def _offset(found: Any) -> int | None:
+def _offset(position: Any) -> int | None:
     """Return the offset; None if aiokafka returned None or -1."""
-    return None if found is None or found.offset < 0 else int(found.offset)
+    return None if position is None or position.offset < 0 else int(position.offset)
 
 
 def _size(record: object) -> int:

@@ -80,25 +80,25 @@ class TopicReader:
         self._denied: set[str] = set()
 
     async def read(
-        self, is_wanted: Callable[[str], bool], known: Mapping[str, TopicState]
+        self, is_wanted: Callable[[str], bool], former: Mapping[str, TopicState]
     ) -> dict[str, TopicState]:
         """Return the newest states of the wanted topics.
 
         Args:
             is_wanted: Returns whether a topic is wanted.
-            known: The states of the last call; after an error a topic keeps its state.
+            former: The states of the last call; after an error a topic keeps its state.
 
         Raises:
             KafkaError, OSError, TimeoutError: The cluster does not answer.
         """
         client = await self._connected()
-        facts = await self._facts(client, known)
+        facts = await self._facts(client, former)
         names = [name for name in facts if is_wanted(name)]
         sound = [name for name in names if facts[name].error == _NO_ERROR]
         settings, errors = await read_settings(client, nodes_of(client)[0], sound, SETTINGS)
         for name, error in errors.items():
             self._cannot_read(name, error)
-        states = {name: known[name] for name in names if name in known}
+        states = {name: former[name] for name in names if name in former}
         for number, name in enumerate(sound, start=1):
             states[name] = self._state(name, facts[name], settings.get(name), states.get(name))
             if number % _AT_ONCE == 0:
@@ -137,11 +137,11 @@ class TopicReader:
         return self._client
 
     async def _facts(
-        self, client: AIOKafkaClient, known: Mapping[str, TopicState]
+        self, client: AIOKafkaClient, former: Mapping[str, TopicState]
     ) -> Mapping[str, TopicMetadata]:
         first, *others = nodes_of(client)
         _, self.cluster_id, topics = await read_metadata(client, first)
-        if known.keys() <= topics.keys():
+        if former.keys() <= topics.keys():
             return topics
         await asyncio.sleep(_SECOND_READ_PAUSE_S)
         again = await read_metadata(client, others[0] if others else first)

@@ -70,7 +70,10 @@ async def test_a_classic_group(kafka: RunningBroker, topic_name: str) -> None:
         await consumer.stop()
     found = await asyncio.to_thread(records_of, kafka.bootstrap, group)
     (commit,) = [one for one in found if isinstance(one, CommitRecord)]
-    assert (commit.place, commit.stored) == (Partition(topic_name, 1), CommittedOffset(4, "who"))
+    assert (commit.partition, commit.stored) == (
+        Partition(topic_name, 1),
+        CommittedOffset(4, "who"),
+    )
     assert commit.at_ms > 1_700_000_000_000
     groups = [one for one in found if isinstance(one, ClassicGroup) and one.members]
     (member,) = groups[-1].members
@@ -102,7 +105,7 @@ async def test_a_group_of_the_new_protocol(kafka: RunningBroker, topic_name: str
     await asyncio.to_thread(consume)
     found = await asyncio.to_thread(records_of, kafka.bootstrap, group)
     (commit,) = [one for one in found if isinstance(one, CommitRecord)]
-    assert (commit.place, commit.stored) == (Partition(topic_name, 2), CommittedOffset(3, ""))
+    assert (commit.partition, commit.stored) == (Partition(topic_name, 2), CommittedOffset(3, ""))
     members = [one for one in found if isinstance(one, ConsumerMember)]
     assert members[0].client_id == "till"
     assert members[-1].client_id is None, "it left"

@@ -104,7 +104,9 @@ COMMITS = some.lists(some.tuples(some.integers(0, 1), some.integers(0, 3)), max_
 
 
 def commits_of(place: Partition, records: list[OffsetsRecord]) -> list[CommittedOffset | None]:
-    return [one.stored for one in records if isinstance(one, CommitRecord) and one.place == place]
+    return [
+        one.stored for one in records if isinstance(one, CommitRecord) and one.partition == place
+    ]
 
 
 @given(COMMITS, some.data())
