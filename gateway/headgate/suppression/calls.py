@@ -385,10 +385,10 @@ class OutgoingCall:
         reserved: Reserved events in order of arrival.
         dropped: Namespaces that get a new incarnation.
         announced: Namespaces in which this process writes without reservations.
+        forgets: Futures of the requests to forget.
     """
 
     __slots__ = (
-        "_forgets",
         "_max_keys",
         "_max_operations",
         "_nonce",
@@ -398,6 +398,7 @@ class OutgoingCall:
         "_spans",
         "announced",
         "dropped",
+        "forgets",
         "reserved",
         "sent_s",
         "settled",
@@ -415,7 +416,7 @@ class OutgoingCall:
         self.announced: set[Scope] = set()
         self._positions: dict[Scope, bytes] = {}
         self._operations: dict[bytes, bytes] = {}
-        self._forgets: list[asyncio.Future[None]] = []
+        self.forgets: list[asyncio.Future[None]] = []
         self.dropped: set[Scope] = set()
         self.settled: list[tuple[Scope, dict[bytes, bytes]]] = []
         self.reserved: list[Publish] = []
@@ -485,11 +486,7 @@ class OutgoingCall:
             self.drop(scope)
         else:
             self.add(scope, entry, rules.CLEAR)
-        self._forgets.append(done)
-
-    def finish_forgets(self, error: Exception | None) -> None:
-        """Complete the requests to forget, or fail them."""
-        finish(self._forgets, error)
+        self.forgets.append(done)
 
     def reserve(
         self, queue: deque[Publish], settlements: Settlements, stem: bytes, *, force: bool = False
@@ -522,7 +519,8 @@ class OutgoingCall:
         operations, scope, position, head = self._operations, None, b"", RESERVE + stem
         first = len(self.reserved)
         for publish, number in zip(some, _NUMBERS[first : first + len(some)], strict=True):
-            reservation = publish.reserved
+            reservation = publish.reservation
+            assert reservation is not None  # as in `Publish.reserved`, without the call
             entry = reservation.entry
             packed = operations.get(entry)
             if packed is None:

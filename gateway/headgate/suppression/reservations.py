@@ -279,7 +279,8 @@ class Reservations:
             self._in_flight.register_again(changed)
             self._namespaces.open_again()
         self._count(reply)
-        outgoing.finish_forgets(None)
+        if outgoing.forgets:
+            finish(outgoing.forgets, None)
         unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
         arrivals, valid = self._arrivals, set(call.scopes) - changed
         late, is_behind = list[Publish](), self._behind(call, reply)
@@ -287,7 +288,8 @@ class Reservations:
         for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
             if publish.stage is not _RESERVING:  # the event has given up waiting
                 continue
-            reservation = publish.reserved
+            reservation = publish.reservation
+            assert reservation is not None  # as in `Publish.reserved`, without the call
             if publish.dropped:  # the event ended for its client during the call
                 self._drop_reserved(publish)
             elif reservation.scope in is_behind:
@@ -365,7 +367,7 @@ class Reservations:
         self.mode = BypassMode.AWAY
         self._in_flight.register_again()
         if outgoing is not None:
-            outgoing.finish_forgets(error)
+            finish(outgoing.forgets, error)
             for scope, taken in outgoing.settled:
                 for entry, operation in taken.items():
                     self._settlements.add(scope, entry, operation)
@@ -381,7 +383,7 @@ class Reservations:
     def fail_forgets(self, error: StoreError) -> None:
         """Fail the requests to forget that are in no call."""
         if self._outgoing is not None:
-            self._outgoing.finish_forgets(error)
+            finish(self._outgoing.forgets, error)
         finish((done for _, _, done in self._forgets), error)
         self._forgets.clear()
 
@@ -481,7 +483,8 @@ class Reservations:
                     publish.reservation.scope.unreserved.count -= 1
                     publish.reservation = None  # the publish ends only once
                 continue
-            reservation = publish.reserved
+            reservation = publish.reservation
+            assert reservation is not None  # as in `Publish.reserved`, without the call
             token, entry = reservation.token, reservation.entry
             latest = arrivals.latest.pop(entry, None)
             if latest is not publish:

@@ -130,4 +130,4 @@ async def test_an_event_whose_topic_suppresses() -> None:
         seen = await way(room, "deals")
     finally:
         await room.suppressor.close()
-    assert_at_most(seen, 25, 118)
+    assert_at_most(seen, 25, 113)
