@@ -81,10 +81,16 @@ async def read_body(
     Raises:
         Refused: The body is too large, late or broken, or the budget is used up.
     """
+    is_encoded = is_coded(encoding)
+    if not is_encoded and request.content.is_eof():  # most bodies: they need no wait
+        body = request.content.read_nowait(-1)
+        if len(body) > cap:
+            raise _too_much(len(body), cap, [body])
+        take(budget, len(body))
+        return body
     declared = request.content_length or 0
     if declared > cap:
         raise _too_much(declared, cap, [])
-    is_encoded = is_coded(encoding)
     if is_encoded:
         encoding = _known(encoding)
     take(budget, declared)
@@ -92,7 +98,10 @@ async def read_body(
     try:
         body = await _received(request, cap, timeout_s, budget, taken)
         if is_encoded:
-            body = await _decompressed(body, encoding, cap)
+            if len(body) < _IN_THREAD_BYTES:
+                body = decompress(body, encoding, cap)
+            else:
+                body = await asyncio.to_thread(decompress, body, encoding, cap)
         if len(body) > taken[0]:
             take(budget, len(body) - taken[0])
             taken[0] = len(body)
@@ -117,18 +126,26 @@ def take(budget: ProducerBudget, size: int) -> None:
 async def _received(
     request: web.BaseRequest, cap: int, timeout_s: float, budget: ProducerBudget, taken: list[int]
 ) -> bytes:
-    content = request.content
-    if content.is_eof():
-        return _capped(content.read_nowait(-1), cap)
+    """Return the body as sent. `taken` holds the number of bytes that the budget has given."""
+    chunks: list[bytes] = []
+    size = 0
     try:
         async with asyncio.timeout(timeout_s):
             await continue_body(request)
-            return await _collected(request, cap, budget, taken)
+            while chunk := await request.content.readany():
+                chunks.append(chunk)
+                size += len(chunk)
+                if size > cap:
+                    raise _too_much(size, cap, chunks)
+                if size > taken[0]:  # chunked: the size was not declared
+                    take(budget, size - taken[0])
+                    taken[0] = size
     except TimeoutError:
         detail = f"the body did not arrive within {timeout_s:g} s"
         raise Refused(Failure(Reason.REQUEST_TIMEOUT, detail)) from None
     except BREAKS:
         raise Refused(BROKEN) from None
+    return b"".join(chunks)
 
 
 def is_coded(encoding: bytes) -> bool:
@@ -150,34 +167,6 @@ async def continue_body(request: web.BaseRequest) -> None:
     if waits_for_leave(request):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # the answer itself has not begun
-
-
-def _capped(body: bytes, cap: int) -> bytes:
-    if len(body) > cap:
-        raise _too_much(len(body), cap, [body])
-    return body
-
-
-async def _collected(
-    request: web.BaseRequest, cap: int, budget: ProducerBudget, taken: list[int]
-) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    while chunk := await request.content.readany():
-        chunks.append(chunk)
-        size += len(chunk)
-        if size > cap:
-            raise _too_much(size, cap, chunks)
-        if size > taken[0]:  # chunked: the size was not declared
-            take(budget, size - taken[0])
-            taken[0] = size
-    return b"".join(chunks)
-
-
-async def _decompressed(body: bytes, encoding: bytes, cap: int) -> bytes:
-    if len(body) < _IN_THREAD_BYTES:
-        return decompress(body, encoding, cap)
-    return await asyncio.to_thread(decompress, body, encoding, cap)
 
 
 def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
