@@ -17,7 +17,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
-from headgate.blobs.blobs import Blobs
 from headgate.formats.decode import Headers
 from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
 from headgate.ingest.admission import ProducerBudget
@@ -26,6 +25,7 @@ from headgate.model.publish import Decoded
 from headgate.model.route import BEHIND, Route, too_large
 
 if TYPE_CHECKING:  # the parent reads bodies without the path of events
+    from headgate.blobs.blobs import Blobs
     from headgate.ingest.gate import Gate
     from headgate.ingest.path import Inbound
 
@@ -276,7 +276,7 @@ class Streams:
         limits: Limits on streamed bodies.
     """
 
-    def __init__(self, gate: "Gate", blobs: Blobs | None, limits: StreamLimits) -> None:
+    def __init__(self, gate: "Gate", blobs: "Blobs | None", limits: StreamLimits) -> None:
         self._gate = gate
         self._blobs = blobs
         self._limits = limits
@@ -329,7 +329,7 @@ class Streams:
     async def _store(
         self,
         request: web.BaseRequest,
-        blobs: Blobs,
+        blobs: "Blobs",
         topic: str,
         event: Announced,
         route: Route,
