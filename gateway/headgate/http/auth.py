@@ -16,7 +16,7 @@ from asyncio import BaseTransport
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import IPv6Address, ip_address
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from aiohttp import web
 
@@ -24,9 +24,6 @@ from headgate.config.settings import AuthSettings, HttpSettings, ProducerSetting
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, brief
 from headgate.model.topics import Globs
-
-if TYPE_CHECKING:  # joserfc takes memory, and most gateways have no signed tokens
-    from headgate.http.jwt import CheckedTokens
 
 # ---- the peer: its address, and the names in its certificate
 
@@ -514,6 +511,26 @@ class _Checked(NamedTuple):
 OWN_PAGES = Origins()
 
 
+class SignedTokens(Protocol):
+    """Checks of signed tokens (`http.jwt.CheckedTokens`).
+
+    That class needs joserfc, which is an extra: a build that compiles this module has no types of
+    it, and a gateway without signed tokens does not load it.
+
+    Attributes:
+        generation: Number that changes when a key is withdrawn; earlier checks are then invalid.
+        trusted_until: Time at which the keys are too old, in seconds since 1970.
+    """
+
+    @property
+    def generation(self) -> int: ...
+
+    @property
+    def trusted_until(self) -> float: ...
+
+    def check(self, token: bytes) -> Claims | Failure: ...
+
+
 class Authenticator:
     """Authenticator of requests.
 
@@ -532,7 +549,7 @@ class Authenticator:
         producers: Mapping[str, ProducerSettings],
         origins: Origins = OWN_PAGES,
         attempts: AttemptLimit | None = None,
-        signed: "CheckedTokens | None" = None,
+        signed: SignedTokens | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._origins = origins

@@ -3,7 +3,10 @@
 import ast
 import os
 import re
+import sys
+import tomllib
 from importlib import import_module
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from support.root import ROOT
@@ -40,6 +43,68 @@ def compiled_modules() -> set[str]:
             if not path.read_text().startswith("# Not compiled: ")
         }
     return modules
+
+
+def imports(name: str) -> set[str]:
+    """Return the modules that a module imports anywhere, for annotations alone, too."""
+    path = ROOT / "gateway" / name.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    if not path.is_file():  # C, with types in a stub
+        return set()
+    modules = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            modules.add(node.module)
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            modules |= {name for name in inner if is_module(name)}
+    return modules
+
+
+def is_module(name: str) -> bool:
+    path = ROOT / "gateway" / name.replace(".", "/")
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def plain_name(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def test_compiling_needs_no_optional_package() -> None:
+    """mypyc reads the types of all that the compiled modules import, and what that imports. A
+    build has the dependencies without the extras: with another module every new machine fails."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    required = project["project"]["dependencies"]
+    distributions = {plain_name(re.split(r"[\[~><=;]", each)[0]) for each in required}
+    untyped = {
+        module.removesuffix(".*")
+        for override in project["tool"]["mypy"]["overrides"]
+        for module in override["module"]
+        if override.get("ignore_missing_imports")
+    }
+    seen: set[str] = set()
+    ahead = [f"headgate.{name.replace('/', '.')}" for name in compiled_modules()]
+    foreign: dict[str, str] = {}
+    while ahead:
+        name = ahead.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for module in imports(name):
+            if module.partition(".")[0] == "headgate":
+                ahead.append(module)
+            else:
+                foreign[module.partition(".")[0]] = name
+    installed = packages_distributions()
+    optional = {
+        f"{module}, imported by {name}"
+        for module, name in foreign.items()
+        if module not in sys.stdlib_module_names | untyped | {"compression"}  # of Python 3.14
+        and distributions.isdisjoint(map(plain_name, installed.get(module, ())))
+    }
+    assert len(foreign) > 10
+    assert optional == set()
 
 
 def test_each_package_with_a_compiled_module_is_tested_compiled() -> None:
