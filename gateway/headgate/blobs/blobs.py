@@ -29,10 +29,9 @@ _TRIM_BYTES = 2_097_152
 _UNAVAILABLE = Failure(
     Reason.BLOBS_UNAVAILABLE,
     "the blob store does not take the value; nothing was published",
-    None,
-    _RETRY_AFTER_S,
+    retry_after_s=_RETRY_AFTER_S,
 )
-_CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", None, 1)
+_CLOSED = Failure(Reason.DRAINING, "this instance is shutting down", retry_after_s=1)
 
 
 def open_store(url: str) -> ObjectStore:
@@ -107,7 +106,9 @@ class Blobs:
         """
         if self._streams >= self._uploads:
             detail = f"blobs.uploads = {self._uploads} bodies are being stored already"
-            raise Refused(Failure(Reason.OVERLOADED, detail, {"limit": "blobs.uploads"}, 1))
+            raise Refused(
+                Failure(Reason.OVERLOADED, detail, {"limit": "blobs.uploads"}, retry_after_s=1)
+            )
         self._streams += 1
         # One thread for the whole blob: each thread has its own heap, and buffers of megabytes that
         # move between threads would fragment all heaps.

@@ -70,7 +70,7 @@ class Markers:
             publish.dropped = publish.stage < Stage.HANDED
         reason = Reason.UNKNOWN if is_with_kafka else Reason.KAFKA_UNAVAILABLE
         detail = f"Kafka did not take the burst's end within {timeout_s:g} s; commit it again"
-        return Failure(reason, detail, None, _RETRY_AFTER_S)
+        return Failure(reason, detail, retry_after_s=_RETRY_AFTER_S)
 
 
 class Bursts:

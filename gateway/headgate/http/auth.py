@@ -412,7 +412,7 @@ class AttemptLimit:
             "too many wrong credentials came from this address: for now only credentials that "
             "were valid before are checked"
         )
-        return Failure(Reason.TOO_MANY_ATTEMPTS, detail, None, math.ceil(wait_s))
+        return Failure(Reason.TOO_MANY_ATTEMPTS, detail, retry_after_s=math.ceil(wait_s))
 
     def right(self, remote: str | None, credentials: bytes) -> None:
         """Remember credentials that were correct."""

@@ -122,7 +122,9 @@ class FairQueue:
             return None
         detail = f"producer {brief(inbound.producer)} sends more than its share of this instance"
         detail += f": this waited {self._max_wait_s:g} s; nothing was written"
-        return Failure(Reason.OVERLOADED, detail, {"limit": "share"}, OVERLOADED_RETRY_S)
+        return Failure(
+            Reason.OVERLOADED, detail, {"limit": "share"}, retry_after_s=OVERLOADED_RETRY_S
+        )
 
     def _schedule(self) -> None:
         self._due = self._clock() + TURN_S

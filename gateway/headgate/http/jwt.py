@@ -418,4 +418,4 @@ def _refused(detail: str) -> Failure:
 
 
 def _unavailable(detail: str) -> Failure:
-    return Failure(Reason.ISSUER_UNAVAILABLE, detail, None, _RETRY_AFTER_S)
+    return Failure(Reason.ISSUER_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)

@@ -42,8 +42,7 @@ _KEY: Final = re.compile(rb"[!-~]{1,%d}" % LONGEST_KEY)
 CONFLICT = Failure(
     Reason.IDEMPOTENCY_CONFLICT,
     "a request with the same Idempotency-Key or event id is under way, or its end is not known yet",
-    None,
-    1,
+    retry_after_s=1,
 )
 _KEY_MISMATCH = "this Idempotency-Key came before with another body or other headers"
 _ID_MISMATCH = "this event id came before with other content"

@@ -27,7 +27,7 @@ from headgate.model.publish import Ticket
 from headgate.model.request import RequestOptions
 from headgate.model.topics import TokenBucket, quota_policy
 
-DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", None, 1)
+DRAINING = Failure(Reason.DRAINING, "this instance takes no more events", retry_after_s=1)
 TIMES_FREE: Final = 4
 
 
@@ -169,7 +169,10 @@ class Admission:
         else:
             return None
         return Failure(
-            Reason.OVERLOADED, f"{detail}; nothing was written", figures, OVERLOADED_RETRY_S
+            Reason.OVERLOADED,
+            f"{detail}; nothing was written",
+            figures,
+            retry_after_s=OVERLOADED_RETRY_S,
         )
 
 
@@ -194,7 +197,7 @@ def _over_own(producer: str, unit: str, maximum: int) -> Failure:
     option = f"max_in_flight_{unit}"
     detail = f"producer {brief(producer)} has used up its {option} = {maximum}; nothing was written"
     figures: dict[str, object] = {"limit": option, "producer": producer}
-    return Failure(Reason.OVERLOADED, detail, figures, OVERLOADED_RETRY_S)
+    return Failure(Reason.OVERLOADED, detail, figures, retry_after_s=OVERLOADED_RETRY_S)
 
 
 # Fair scheduling of requests while several producers share one event loop.
@@ -503,7 +506,9 @@ class ProducerQuotas:
             "limit_per_s": round(bucket.per_second * self._workers),
             "remaining": bucket.remaining(),
         }
-        return Failure(Reason.QUOTA_EXCEEDED, detail, figures, max(1, math.ceil(wait)))
+        return Failure(
+            Reason.QUOTA_EXCEEDED, detail, figures, retry_after_s=max(1, math.ceil(wait))
+        )
 
 
 def _quotas(settings: ProducerSettings) -> list[tuple[str, int]]:

@@ -283,8 +283,7 @@ _FAR_MS = 10**13  # a larger difference counts as no limit
 WRONG = Failure(
     Reason.CLOCK_WRONG,
     "Kafka refuses the time of this gateway's clock; nothing was written",
-    None,
-    5,
+    retry_after_s=5,
 )
 
 

@@ -113,7 +113,7 @@ class Expire:
         publish.event_id = publish.event_id or self._ids.take(publish.common.now_ms)
         seconds = self._timeout_s
         detail = f"Kafka did not acknowledge within {seconds:g} s; the event may yet arrive"
-        failure = Failure(Reason.UNKNOWN, detail, None, _RETRY_AFTER_S)
+        failure = Failure(Reason.UNKNOWN, detail, retry_after_s=_RETRY_AFTER_S)
         outcome = rejected(failure, publish.record.key, publish.event_id)
         self._complete.answer(ticket, publish.index, outcome)
 
@@ -128,7 +128,7 @@ class Expire:
             waits_for_redis = not self._validate.drop(publish)
         reason = Reason.REDIS_UNAVAILABLE if waits_for_redis else Reason.KAFKA_UNAVAILABLE
         detail = f"not handed to Kafka within {self._timeout_s:g} s; nothing was written"
-        failure = Failure(reason, detail, None, _RETRY_AFTER_S)
+        failure = Failure(reason, detail, retry_after_s=_RETRY_AFTER_S)
         self._complete.end(publish, rejected(failure, publish.record.key, publish.event_id))
         if was_in_lane:
             self._suppression.ended(publish, True)

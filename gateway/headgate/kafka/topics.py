@@ -328,7 +328,7 @@ class KafkaTopics:
             detail = (
                 f"cluster {state.cluster} does not answer: {kafka_in_words(error, state.cluster)}"
             )
-            failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, None, RETRY_AFTER_S)
+            failure = Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
             raise Refused(failure) from error
 
     def healthy(self, cluster: str) -> bool:

@@ -294,8 +294,7 @@ def _common(publish: Publish) -> Common:
 _SOME_MISSING = Failure(
     Reason.UNKNOWN,
     "not all of the event's records are known to be written; it may be in Kafka in part",
-    None,
-    2,
+    retry_after_s=2,
 )
 
 

@@ -22,7 +22,9 @@ from headgate.oversize.choose import ChooseStrategy, MultiRecordPublish, Oversiz
 log = logging.getLogger("headgate.oversize")
 
 _BUG = Failure(Reason.INTERNAL, "the oversized event could not be prepared; nothing was written")
-_CLOSED = Failure(Reason.DRAINING, "this instance has shut down; nothing was written", None, 1)
+_CLOSED = Failure(
+    Reason.DRAINING, "this instance has shut down; nothing was written", retry_after_s=1
+)
 
 
 class OversizeStage:

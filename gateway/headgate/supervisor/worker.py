@@ -169,5 +169,7 @@ async def _forget(worker: Worker, topic: str, key: bytes | None) -> Failure | No
     except Refused as refused:
         return refused.failure
     except StoreError as error:
-        return Failure(Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", None, _RETRY_AFTER_S)
+        return Failure(
+            Reason.REDIS_UNAVAILABLE, f"Redis: {error.in_words}", retry_after_s=_RETRY_AFTER_S
+        )
     return None

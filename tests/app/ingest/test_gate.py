@@ -17,7 +17,7 @@ from headgate.model.route import Route
 from support.gateway.data_plane_world import PromptRoom, data_port
 
 PACKAGE = Path(headgate.__file__).parent
-PAUSED = Failure(Reason.OVERLOADED, "this topic is paused", None, 7)
+PAUSED = Failure(Reason.OVERLOADED, "this topic is paused", retry_after_s=7)
 JSON = {"content-type": "application/json"}
 V2 = {"content-type": "application/vnd.kafka.json.v2+json"}
 BODY = b'{"id":"a"}'

@@ -40,8 +40,8 @@ from support.gateway.meters import a_meter
 
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
 REFUSED = Failure(Reason.BROKER_REFUSED, "not allowed")
-AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
-NO_REDIS = Failure(Reason.REDIS_UNAVAILABLE, "no Redis", None, 1)
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", retry_after_s=1)
+NO_REDIS = Failure(Reason.REDIS_UNAVAILABLE, "no Redis", retry_after_s=1)
 
 
 def digest(value: bytes | None, content_type: bytes | None) -> bytes:

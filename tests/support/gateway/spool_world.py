@@ -51,10 +51,10 @@ from support.gateway.meters import a_meter
 from support.gateway.room import digest
 
 AFTER_S = 2.0
-AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", retry_after_s=1)
 NDJSON = b"application/x-ndjson"
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
-RECREATED = Failure(Reason.KAFKA_UNAVAILABLE, "the topic was created again", None, 1)
+RECREATED = Failure(Reason.KAFKA_UNAVAILABLE, "the topic was created again", retry_after_s=1)
 HELD = 1000
 
 

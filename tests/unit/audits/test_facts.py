@@ -246,7 +246,7 @@ def test_a_request_that_is_refused_as_a_whole_is_told() -> None:
     room = Room(facts=facts)
     room.post("deals", b"{")
     assert kinds(facts) == [("rejected", "malformed", "deals")]
-    room.quotas.failure = Failure(Reason.QUOTA_EXCEEDED, "slower", None, 1)
+    room.quotas.failure = Failure(Reason.QUOTA_EXCEEDED, "slower", retry_after_s=1)
     room.post("deals", b'{"id": "a"}')
     assert kinds(facts) == [("rejected", "quota_exceeded", "deals")]
     room.pipeline.report_refused("p", "deals", Failure(Reason.FORBIDDEN, "no"))

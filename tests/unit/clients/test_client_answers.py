@@ -35,7 +35,9 @@ def ended(answer: Reply, expected: int) -> list[Outcome]:
 
 def failed(reason: Reason) -> GatewayOutcome:
     name = OutcomeName.UNKNOWN if reason is Reason.UNKNOWN else OutcomeName.REJECTED
-    return GatewayOutcome(name, key=b"a", event_id="e", failure=Failure(reason, "why", None, 7))
+    return GatewayOutcome(
+        name, key=b"a", event_id="e", failure=Failure(reason, "why", retry_after_s=7)
+    )
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -65,7 +67,7 @@ def test_every_reason_of_an_event_is_read(reason: Reason, is_batch: bool) -> Non
 
 @pytest.mark.parametrize("reason", Reason)
 def test_every_reason_of_a_request_is_read(reason: Reason) -> None:
-    found = read(problem(Failure(reason, "why", None, 7), "request"), 2)
+    found = read(problem(Failure(reason, "why", retry_after_s=7), "request"), 2)
     assert found.retry_after_s == 7.0
     if reason is Reason.UNKNOWN:
         assert isinstance(found, Lost)
@@ -92,7 +94,7 @@ VIOLATIONS = {"violations": [{"path": "/total", "schema_path": "/type", "detail"
 def test_a_rejected_event_has_the_figures_of_the_answer(
     form: str, reason: Reason, figures: dict[str, object] | None
 ) -> None:
-    failure = Failure(reason, "why", figures, None)
+    failure = Failure(reason, "why", figures)
     outcome = GatewayOutcome(OutcomeName.REJECTED, key=b"a", event_id="e", failure=failure)
     answer = problem(failure, "request-1")
     if form != "request":

@@ -19,7 +19,7 @@ from support.gateway.fakes import NOW_MS, policy, topic_state
 from support.gateway.room import MemoryRoom
 from support.process.stack import eventually
 
-AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 1)
+AWAY = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", retry_after_s=1)
 
 
 class World:

@@ -10,7 +10,7 @@ from headgate.model.outcome import TRAITS, Failure, Outcome, OutcomeName, Reason
 from headgate.model.policy import CompatJsonKeys as JsonKeys
 from headgate.model.publish import SPREAD, RawEvent
 
-UNAVAILABLE = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", None, 2)
+UNAVAILABLE = Failure(Reason.KAFKA_UNAVAILABLE, "no broker", retry_after_s=2)
 
 
 def v2(

@@ -109,7 +109,10 @@ def test_quota_and_budget_refuse_the_whole_request() -> None:
     room.run()
     assert shown(first)[0] == 201
     room.quotas.failure = Failure(
-        Reason.QUOTA_EXCEEDED, "used up", {"quota": "events", "limit_per_s": 1.0, "remaining": 0}, 1
+        Reason.QUOTA_EXCEEDED,
+        "used up",
+        {"quota": "events", "limit_per_s": 1.0, "remaining": 0},
+        retry_after_s=1,
     )
     assert shown(room.post("orders", b'{"id":"b"}'))[0] == 429
     assert (room.admission.bytes, room.admission.events) == (0, 0)

@@ -22,7 +22,10 @@ from support.gateway.plain_scanner import JSON, NDJSON, PlainScanner
 from support.gateway.room import AWAY, Room, digest, shown
 
 QUOTA = Failure(
-    Reason.QUOTA_EXCEEDED, "used up", {"quota": "events", "limit_per_s": 1.0, "remaining": 0}, 1
+    Reason.QUOTA_EXCEEDED,
+    "used up",
+    {"quota": "events", "limit_per_s": 1.0, "remaining": 0},
+    retry_after_s=1,
 )
 
 

@@ -36,11 +36,11 @@ TOO_LARGE = Outcome(
 )  # fmt: skip
 UNAVAILABLE = Outcome(
     OutcomeName.REJECTED, key=b"7", event_id="0190-7",
-    failure=Failure(Reason.KAFKA_UNAVAILABLE, "no broker answers", None, 2),
+    failure=Failure(Reason.KAFKA_UNAVAILABLE, "no broker answers", retry_after_s=2),
 )  # fmt: skip
 UNKNOWN = Outcome(
     OutcomeName.UNKNOWN, key=b"7", event_id="0190-8",
-    failure=Failure(Reason.UNKNOWN, "the event may yet arrive", None, 5),
+    failure=Failure(Reason.UNKNOWN, "the event may yet arrive", retry_after_s=5),
 )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def many(*outcomes: Outcome, minimal: bool = False) -> Reply:
 
 QUOTA = Failure(
     Reason.QUOTA_EXCEEDED, "used up",
-    {"quota": "bytes", "limit_per_s": 10_000_000.0, "remaining": 0}, 3,
+    {"quota": "bytes", "limit_per_s": 10_000_000.0, "remaining": 0}, retry_after_s=3,
 )  # fmt: skip
 
 ANSWERS = {
@@ -74,7 +74,9 @@ ANSWERS = {
     "batch-all-well-minimal": many(PUBLISHED, UNCHANGED, minimal=True),
     "batch-all-failed": many(MALFORMED, UNAVAILABLE, UNKNOWN),
     "problem-quota-exceeded": problem(QUOTA, "req-1"),
-    "problem-draining": problem(Failure(Reason.DRAINING, "shutting down", None, 1), "req-1"),
+    "problem-draining": problem(
+        Failure(Reason.DRAINING, "shutting down", retry_after_s=1), "req-1"
+    ),
     "problem-unauthenticated": problem(Failure(Reason.UNAUTHENTICATED, "no token"), "req-1"),
 }
 
@@ -204,7 +206,7 @@ def test_any_text_is_shown_as_it_is(topic: str, key: bytes, event_id: str, minim
 )
 def test_quota_headers_are_integers_as_the_draft_wants(per_second: float, quota: int) -> None:
     figures = {"quota": "events", "limit_per_s": per_second, "remaining": 0}
-    answer = problem(Failure(Reason.QUOTA_EXCEEDED, "used up", figures, 3), "r")
+    answer = problem(Failure(Reason.QUOTA_EXCEEDED, "used up", figures, retry_after_s=3), "r")
     assert dict(answer.headers) == {
         "Retry-After": "3", "RateLimit": '"events";r=0;t=3',
         "RateLimit-Policy": f'"events";q={quota};w=1',

@@ -32,7 +32,7 @@ from support.gateway.room import Room, digest
 
 LIMIT = 3000
 LANE = {"max_message_bytes": LIMIT + 1200}
-AWAY = Failure(Reason.BLOBS_UNAVAILABLE, "no store", None, 5)
+AWAY = Failure(Reason.BLOBS_UNAVAILABLE, "no store", retry_after_s=5)
 NO = Failure(Reason.BROKER_REFUSED, "not allowed")
 UNKNOWN = Failure(Reason.UNKNOWN, "no answer")
 RULE = SplitRule("/options", "/id")

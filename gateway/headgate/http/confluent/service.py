@@ -160,7 +160,7 @@ class ProduceService:
         cluster_id = self.topics.cluster_ids().get(policy.cluster)
         if cluster_id is None:
             detail = f"cluster {policy.cluster} has not answered since the start"
-            raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, None, 2))
+            raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=2))
         return cluster_id
 
     def not_offered(self, request: web.BaseRequest) -> web.Response | None:
