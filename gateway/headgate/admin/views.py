@@ -35,7 +35,7 @@ def policy_options(policy: TopicPolicy) -> Json:
     return {**options, "schema_version": version}
 
 
-def suppression_state(policy: TopicPolicy, now: TopicSuppression | None) -> Json | None:
+def suppression_state(policy: TopicPolicy, state: TopicSuppression | None) -> Json | None:
     """Return the topic's current suppression state.
 
     None if no worker compares its events because its coalescers run as separate processes, or if
@@ -43,10 +43,10 @@ def suppression_state(policy: TopicPolicy, now: TopicSuppression | None) -> Json
     """
     if policy.suppress == "off":
         return {"state": OFF, "until_s": None}
-    if now is None:
+    if state is None:
         return None
-    until_s = None if now.until_s is None else round(now.until_s, 1)
-    return {"state": now.state, "until_s": until_s}
+    until_s = None if state.until_s is None else round(state.until_s, 1)
+    return {"state": state.state, "until_s": until_s}
 
 
 def outcome_ratios(window: ProducerHour) -> Json:
@@ -147,8 +147,8 @@ def size_quantiles(sketched: Sketched) -> Json | None:
     return None if sizes is None else sizes._asdict()
 
 
-def window_totals(window: ProducerHour, now: float) -> Json:
-    since = (now // WINDOW_S - 1) * WINDOW_S
+def window_totals(window: ProducerHour, now_s: float) -> Json:
+    since = (now_s // WINDOW_S - 1) * WINDOW_S
     return {"since": iso(since), "events": sum(window.ends.values()), "bytes": window.bytes}
 
 
@@ -185,14 +185,14 @@ class ViewInput(NamedTuple):
         rates: Rates of the last minute.
         policies: Policies by topic.
         suppression: Suppression states by topic.
-        now: Current time, in seconds since 1970.
+        now_s: Current time, in seconds since 1970.
     """
 
     figures: Snapshot
     rates: Rates
     policies: Mapping[str, TopicPolicy]
     suppression: Mapping[str, TopicSuppression]
-    now: float
+    now_s: float
 
     def suppressed(self, topic: str) -> Json | None:
         """Return the topic's `suppression_state`; None also if the topic does not exist."""
@@ -236,7 +236,7 @@ def _pair(pair: Pair, seen: ViewInput, keys: int) -> Json:
     return {
         **_counts((pair,), seen),
         "suppression": seen.suppressed(pair.topic),
-        "window": window_totals(window, seen.now),
+        "window": window_totals(window, seen.now_s),
         "size_bytes": size_quantiles(window.sketched),
         "ratios": outcome_ratios(window),
         "oversize": oversize_actions(window),
@@ -248,7 +248,7 @@ def _window(pairs: Iterable[Pair], seen: ViewInput) -> ProducerHour:
     """Return the recent figures of these pairs together."""
     merged = ProducerHour({}, 0, EMPTY)
     for pair in pairs:
-        merged = merge_windows(merged, recent(seen.figures.details[pair], seen.now))
+        merged = merge_windows(merged, recent(seen.figures.details[pair], seen.now_s))
     return merged
 
 
@@ -310,7 +310,7 @@ def topic(
         "producers": [pair.producer for pair in pairs],
         "held": held_figures(figures, state.name) if is_held(policy, held) else None,
         "suppression": suppression_state(policy, seen.suppression.get(state.name)),
-        "window": window_totals(window, seen.now),
+        "window": window_totals(window, seen.now_s),
         "size_bytes": size_quantiles(window.sketched),
         "ratios": outcome_ratios(window),
         "keys": key_figures(window.sketched, keys),

@@ -48,7 +48,7 @@ class HeldEvent(NamedTuple):
         timestamp_ms: The timestamp of its record.
         arrived_ms: The time of its arrival at its gateway.
         producer: The name of its producer.
-        forced: Whether to publish it even if unchanged.
+        is_forced: Whether to publish it even if unchanged.
         burst: The id of its burst.
         size: Bytes of memory that it takes while it is the newest event of its key.
     """
@@ -60,7 +60,7 @@ class HeldEvent(NamedTuple):
     timestamp_ms: int
     arrived_ms: int
     producer: str
-    forced: bool
+    is_forced: bool
     burst: bytes | None
     size: int
 
@@ -297,8 +297,8 @@ class Window:
         self.first = held.offset
         self.first_ms = held.arrived_ms
         self.last = held
-        self.is_forced = held.forced
-        self.is_due = held.forced
+        self.is_forced = held.is_forced
+        self.is_due = held.is_forced
         self.not_before_ms = 0
         self.planned_ms: int | None = None
         self.bursts_since_ms = held.arrived_ms
@@ -337,7 +337,7 @@ class Window:
         """Take a later event of the key, which supersedes the newest one."""
         self._supersede(self.last)
         self.last = held
-        if held.forced:
+        if held.is_forced:
             self.is_forced = self.is_due = True
 
     def hold(self, burst: bytes, arrived_ms: int) -> None:
@@ -499,7 +499,7 @@ class Windows:
         else:
             self._bytes -= window.cost
             window.take(held)
-            must_plan = held.forced
+            must_plan = held.is_forced
         if held.burst is not None and held.burst not in self._ended_bursts:
             must_plan |= not window.bursts  # the burst limit may be earlier than the quiet time
             window.hold(held.burst, held.arrived_ms)

@@ -316,12 +316,12 @@ class Attempts:
         # are checked, and contain no tokens.
         self._known: dict[int, None] = {}
 
-    def wait(self, address: str, credentials: bytes, now: float) -> float:
+    def wait(self, address: str, credentials: bytes, now_s: float) -> float:
         """Return the seconds until the address's credentials are checked again; 0 if now."""
         if not self._clean_at or hash((address, credentials)) in self._known:
             return 0.0
-        clean_at = self._clean_at.get(self._record_of(address), now)
-        return max(0.0, clean_at + self._interval_s - WINDOW_S - now)
+        clean_at = self._clean_at.get(self._record_of(address), now_s)
+        return max(0.0, clean_at + self._interval_s - WINDOW_S - now_s)
 
     def right(self, address: str, credentials: bytes) -> None:
         """Remember credentials that were correct."""
@@ -332,25 +332,25 @@ class Attempts:
             del self._known[next(iter(self._known))]
         self._known[pair] = None
 
-    def wrong(self, address: str, credentials: bytes, now: float) -> None:
+    def wrong(self, address: str, credentials: bytes, now_s: float) -> None:
         """Count credentials that were wrong. They may have been right before a reload."""
         self._known.pop(hash((address, credentials)), None)
         if len(self._clean_at) >= self._addresses_max:
-            self._sweep(now)
+            self._sweep(now_s)
         record = self._record_of(address)
-        self._clean_at[record] = max(self._clean_at.get(record, now), now) + self._interval_s
+        self._clean_at[record] = max(self._clean_at.get(record, now_s), now_s) + self._interval_s
 
     def _record_of(self, address: str) -> str:
         network = network_of(address)
         has_place = network in self._clean_at or len(self._clean_at) < self._addresses_max
         return network if has_place else _OTHERS
 
-    def _sweep(self, now: float) -> None:
+    def _sweep(self, now_s: float) -> None:
         """Drop clean records. This walks over all records, so it does not run at each request."""
-        if now < self._swept_at + self._interval_s:
+        if now_s < self._swept_at + self._interval_s:
             return
-        self._swept_at = now
-        self._clean_at = {record: at for record, at in self._clean_at.items() if at > now}
+        self._swept_at = now_s
+        self._clean_at = {record: at for record, at in self._clean_at.items() if at > now_s}
 
 
 def network_of(address: str) -> str:

@@ -199,16 +199,16 @@ class PendingClaims:
         """Return the number of requests and ends that wait for a call."""
         return len(self.asks) + len(self.ends)
 
-    def follow(self, claim: Claim, now: float) -> None:
+    def follow(self, claim: Claim, now_s: float) -> None:
         """Keep the claim of an attempt alive until `end`."""
-        self._open[claim.token] = (claim, now)
+        self._open[claim.token] = (claim, now_s)
 
     def end(self, token: bytes, operation: ClaimStep) -> None:
         """Queue the end of an attempt."""
         self._open.pop(token, None)
         self.ends.add(End(token, operation))
 
-    def next_call(self, now: float) -> PackedCall | None:
+    def next_call(self, now_s: float) -> PackedCall | None:
         """Pack the next call, oldest first; return None if it would be empty."""
         outgoing, options = PackedCall([], [], []), self._options
         room, size = options.max_steps, options.max_bytes
@@ -221,18 +221,18 @@ class PendingClaims:
             if claim.token in self._open:
                 outgoing.renewed.append(claim)
                 room -= 1
-        self._take_claims(outgoing, now, room, size)
+        self._take_claims(outgoing, now_s, room, size)
         if outgoing.ends or outgoing.renewed or outgoing.claimed:
             return outgoing
         return None
 
-    def _take_claims(self, outgoing: PackedCall, now: float, room: int, size: int) -> None:
+    def _take_claims(self, outgoing: PackedCall, now_s: float, room: int, size: int) -> None:
         for ask in self.asks:
             while room > 0 and size > 0:
                 sized = ask.take()
                 if sized is None:
                     break
-                self.follow(sized.claim, now)
+                self.follow(sized.claim, now_s)
                 outgoing.claimed.append((ask, sized.claim))
                 room, size = room - 1, size - sized.size
             if room <= 0 or size <= 0:
@@ -282,12 +282,12 @@ class PendingClaims:
         finally:
             self.asks.popleft()
 
-    def renew_older_than(self, before: float, now: float) -> bool:
+    def renew_older_than(self, before: float, now_s: float) -> bool:
         """Renew the claims that were last made or renewed before a time.
 
         Args:
             before: The time, in seconds.
-            now: Present time, in seconds.
+            now_s: Present time, in seconds.
 
         Returns:
             Whether there were any.
@@ -299,11 +299,11 @@ class PendingClaims:
             due.append(claim)
         for claim in due:
             del self._open[claim.token]
-            self.follow(claim, now)
+            self.follow(claim, now_s)
         self._to_renew.extend(due)
         return bool(due)
 
-    def renew_all(self, now: float) -> None:
+    def renew_all(self, now_s: float) -> None:
         """Renew the claims of all current attempts, because Redis may have lost its state."""
         self._to_renew.clear()
-        self.renew_older_than(float("inf"), now)
+        self.renew_older_than(float("inf"), now_s)

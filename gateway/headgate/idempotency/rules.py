@@ -336,13 +336,13 @@ class NameEntry(NamedTuple):
 Store = MutableMapping[bytes, StoredName]
 
 
-def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
+def run(store: Store, call: ClaimCall, now_ms: int) -> list[ClaimVerdict]:
     """Run the script's rules.
 
     Args:
         store: Keys of the server.
         call: The call.
-        now: Clock of the store, in milliseconds.
+        now_ms: Clock of the store, in milliseconds.
 
     Returns:
         One verdict for each claim, in order.
@@ -351,27 +351,29 @@ def run(store: Store, call: ClaimCall, now: int) -> list[ClaimVerdict]:
     for step in call.operations:
         name = step.name
         letter, fingerprint, token, keep_ms, remembered = unpack_operation(step.packed)
-        entry = _read(store, name, now)
+        entry = _read(store, name, now_ms)
         is_own = entry is not None and entry.token == token
         if letter == CLAIM:
-            verdict = _verdict(entry, fingerprint, token, now)
+            verdict = _verdict(entry, fingerprint, token, now_ms)
             verdicts.append(verdict)
             if verdict.state is ClaimState.CLAIMED:
-                _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
+                _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now_ms)
         elif letter == RENEW and (entry is None or is_own):
-            _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now)
+            _claim(store, name, entry, fingerprint, token, call.claim_ms, keep_ms, now_ms)
         elif letter in (DONE, PARTLY) and (entry is None or is_own):
             ended = NameEntry(fingerprint, _NOBODY, 0.0, letter == DONE, remembered)
-            _write(store, name, ended, keep_ms, now)
+            _write(store, name, ended, keep_ms, now_ms)
         elif letter == RELEASE and entry is not None and is_own:
             if entry.remembered:
-                _write(store, name, entry._replace(token=_NOBODY, deadline=0.0), keep_ms, now)
+                _write(store, name, entry._replace(token=_NOBODY, deadline=0.0), keep_ms, now_ms)
             else:
                 del store[name]
     return verdicts
 
 
-def _verdict(entry: NameEntry | None, fingerprint: bytes, token: bytes, now: int) -> ClaimVerdict:
+def _verdict(
+    entry: NameEntry | None, fingerprint: bytes, token: bytes, now_ms: int
+) -> ClaimVerdict:
     if entry is None:
         return ClaimVerdict(ClaimState.CLAIMED)
     if entry.fingerprint != fingerprint:
@@ -379,7 +381,7 @@ def _verdict(entry: NameEntry | None, fingerprint: bytes, token: bytes, now: int
     if entry.done:
         return ClaimVerdict(ClaimState.DONE, entry.remembered)
     # A dead attempt is not done: after its deadline any attempt may claim the name.
-    if entry.token not in (_NOBODY, token) and entry.deadline > now:
+    if entry.token not in (_NOBODY, token) and entry.deadline > now_ms:
         return ClaimVerdict(ClaimState.RUNNING)
     return ClaimVerdict(ClaimState.CLAIMED, entry.remembered)
 
@@ -392,24 +394,24 @@ def _claim(
     token: bytes,
     claim_ms: float,
     keep_ms: float,
-    now: int,
+    now_ms: int,
 ) -> None:
     remembered = entry.remembered if entry is not None else b""
-    claimed = NameEntry(fingerprint, token, now + claim_ms, False, remembered)
+    claimed = NameEntry(fingerprint, token, now_ms + claim_ms, False, remembered)
     left_ms = claim_ms + _MARGIN
     if remembered:
         left_ms = max(left_ms, keep_ms)
-    _write(store, name, claimed, left_ms, now)
+    _write(store, name, claimed, left_ms, now_ms)
 
 
-def _read(store: Store, name: bytes, now: float) -> NameEntry | None:
+def _read(store: Store, name: bytes, now_ms: float) -> NameEntry | None:
     held = store.get(name)
-    if held is None or held.expires <= now:
+    if held is None or held.expires <= now_ms:
         store.pop(name, None)
         return None
     fingerprint, token, deadline, done = _ENTRY.unpack_from(held.value)
     return NameEntry(fingerprint, token, deadline, bool(done), held.value[_ENTRY.size :])
 
 
-def _write(store: Store, name: bytes, entry: NameEntry, left_ms: float, now: float) -> None:
-    store[name] = StoredName(_ENTRY.pack(*entry[:4]) + entry.remembered, now + int(left_ms))
+def _write(store: Store, name: bytes, entry: NameEntry, left_ms: float, now_ms: float) -> None:
+    store[name] = StoredName(_ENTRY.pack(*entry[:4]) + entry.remembered, now_ms + int(left_ms))

@@ -664,19 +664,19 @@ class ProducingCluster:
     def _is_overdue(self, lane: Lane) -> bool:
         return lane.is_in_flight and time.monotonic() - lane.handed_at > self._delivery_s
 
-    def _check_cluster(self, now: float) -> None:
+    def _check_cluster(self, now_s: float) -> None:
         is_healthy = self._topics.healthy(self.name)
-        self._silent_since = math.inf if is_healthy else min(self._silent_since, now)
+        self._silent_since = math.inf if is_healthy else min(self._silent_since, now_s)
         stall_s = self.limits.stall_ms / 1000
         if self.producer is None:
-            if now - self._held_at > stall_s:
+            if now_s - self._held_at > stall_s:
                 self.refusing = unavailable(f"cluster {self.name}: {self._detail}")
-        elif now - max(self._silent_since, self.acked_at) > stall_s:
+        elif now_s - max(self._silent_since, self.acked_at) > stall_s:
             self.refusing = unavailable(f"cluster {self.name}: {self._topics.detail(self.name)}")
         else:
             self.refusing = None
 
-    def _check_lane(self, lane: Lane, now: float) -> None:
+    def _check_lane(self, lane: Lane, now_s: float) -> None:
         if lane.is_closed:
             self._forget(lane)
             return
@@ -684,9 +684,9 @@ class ProducingCluster:
         # Events do not wait for ever for the producer, metadata or their turn. If an overdue batch
         # of another lane blocked them, the next producer gets time to send them first.
         self._end_unsent(lane, self._delivery_s + START_TIMEOUT_S)
-        age_s = now - lane.progress_at if lane.events else 0.0
-        if age_s > _PROBE_S and now - self._probed_at > _PROBE_S:
-            self._probed_at = now
+        age_s = now_s - lane.progress_at if lane.events else 0.0
+        if age_s > _PROBE_S and now_s - self._probed_at > _PROBE_S:
+            self._probed_at = now_s
             self.refresh_topics()
         limits, is_healthy = self.limits, self._topics.healthy(self.name)
         lane.refusing = None

@@ -20,14 +20,14 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-def render(snapshot: Snapshot, now: float) -> bytes:
-    """Return the text of /metrics, with every declared metric; `now` is in seconds since 1970."""
-    return generate_latest(_registry(families(snapshot, now)))
+def render(snapshot: Snapshot, now_s: float) -> bytes:
+    """Return the text of /metrics, with every declared metric; `now_s` is in seconds since 1970."""
+    return generate_latest(_registry(families(snapshot, now_s)))
 
 
-def render_openmetrics(snapshot: Snapshot, now: float) -> bytes:
+def render_openmetrics(snapshot: Snapshot, now_s: float) -> bytes:
     """Return the text of /metrics in OpenMetrics 1.0, with exemplars."""
-    registry = _registry(families(snapshot, now, is_openmetrics=True))
+    registry = _registry(families(snapshot, now_s, is_openmetrics=True))
     text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
     return text
 
@@ -48,9 +48,9 @@ class _Once(Collector):
         return self._collected
 
 
-def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
+def families(snapshot: Snapshot, now_s: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
     """Yield all metrics in the order of their declaration, also those without a value yet."""
-    values = {**snapshot.counters, **snapshot.gauges, **_from_details(snapshot, now)}
+    values = {**snapshot.counters, **snapshot.gauges, **_from_details(snapshot, now_s)}
     for metric in METRICS.values():
         if metric.kind is MetricKind.HISTOGRAM:
             rows = snapshot.histograms.get(metric.name, {})
@@ -59,11 +59,11 @@ def families(snapshot: Snapshot, now: float, *, is_openmetrics: bool = False) ->
             yield _plain(metric, values.get(metric.name, {}))
 
 
-def _from_details(snapshot: Snapshot, now: float) -> dict[str, dict[tuple[str, ...], float]]:
+def _from_details(snapshot: Snapshot, now_s: float) -> dict[str, dict[tuple[str, ...], float]]:
     keys: dict[tuple[str, ...], float] = {}
     shares: dict[tuple[str, ...], float] = {}
     for pair, detail in snapshot.details.items():
-        sketched = recent(detail, now).sketched
+        sketched = recent(detail, now_s).sketched
         weight, top = sketches.keyed_events(sketched), sketches.top_events(sketched, 1)
         keys[pair] = float(sketches.cardinality(sketched))
         shares[pair] = top[0].weight / weight if top and weight else 0.0

@@ -130,12 +130,12 @@ class Rates:
     def __init__(self) -> None:
         self._readings: deque[tuple[float, dict[Pair, Volume]]] = deque()
 
-    def note(self, now: float, volumes: dict[Pair, Volume]) -> None:
-        """Add a reading of the totals; `now` is in seconds of any monotonic clock."""
+    def note(self, now_s: float, volumes: dict[Pair, Volume]) -> None:
+        """Add a reading of the totals; `now_s` is in seconds of any monotonic clock."""
         readings = self._readings
-        readings.append((now, volumes))
+        readings.append((now_s, volumes))
         # One reading as old as the span stays, so that the rate covers the whole span.
-        while len(readings) > 2 and readings[1][0] <= now - RATE_SPAN_S:
+        while len(readings) > 2 and readings[1][0] <= now_s - RATE_SPAN_S:
             readings.popleft()
 
     def rate(self, pair: Pair) -> Volume:
@@ -218,13 +218,15 @@ class History:
         self._first = 0  # the first step that was noted
         self._last = -1
 
-    def is_due(self, now: float) -> bool:
-        """Return whether a step has ended since the last note; `now` is in seconds since 1970."""
-        return int(now // self.step_s) > self._last
+    def is_due(self, now_s: float) -> bool:
+        """Return whether a step has ended since the last note; `now_s` is in seconds since 1970."""
+        return int(now_s // self.step_s) > self._last
 
-    def note(self, now: float, counters: Mapping[str, Table], gauges: Mapping[str, Table]) -> None:
+    def note(
+        self, now_s: float, counters: Mapping[str, Table], gauges: Mapping[str, Table]
+    ) -> None:
         """Close the step that ends now. Omitted counters have not changed."""
-        step = int(now // self.step_s)
+        step = int(now_s // self.step_s)
         if step <= self._last:
             return  # the clock was set back: noted steps stay
         if self._last < 0:
@@ -384,18 +386,18 @@ class Recorder:
         self.pairs = History(60, 360, 12 * _MIB)  # 6 h
         self.partitions = History(60, 180, 8 * _MIB)  # 3 h, of some 3,000 partitions
 
-    def note(self, now: float, fleet: Fleet) -> None:
-        """Note the metrics that are due; `now` is in seconds since 1970."""
-        if self.whole.is_due(now):
+    def note(self, now_s: float, fleet: Fleet) -> None:
+        """Note the metrics that are due; `now_s` is in seconds since 1970."""
+        if self.whole.is_due(now_s):
             tables = {name: _without_pairs(table) for name, table in _pairs(fleet).items()}
             gauges = {name: _sum(fleet.gauge(name).values()) for name in _GAUGES}
-            self.whole.note(now, tables, gauges)
-        if self.pairs.is_due(now):
+            self.whole.note(now_s, tables, gauges)
+        if self.pairs.is_due(now_s):
             held = {name: fleet.gauge(name) for name in _GAUGES[:2]}
-            self.pairs.note(now, _pairs(fleet), held)
-        if self.partitions.is_due(now):
+            self.pairs.note(now_s, _pairs(fleet), held)
+        if self.partitions.is_due(now_s):
             written = {name: fleet.counter(name) for name in _OF_PARTITIONS}
-            self.partitions.note(now, written, {})
+            self.partitions.note(now_s, written, {})
 
 
 def _pairs(fleet: Fleet) -> dict[str, Table]:

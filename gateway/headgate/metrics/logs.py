@@ -112,13 +112,13 @@ class Lines(logging.StreamHandler[TextIO]):
             self._held.clear()
         super().close()
 
-    def _write_due(self, now: float) -> None:
-        due = [kind for kind, repeats in self._held.items() if now - repeats.since >= REPEAT_S]
+    def _write_due(self, now_s: float) -> None:
+        due = [kind for kind, repeats in self._held.items() if now_s - repeats.since >= REPEAT_S]
         for kind in due:
             repeats = self._held[kind]
             if repeats.count:
                 self._write_count(repeats)
-                repeats.since = now
+                repeats.since = now_s
             else:
                 del self._held[kind]
 
@@ -132,12 +132,12 @@ class Lines(logging.StreamHandler[TextIO]):
         repeats.count, repeats.newest = 0, None
         super().emit(line)
 
-    def _set_timer(self, now: float) -> None:
+    def _set_timer(self, now_s: float) -> None:
         if self._cancel is not None:
             return
         waiting = [repeats.since for repeats in self._held.values() if repeats.count]
         if waiting:
-            self._cancel = self._later(max(0.0, min(waiting) + REPEAT_S - now), self._on_timer)
+            self._cancel = self._later(max(0.0, min(waiting) + REPEAT_S - now_s), self._on_timer)
 
     def _on_timer(self) -> None:
         with self.lock or threading.RLock():

@@ -177,16 +177,16 @@ class Peaks:
     def __init__(self) -> None:
         self._by_second: dict[int, float] = {}
 
-    def note(self, now: float, value: float) -> None:
+    def note(self, now_s: float, value: float) -> None:
         """Note a value at now (seconds)."""
-        second = int(now)
+        second = int(now_s)
         self._by_second[second] = max(value, self._by_second.get(second, 0.0))
         if len(self._by_second) > _SECONDS_KEPT:
             del self._by_second[next(iter(self._by_second))]
 
-    def largest(self, now: float) -> float:
+    def largest(self, now_s: float) -> float:
         """Return the largest value of the last minute; 0 if there was none."""
-        oldest = now - _SECONDS_KEPT
+        oldest = now_s - _SECONDS_KEPT
         return max((peak for at, peak in self._by_second.items() if at > oldest), default=0.0)
 
 

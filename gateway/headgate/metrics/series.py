@@ -83,10 +83,10 @@ class Series:
         self.limited = 0  # events refused because of their own producer's limit or share
         self.oversize: dict[str, int] = {}  # events published by a strategy, by strategy
 
-    def oversized(self, now: float, action: str) -> None:
+    def oversized(self, now_s: float, action: str) -> None:
         """Count an event that a strategy published; `add` counts it as well."""
         self.oversize[action] = self.oversize.get(action, 0) + 1
-        hour = self._hour(now)
+        hour = self._hour(now_s)
         hour.oversize[action] = hour.oversize.get(action, 0) + 1
         self._detail = None
 
@@ -96,14 +96,14 @@ class Series:
         return self.oversize | ({"reject": rejected} if rejected else {})
 
     def add(
-        self, now: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
+        self, now_s: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
     ) -> None:
         """Add a request.
 
         Neither list may be changed afterwards.
 
         Args:
-            now: Seconds since 1970.
+            now_s: Seconds since 1970.
             outcomes: Outcomes of the events.
             sizes: Bytes of the events' values, in the same order.
             request_id: Id of the request.
@@ -114,23 +114,23 @@ class Series:
         """
         if len(outcomes) != len(sizes):
             raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
-        self._pending.append((now, outcomes, sizes, request_id))
+        self._pending.append((now_s, outcomes, sizes, request_id))
         self._pending_events += len(outcomes)
         if self._pending_events >= FOLD_EVENTS:
             self._count_all()
 
-    def coalesced(self, now: float, outcome: str, events: int, size: int) -> None:
+    def coalesced(self, now_s: float, outcome: str, events: int, size: int) -> None:
         """Count the outcomes of held events, which were measured on arrival.
 
         Args:
-            now: Seconds since 1970.
+            now_s: Seconds since 1970.
             outcome: The outcome.
             events: Number of events.
             size: Bytes of their values.
         """
         end = (outcome, "")
         self.ended[end] = self.ended.get(end, 0) + events
-        coalesced = self._hour(now).coalesced
+        coalesced = self._hour(now_s).coalesced
         coalesced[outcome] = coalesced.get(outcome, 0) + events
         if outcome != OutcomeName.PUBLISHED:
             self.suppressed_bytes += size
@@ -184,7 +184,7 @@ class Series:
     def _count(
         self,
         ended: dict[tuple[str, str], int],
-        now: float,
+        now_s: float,
         outcomes: Sequence[Outcome],
         sizes: Sequence[int],
         request_id: str,
@@ -209,7 +209,7 @@ class Series:
                 reason = failure.reason
                 if failure.is_of_producer:
                     self.limited += 1
-                self._rejects.append((now, outcome, size, request_id))
+                self._rejects.append((now_s, outcome, size, request_id))
             elif name is _UNCHANGED:
                 self.suppressed_bytes += size
             if name is end[0] and reason is end[1]:
@@ -230,8 +230,8 @@ class Series:
         hour.bytes += total
         hour.sketches.add_sizes(counts)
 
-    def _hour(self, now: float) -> _Hour:
-        number = int(now // WINDOW_S)
+    def _hour(self, now_s: float) -> _Hour:
+        number = int(now_s // WINDOW_S)
         hour = self._hours.get(number)
         if hour is None:
             self._hours = {old: row for old, row in self._hours.items() if old == number - 1}
@@ -271,13 +271,13 @@ class Strangers:
         self._counts: dict[str, int] = {}
         self._seen: dict[str, float] = {}
 
-    def add(self, name: str, events: int, now: float) -> None:
-        """Count events; `now` is in seconds since 1970."""
+    def add(self, name: str, events: int, now_s: float) -> None:
+        """Count events; `now_s` is in seconds since 1970."""
         before = self._counts.get(name)
         if before is None:
             before = self._make_room()
         self._counts[name] = before + events
-        self._seen[name] = now
+        self._seen[name] = now_s
 
     def _make_room(self) -> int:
         if len(self._counts) < STRANGERS_KEPT:

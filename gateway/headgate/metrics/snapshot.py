@@ -219,9 +219,9 @@ def merge_windows(first: ProducerHour, second: ProducerHour) -> ProducerHour:
     )
 
 
-def recent(detail: Detail, now: float) -> ProducerHour:
-    """Merge the windows of this hour and the previous one; `now` is in seconds since 1970."""
-    this_hour = int(now // WINDOW_S)
+def recent(detail: Detail, now_s: float) -> ProducerHour:
+    """Merge the windows of this hour and the previous one; `now_s` is in seconds since 1970."""
+    this_hour = int(now_s // WINDOW_S)
     merged = ProducerHour({}, 0, EMPTY)
     for hour, window in detail.windows.items():
         if hour >= this_hour - 1:

@@ -331,29 +331,29 @@ class TokenBucket:
 
     Args:
         per_second: Tokens that return each second.
-        now: The current time, in seconds.
+        now_s: The current time, in seconds.
     """
 
     __slots__ = ("_at", "_level", "capacity", "per_second")
 
-    def __init__(self, per_second: float, now: float) -> None:
+    def __init__(self, per_second: float, now_s: float) -> None:
         self.per_second = per_second
         self.capacity = max(per_second, 1.0)
         self._level = self.capacity
-        self._at = now
+        self._at = now_s
 
-    def _refill(self, now: float) -> None:
-        gained = (now - self._at) * self.per_second
+    def _refill(self, now_s: float) -> None:
+        gained = (now_s - self._at) * self.per_second
         self._level = min(self.capacity, self._level + max(0.0, gained))
-        self._at = now
+        self._at = now_s
 
-    def wait(self, tokens: float, now: float) -> float:
+    def wait(self, tokens: float, now_s: float) -> float:
         """Return the seconds until this many tokens are available; 0 if they are available now.
 
         A batch that needs more tokens than the bucket holds waits for a full bucket and leaves a
         debt; otherwise it would wait for ever.
         """
-        self._refill(now)
+        self._refill(now_s)
         needed = min(tokens, self.capacity)
         return max(0.0, (needed - self._level) / self.per_second)
 

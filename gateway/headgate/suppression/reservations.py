@@ -270,7 +270,7 @@ class Reservations:
             reply: Its reply.
             now_s: Monotonic time, in seconds.
         """
-        changed = self._namespaces.apply_states(call.scopes, reply.states, reply.now, now_s)
+        changed = self._namespaces.apply_states(call.scopes, reply.states, reply.now_ms, now_s)
         doubted = self._doubted(outgoing.sent_s, call, reply, now_s)
         if outgoing.announced:
             lease_s = self._spans.lease / 1000
@@ -599,7 +599,7 @@ class Reservations:
         agreement, namespaces = self._agreement, self._namespaces
         clock_s = agreement.clock_s
         if clock_s is None:
-            clock_s = sent_s - reply.now / 1000
+            clock_s = sent_s - reply.now_ms / 1000
         away_s = clock_s - self._quarantine_s
         born_s = [away_s + state.opens_ms / 1000 for state in reply.states]
         if (

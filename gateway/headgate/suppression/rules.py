@@ -128,7 +128,7 @@ class SuppressionReply(NamedTuple):
     """The script's reply.
 
     Attributes:
-        now: Redis' clock, in milliseconds.
+        now_ms: Redis' clock, in milliseconds.
         crowded: Number of reservations without room for their own token.
         forgotten: Number of keys whose contents are not kept because memory is full.
         states: One state for each scope of the call.
@@ -136,7 +136,7 @@ class SuppressionReply(NamedTuple):
             else see `floor_of`.
     """
 
-    now: int
+    now_ms: int
     crowded: int
     forgotten: int
     states: Sequence[NamespaceState]
@@ -233,12 +233,12 @@ class LayoutReply(NamedTuple):
     """The layout script's reply.
 
     Attributes:
-        now: The server's clock, in milliseconds.
+        now_ms: The server's clock, in milliseconds.
         noisy: Time of the last announcement of another layout, or of the birth of the state.
         is_disputed: Another layout is in use.
     """
 
-    now: int
+    now_ms: int
     noisy: int
     is_disputed: bool
 
@@ -360,9 +360,9 @@ class Agreement:
             now_s: Present time.
             reply: The reply.
         """
-        age_s = (reply.now - reply.noisy) / 1000
+        age_s = (reply.now_ms - reply.noisy) / 1000
         if self.count == 1:
-            self.clock_s = now_s - reply.now / 1000
+            self.clock_s = now_s - reply.now_ms / 1000
         noisy_s = -math.inf if age_s >= self._spans.keep else now_s - age_s
         self._answers[server] = _ServerReply(sent_s, noisy_s)
         if reply.is_disputed and server not in self._met:

@@ -149,7 +149,7 @@ def _line(record: LogRecord) -> Line | None:
     held = read_held(record.offset, record.key, record.value, record.timestamp_ms, headers)
     if not isinstance(held, HeldEvent):
         return None
-    return Line(_event_id(record), held.offset, held.value or b"", held.arrived_ms, held.forced)
+    return Line(_event_id(record), held.offset, held.value or b"", held.arrived_ms, held.is_forced)
 
 
 def _event_id(record: LogRecord) -> str:

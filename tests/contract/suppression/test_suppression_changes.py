@@ -40,7 +40,7 @@ async def open_again(store: SuppressionStore, scope: Scope) -> None:
 
     async def is_open() -> bool:
         reply = await run(store, scope, {}, spans=SHORT, reservations=0)
-        return reply.states[0].opens_ms <= reply.now
+        return reply.states[0].opens_ms <= reply.now_ms
 
     await eventually(is_open, interval_s=0.005)
 
@@ -87,7 +87,7 @@ async def test_an_announcement_ends_what_is_known_and_begins_a_quarantine(
     await publish(store, scope, A, 1)
     await run(store, scope, {b"k": reserve(T1, B)})
     told = await run(store, scope, {}, spans=SHORT, flags=ANNOUNCE, reservations=0)
-    assert told.states[0].opens_ms == told.now + SHORT.quarantine + SHORT.lease
+    assert told.states[0].opens_ms == told.now_ms + SHORT.quarantine + SHORT.lease
     assert await verdict(store, scope, reserve(T2, A), spans=SHORT) < 0
     await run(store, scope, {b"k": rules.settle(T2, A, 2, 6)}, reservations=0)
     again = await run(store, scope, {}, spans=SHORT, flags=ANNOUNCE, reservations=0)
@@ -105,7 +105,7 @@ async def test_nothing_is_suppressed_while_two_key_rules_are_in_use(
     other = Scope("deals", scope.topic_id, 6, b"\x02" * 8)
     await publish(store, scope, A, 1)
     first = await run(store, other, {}, spans=QUARANTINE, reservations=0)
-    assert first.states[0].opens_ms == first.now + QUARANTINE.quarantine
+    assert first.states[0].opens_ms == first.now_ms + QUARANTINE.quarantine
     second = await run(store, scope, {b"k": reserve(T2, A)}, spans=QUARANTINE)
     assert nonces(second) == nonces(first)
     assert second.verdicts[0] < 0

@@ -84,7 +84,7 @@ async def compare(url: str, calls: list, is_before: list[bool]) -> None:  # type
                 time_ms, crowded, verdicts = await before.answer(call)
             else:
                 reply = await now.run(call)
-                time_ms, crowded, verdicts = reply.now, reply.crowded, list(reply.verdicts)
+                time_ms, crowded, verdicts = reply.now_ms, reply.crowded, list(reply.verdicts)
             expected = run(held, call, now._identity, time_ms)
             assert (expected.crowded, expected.verdicts) == (crowded, verdicts)
             await check_entries(now, call, held, time_ms)

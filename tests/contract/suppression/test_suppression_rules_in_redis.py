@@ -79,14 +79,14 @@ async def compare(url: str, calls: list, full: Sequence[bool] = ()) -> None:  # 
             began_s = time.monotonic()
             await _fill(store, is_full)
             reply = await store.run(call)
-            assert run(held, call, store._identity, reply.now, is_full=is_full) == reply
+            assert run(held, call, store._identity, reply.now_ms, is_full=is_full) == reply
             for name in [*call.entries, *(scope.incarnation for scope in scopes)]:
                 expected = held.get(name)
                 value, left_ms = await stored(store, name)
                 assert value == (expected.value if expected else None)
                 if expected is not None:
                     since_ms = (time.monotonic() - began_s) * 1000
-                    assert abs(expected.expires - reply.now - left_ms) < 2000 + since_ms
+                    assert abs(expected.expires - reply.now_ms - left_ms) < 2000 + since_ms
     finally:
         await _fill(store, False)
         await store.close()

@@ -223,7 +223,7 @@ class World:
             newest = mine[-1]
             if last is None or (last.event < number(newest) and last.content != newest.value):
                 self.violations.append(f"1 event {newest.offset} is lost, O ends with {last}")
-            forced = [number(one) for one in mine if one.forced]
+            forced = [number(one) for one in mine if one.is_forced]
             if forced and (last is None or last.event < forced[-1]):
                 self.violations.append(f"6 forced event {forced[-1]} has no record")
 

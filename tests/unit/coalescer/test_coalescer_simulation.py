@@ -419,7 +419,7 @@ class ForcedIsNotSticky(PartitionSession):
         def forgetful(held: HeldEvent, now_ms: int) -> None:
             take(held, now_ms)
             window = windows._windows[held.key]
-            window.is_forced = held.forced
+            window.is_forced = held.is_forced
             window.is_due = False
 
         windows._take = forgetful  # type: ignore[method-assign]

@@ -60,7 +60,7 @@ def test_header_values_may_be_null() -> None:
 def test_without_a_wanted_timestamp_it_is_the_arrival() -> None:
     found = read_held(0, b"k", None, 1250, OURS)
     assert isinstance(found, HeldEvent)
-    assert (found.value, found.timestamp_ms, found.forced) == (None, 1250, False)
+    assert (found.value, found.timestamp_ms, found.is_forced) == (None, 1250, False)
 
 
 def test_a_tombstone_is_no_done_mark() -> None:

@@ -70,7 +70,7 @@ def test_a_gateway_whose_clock_is_ahead_holds_nothing_back() -> None:
 
 
 def test_a_forced_event_closes_its_window_and_force_is_sticky() -> None:
-    found = windows(held(0, "a", 0, forced=True), held(1, "a", 10))
+    found = windows(held(0, "a", 0, is_forced=True), held(1, "a", 10))
     (closed,) = found.take_due(10, 10, 10**9)
     assert (closed.last.offset, closed.is_forced) == (1, True)
 
@@ -146,7 +146,7 @@ def test_an_event_behind_the_end_of_its_burst_is_an_ordinary_one() -> None:
 
 
 def test_nothing_closes_while_catching_up_not_even_when_full() -> None:
-    found = windows(held(0, "a", 0, forced=True), bounds=HeldBounds(0, 0), target=2)
+    found = windows(held(0, "a", 0, is_forced=True), bounds=HeldBounds(0, 0), target=2)
     assert (found.is_catching_up, due(found, 10**9)) == (True, [])
     found.read([held(1, "a", 0)], 2, 0)
     assert due(found, 0) == [("a", 1)]
@@ -184,7 +184,7 @@ def test_a_mark_leaves_what_came_later() -> None:
 
 
 def test_what_could_not_be_emitted_is_merged_with_what_came_meanwhile() -> None:
-    found = windows(held(0, "a", 0, forced=True), held(1, "b", 0))
+    found = windows(held(0, "a", 0, is_forced=True), held(1, "b", 0))
     closed = found.take_due(100, 10, 10**9)
     found.read([held(2, "a", 100)], 3, 100)
     found.put_back(closed, not_before_ms=1000)
@@ -208,7 +208,9 @@ def histories(draw: st.DrawFn) -> list[HeldEvent]:
         clock += draw(st.integers(0, 150))
         burst = draw(st.sampled_from([None, None, None, b"x"]))
         forced = draw(st.integers(0, 9)) == 0
-        found.append(held(offset, draw(st.sampled_from("abcd")), clock, burst=burst, forced=forced))
+        found.append(
+            held(offset, draw(st.sampled_from("abcd")), clock, burst=burst, is_forced=forced)
+        )
     return found
 
 
@@ -250,7 +252,7 @@ def test_every_event_is_emitted_or_superseded_once_and_keys_never_go_back(
         assert mine == sorted(mine)
         assert mine[-1] == offset
     assert Counter(one.is_forced for one in ended)[True] >= (
-        1 if any(one.forced for one in history) else 0
+        1 if any(one.is_forced for one in history) else 0
     )
     figures = found.figures  # the bytes are those of keys that are not quiet yet
     assert (figures.keys, figures.oldest_ms) == (0, None)

@@ -73,7 +73,7 @@ def test_the_older_limit_of_times_counts_where_kafka_reads_it(
 
 
 def test_a_second_s_quota_goes_at_once_and_comes_back_steadily() -> None:
-    bucket = TokenBucket(10, now=0.0)
+    bucket = TokenBucket(10, now_s=0.0)
     assert bucket.wait(10, 0.0) == 0
     bucket.take(10)
     assert bucket.remaining() == 0
@@ -85,7 +85,7 @@ def test_a_second_s_quota_goes_at_once_and_comes_back_steadily() -> None:
 
 
 def test_more_than_the_bucket_holds_is_lent() -> None:
-    bucket = TokenBucket(10, now=0.0)
+    bucket = TokenBucket(10, now_s=0.0)
     assert bucket.wait(50, 0.0) == 0
     bucket.take(50)
     assert bucket.remaining() == 0
@@ -94,7 +94,7 @@ def test_more_than_the_bucket_holds_is_lent() -> None:
 
 
 def test_less_than_one_a_second_still_lets_single_events_through() -> None:
-    bucket = TokenBucket(0.25, now=0.0)
+    bucket = TokenBucket(0.25, now_s=0.0)
     assert bucket.wait(1, 0.0) == 0
     bucket.take(1)
     assert bucket.wait(1, 0.0) == 4.0
@@ -102,7 +102,7 @@ def test_less_than_one_a_second_still_lets_single_events_through() -> None:
 
 
 def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
-    bucket = TokenBucket(1, now=10.0)
+    bucket = TokenBucket(1, now_s=10.0)
     bucket.take(1)
     assert bucket.wait(1, 10.0) > 0
     assert bucket.wait(1, 9.0) > 0
@@ -115,7 +115,7 @@ def test_a_clock_that_stands_or_goes_back_gives_nothing() -> None:
 def test_never_more_than_the_rate_and_one_burst(
     per_second: int, steps: list[tuple[float, int]]
 ) -> None:
-    bucket, now, spent, largest = TokenBucket(per_second, now=0.0), 0.0, 0, 0
+    bucket, now, spent, largest = TokenBucket(per_second, now_s=0.0), 0.0, 0, 0
     for pause, tokens in steps:
         now += pause
         if bucket.wait(tokens, now) == 0:
@@ -127,7 +127,7 @@ def test_never_more_than_the_rate_and_one_burst(
 
 @given(st.integers(1, 1000), st.integers(1, 5000), st.integers(1, 5000))
 def test_after_the_wait_it_is_let_through(per_second: int, first: int, then: int) -> None:
-    bucket = TokenBucket(per_second, now=0.0)
+    bucket = TokenBucket(per_second, now_s=0.0)
     assert bucket.wait(first, 0.0) == 0
     bucket.take(first)
     wait = bucket.wait(then, 0.0)

@@ -58,16 +58,16 @@ class Summary:
             self.ends[end] = self.ends.get(end, 0) + count
 
 
-def by_pair(fleet: Fleet, rates: Rates, now: float) -> dict[Pair, Summary]:
+def by_pair(fleet: Fleet, rates: Rates, now_s: float) -> dict[Pair, Summary]:
     """Return a summary of each pair of producer and topic.
 
     Args:
         fleet: Figures of all workers.
         rates: Rates of the last minute.
-        now: Current time, in seconds since 1970.
+        now_s: Current time, in seconds since 1970.
     """
     summaries: dict[Pair, Summary] = {}
-    first = int(now // WINDOW_S) - 1
+    first = int(now_s // WINDOW_S) - 1
     for figures in fleet.parts():
         for pair, detail in figures.details.items():
             summary = summaries.setdefault(pair, Summary())

@@ -176,7 +176,7 @@ def dots_of(partition: Mapping[str, Any], falls: Iterable[Mapping[str, Any]]) ->
     return sorted(dots)
 
 
-def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | None:
+def picture(dots: Sequence[Dot], end: int, now_s: float, label: str) -> Picture | None:
     """Draw a chart of commits; None without commits.
 
     A stuck partition is a flat line below the end of the log.
@@ -184,14 +184,14 @@ def picture(dots: Sequence[Dot], end: int, now: float, label: str) -> Picture | 
     Args:
         dots: Commits, oldest first.
         end: End offset of the log.
-        now: Time up to which the last commit is drawn, in seconds since 1970.
+        now_s: Time up to which the last commit is drawn, in seconds since 1970.
         label: Text for screen readers.
     """
     if not dots:
         return None
     names = sorted({dot.by for dot in dots if dot.by})
     classes = {name: f"m{index % _COLOURS + 1}" for index, name in enumerate(names)} | {"": "m0"}
-    first, last = dots[0].at, max(now, dots[-1].at)
+    first, last = dots[0].at, max(now_s, dots[-1].at)
     lowest = min(dot.offset for dot in dots)
     highest = max(end, *(dot.offset for dot in dots))
 
@@ -355,7 +355,7 @@ def _words(row: Json) -> str:
     return f"{row['group']} {row['cluster']}"
 
 
-def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
+def _shown(group: Mapping[str, Any], now_s: float) -> Iterator[Json]:
     """Yield partitions, the worst first; some of them have a chart of their commits."""
     worst = nsmallest(
         _PARTITIONS,
@@ -368,6 +368,6 @@ def _shown(group: Mapping[str, Any], now: float) -> Iterator[Json]:
         label = f"Commits of {row['topic']}, partition {row['partition']}: offset over time"
         dots = dots_of(row, falls) if index < _PICTURES else []
         says_much = len(dots) > 1 or row["lag"]
-        until = now - now % _DRAWN_EVERY_S
+        until = now_s - now_s % _DRAWN_EVERY_S
         drawn = picture(dots, row["end"], until, label) if says_much else None
         yield {**row, "picture": drawn}

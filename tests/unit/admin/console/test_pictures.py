@@ -12,7 +12,7 @@ def lines(svg: str) -> list[tuple[float, ...]]:
 
 
 def test_a_stuck_partition_is_a_flat_line_below_the_end_of_the_log() -> None:
-    drawn = picture([Dot(1000, 7, "app (m1)")], end=500, now=1600, label="Commits")
+    drawn = picture([Dot(1000, 7, "app (m1)")], end=500, now_s=1600, label="Commits")
     assert drawn is not None
     end, held = lines(str(drawn.svg))
     assert held[0] < held[1]  # it goes on until now
@@ -21,11 +21,11 @@ def test_a_stuck_partition_is_a_flat_line_below_the_end_of_the_log() -> None:
 
 def test_whoever_keeps_up_ends_at_the_end_of_the_log() -> None:
     dots = [Dot(1000, 7, "app (m1)"), Dot(1300, 500, "app (m1)")]
-    drawn = picture(dots, end=500, now=1600, label="Commits")
+    drawn = picture(dots, end=500, now_s=1600, label="Commits")
     assert drawn is not None
     end, held = lines(str(drawn.svg))
     assert end[2] == held[2]
 
 
 def test_without_a_commit_there_is_nothing_to_draw() -> None:
-    assert picture([], end=500, now=1600, label="Commits") is None
+    assert picture([], end=500, now_s=1600, label="Commits") is None
