@@ -52,7 +52,7 @@ def _run(given: Sequence[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of all jobs and their arguments."""
-    found = HelpfulParser(
+    root = HelpfulParser(
         prog="headgate-spark",
         description="Headgate's Spark jobs.",
         epilog=AUDIT_EXAMPLES,
@@ -60,8 +60,8 @@ def parser() -> argparse.ArgumentParser:
     )
     python = platform.python_version()
     version = f"headgate-spark {__version__} (Python {python})"
-    found.add_argument("--version", action="version", version=version)
-    jobs = found.add_subparsers(title="jobs", metavar="JOB", required=True)
+    root.add_argument("--version", action="version", version=version)
+    jobs = root.add_subparsers(title="jobs", metavar="JOB", required=True)
     add_audit(jobs.add_parser(
         "audit",
         help="explain why partitions are unequal, and advise",
@@ -92,12 +92,12 @@ def parser() -> argparse.ArgumentParser:
         "completion",
         help=PURPOSE,
         description=PURPOSE,
-        epilog="examples:\n" + EXAMPLES.format(program=found.prog),
+        epilog="examples:\n" + EXAMPLES.format(program=root.prog),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     completion.add_argument("shell", choices=SHELLS, help="which shell")
     completion.set_defaults(run=_complete)
-    return found
+    return root
 
 
 def _complete(chosen: argparse.Namespace) -> int:

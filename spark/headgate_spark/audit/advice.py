@@ -64,18 +64,18 @@ def recommend(figures: TopicFigures, findings: list[Finding]) -> list[Recommenda
     """Return the advice for the findings, the most helpful first."""
     names = {finding.diagnosis for finding in findings}
     chatty = [finding.key for finding in findings if finding.diagnosis is Diagnosis.CHATTY]
-    found = [_coalesce(figures, one) for one in chatty if one is not None and _can_coalesce(one)]
-    found += [
+    advice = [_coalesce(figures, key) for key in chatty if key is not None and _can_coalesce(key)]
+    advice += [
         _large(figures, finding) for finding in findings if finding.diagnosis is Diagnosis.LARGE
     ]
     if Diagnosis.FOREIGN_PARTITIONER in names:
-        found += _partitioner(figures)
+        advice += _partitioner(figures)
     if is_hot(figures) and names & {Diagnosis.POPULAR, Diagnosis.CLUMPED, Diagnosis.CHATTY}:
-        found += _placements(figures, names)
-        found += [] if figures.is_part else [_partitions(figures)]
+        advice += _placements(figures, names)
+        advice += [] if figures.is_part else [_partitions(figures)]
     if Diagnosis.BURSTY in names:
-        found.append(_smooth())
-    return found + [_send_less(one) for one in wasteful(figures)]
+        advice.append(_smooth())
+    return advice + [_send_less(waste) for waste in wasteful(figures)]
 
 
 def _send_less(waste: Waste) -> Recommendation:
@@ -116,34 +116,44 @@ def _large(figures: TopicFigures, finding: Finding) -> Recommendation:
         expected = {"max_over_mean_bytes": by_records}
     else:
         # A reference of some hundred bytes is left of each value.
-        left = min(key.bytes, 500 * key.records)
-        expected = {"bytes": float(figures.bytes - key.bytes + left)}
+        remaining = min(key.bytes, 500 * key.records)
+        expected = {"bytes": float(figures.bytes - key.bytes + remaining)}
     cost = "consumers fetch the value by its reference, or put its parts together"
     return Recommendation("claim-check", expected, cost, finding.text, key)
 
 
 def _partitioner(figures: TopicFigures) -> list[Recommendation]:
     """Advise on records of an earlier partition count, and on the producers of the others."""
-    found = []
-    earlier = [one for one in figures.misplaced if earlier_count(one) is not None]
-    others = [one for one in figures.misplaced if one not in earlier and _is_notable(one, figures)]
+    advice = []
+    earlier = [misplaced for misplaced in figures.misplaced if earlier_count(misplaced) is not None]
+    others = [
+        misplaced
+        for misplaced in figures.misplaced
+        if misplaced not in earlier and _is_notable(misplaced, figures)
+    ]
     if earlier:
-        share = sum(one.records for one in earlier) / max(1, figures.keyed_records)
-        whys = "; ".join(f"{misplaced_by(one)}: {cause(one)}" for one in earlier[:NAMED_PRODUCERS])
+        share = sum(misplaced.records for misplaced in earlier) / max(1, figures.keyed_records)
+        whys = "; ".join(
+            f"{misplaced_by(misplaced)}: {cause(misplaced)}"
+            for misplaced in earlier[:NAMED_PRODUCERS]
+        )
         why = f"{whys}: order of a key holds within each era only"
         cost = "none to new records; consumers must not rely on order across the change"
-        found.append(Recommendation("wait-for-retention", {"foreign_share": share}, cost, why))
+        advice.append(Recommendation("wait-for-retention", {"foreign_share": share}, cost, why))
     if others:
-        why = "; ".join(f"{misplaced_by(one)}: {cause(one)}" for one in others[:NAMED_PRODUCERS])
+        why = "; ".join(
+            f"{misplaced_by(misplaced)}: {cause(misplaced)}"
+            for misplaced in others[:NAMED_PRODUCERS]
+        )
         cost = "that client's configuration; its keys move once, and their order breaks there"
-        found.append(Recommendation("set-partitioner", {"foreign_share": 0.0}, cost, why))
-    return found
+        advice.append(Recommendation("set-partitioner", {"foreign_share": 0.0}, cost, why))
+    return advice
 
 
-def _is_notable(one: Misplaced, figures: TopicFigures) -> bool:
+def _is_notable(misplaced: Misplaced, figures: TopicFigures) -> bool:
     """Return whether a producer has more misplaced records than the few that it cannot avoid."""
-    is_largest = one.records == max(each.records for each in figures.misplaced)
-    return is_largest or lower_bound(one.records, one.keyed) >= MISPLACED
+    is_largest = misplaced.records == max(each.records for each in figures.misplaced)
+    return is_largest or lower_bound(misplaced.records, misplaced.keyed) >= MISPLACED
 
 
 def _placements(figures: TopicFigures, names: set[Diagnosis]) -> list[Recommendation]:
@@ -152,10 +162,10 @@ def _placements(figures: TopicFigures, names: set[Diagnosis]) -> list[Recommenda
     if present is None or figures.partitions < 2:
         return []
     by_bytes = max_over_mean(present.bytes) > max_over_mean(present.records)
-    found = [_pin(figures, present, by_bytes=by_bytes)]
+    advice = [_pin(figures, present, by_bytes=by_bytes)]
     if Diagnosis.POPULAR in names:
-        found.append(_salt(figures, present, by_bytes=by_bytes))
-    return [one for one in found if one is not None]
+        advice.append(_salt(figures, present, by_bytes=by_bytes))
+    return [recommendation for recommendation in advice if recommendation is not None]
 
 
 def _pin(figures: TopicFigures, present: Prediction, *, by_bytes: bool) -> Recommendation | None:

@@ -61,11 +61,11 @@ class Counted:
 def collected(frame: DataFrame) -> Tables:
     """Return the rows of a small frame by topic."""
     table = frame.toArrow().sort_by("topic").combine_chunks()
-    found, start = {}, 0
+    tables, start = {}, 0
     for count in pc.value_counts(table.column("topic")).to_pylist():
-        found[count["values"]] = table.slice(start, count["counts"])
+        tables[count["values"]] = table.slice(start, count["counts"])
         start += count["counts"]
-    return found
+    return tables
 
 
 def figures_of(
@@ -115,14 +115,15 @@ def figures_of(
         producers=_producers(producers),
         key_buckets=_key_buckets(counted.buckets.get(topic)),
         numbers=numbers,
-        whole=partitions if numbers else 0,
+        topic_partitions=partitions if numbers else 0,
         keyless=keyless_of(
             _load(loads, partitions, "keyless_records")[rows],
             {row["partition"]: row["windows"] for row in rows_of(counted.fullest.get(topic))},
             rows,
         ),
         distinct_producers=0 if producers is None else producers.column("of")[0].as_py(),
-        misplaced_by_others=misplaced[0]["all_records"] - sum(one.records for one in by_producer)
+        misplaced_by_others=misplaced[0]["all_records"]
+        - sum(entry.records for entry in by_producer)
         if misplaced
         else 0,
     )
@@ -143,18 +144,18 @@ def _sum(table: pa.Table, name: str) -> int:
 
 
 def _load(loads: pa.Table | None, partitions: int, name: str) -> Load:
-    found = np.zeros(partitions)
+    load = np.zeros(partitions)
     if loads is not None:
-        found[_numbers(loads, "partition")] = _numbers(loads, name)
-    return found
+        load[_numbers(loads, "partition")] = _numbers(loads, name)
+    return load
 
 
 def _busy(topic: str, counted: Counted, partitions: int, rows: Sequence[int]) -> BusyWindows:
     loads, cells = counted.loads.get(topic), counted.busy.get(topic)
     span = {"begin": 0, "last": -1} if loads is None else loads.slice(0, 1).to_pylist()[0]
     windows = np.unique([] if cells is None else _numbers(cells, "window"))
-    found = {name: np.zeros((partitions, len(windows))) for name in ("records", "bytes")}
-    for name, load in found.items():
+    busy = {name: np.zeros((partitions, len(windows))) for name in ("records", "bytes")}
+    for name, load in busy.items():
         if cells is not None:
             column = np.searchsorted(windows, _numbers(cells, "window"))
             load[_numbers(cells, "partition"), column] = _numbers(cells, name)
@@ -162,8 +163,8 @@ def _busy(topic: str, counted: Counted, partitions: int, rows: Sequence[int]) ->
         span["last"] - span["begin"] + 1,
         _load(loads, partitions, "recent_records")[rows],
         _load(loads, partitions, "recent_bytes")[rows],
-        found["records"][rows],
-        found["bytes"][rows],
+        busy["records"][rows],
+        busy["bytes"][rows],
     )
 
 
@@ -174,10 +175,10 @@ def _heat(topic: str, counted: Counted) -> Heat:
     span = counted.loads[topic].slice(0, 1).to_pylist()[0]
     numbers, row = np.unique(_numbers(cells, "partition"), return_inverse=True)
     columns = -(-(span["last"] - span["begin"] + 1) // span["stretch"])
-    found = np.zeros((len(numbers), columns))
-    found[row, _numbers(cells, "column")] = _numbers(cells, "bytes")
+    heat_bytes = np.zeros((len(numbers), columns))
+    heat_bytes[row, _numbers(cells, "column")] = _numbers(cells, "bytes")
     begins_ms, stretch_ms = span["begin"] * BUCKET_MS, span["stretch"] * BUCKET_MS
-    return Heat(tuple(numbers.tolist()), begins_ms, stretch_ms, found)
+    return Heat(tuple(numbers.tolist()), begins_ms, stretch_ms, heat_bytes)
 
 
 def keyless_of(total: Load, fullest: Mapping[int, int], numbers: Sequence[int]) -> Keyless:
@@ -194,27 +195,27 @@ def keyless_of(total: Load, fullest: Mapping[int, int], numbers: Sequence[int]) 
 
 def _sizes(table: pa.Table | None) -> Sizes:
     for row in rows_of(table):
-        p50, p95, p99 = (int(one) for one in row["quantiles"])
+        p50, p95, p99 = (int(quantile) for quantile in row["quantiles"])
         return Sizes(p50, p95, p99, int(row["largest"]))
     return Sizes(0, 0, 0, 0)
 
 
 def _top_keys(topic: str, counted: Counted) -> tuple[KeyFigures, ...]:
     main, runs, kept = (
-        {row["key"]: row for row in rows_of(one.get(topic))}
-        for one in (counted.main, counted.runs, counted.kept)
+        {row["key"]: row for row in rows_of(tables.get(topic))}
+        for tables in (counted.main, counted.runs, counted.kept)
     )
-    found = []
+    keys = []
     for row in rows_of(counted.top.get(topic)):
         key = row["key"]
-        found.append(
+        keys.append(
             KeyFigures(
                 bytes(key), row["records"], row["bytes"], main[key]["producer"],
                 runs[key]["runs"], runs[key]["run_p95"], main[key]["partition"],
                 kept[key]["kept"],
             )
         )  # fmt: skip
-    return tuple(sorted(found, key=lambda one: (-one.records, one.key)))
+    return tuple(sorted(keys, key=lambda figures: (-figures.records, figures.key)))
 
 
 def _predictions(table: pa.Table | None, keyless: tuple[int, int]) -> tuple[Prediction, ...]:
@@ -223,12 +224,12 @@ def _predictions(table: pa.Table | None, keyless: tuple[int, int]) -> tuple[Pred
     is_moved = pc.equal(table.column("kind"), counting.MOVED)
     moved = {row["count"]: row["keys"] for row in rows_of(table.filter(is_moved))}
     loads = table.filter(pc.invert(is_moved))
-    counts, found = _numbers(loads, "count"), []
+    counts, predicted = _numbers(loads, "count"), []
     for n in np.unique(counts).tolist():
-        mine = loads.filter(pa.array(counts == n))
-        records, sizes = (_load(mine, n, name) for name in ("records", "bytes"))
-        found.append(Prediction(n, records, sizes, moved.get(n, 0)))
-    return tuple(with_keyless(one, *keyless) for one in found)
+        count_loads = loads.filter(pa.array(counts == n))
+        records, sizes = (_load(count_loads, n, name) for name in ("records", "bytes"))
+        predicted.append(Prediction(n, records, sizes, moved.get(n, 0)))
+    return tuple(with_keyless(prediction, *keyless) for prediction in predicted)
 
 
 def _misplaced(rows: Sequence[Row], earlier: pa.Table | None) -> tuple[Misplaced, ...]:
@@ -245,11 +246,11 @@ def _misplaced(rows: Sequence[Row], earlier: pa.Table | None) -> tuple[Misplaced
 
 
 def _producers(table: pa.Table | None) -> tuple[ProducerFigures, ...]:
-    found = [
+    producers = [
         ProducerFigures(row["producer"] or "", row["records"], row["bytes"])
         for row in rows_of(table)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.bytes, one.producer)))
+    return tuple(sorted(producers, key=lambda producer: (-producer.bytes, producer.producer)))
 
 
 def _key_buckets(table: pa.Table | None) -> tuple[KeyBucket, ...]:
@@ -298,46 +299,46 @@ def count_all(
         counts: The partition counts to predict.
         coalesce_ms: Quiet and maximum time of the topics that coalesce.
     """
-    context, found = spark.sparkContext, Counted()
+    context, counted = spark.sparkContext, Counted()
     with progress.step("counting partitions, windows and producers", context):
         counting.by_time(facts).write.mode("overwrite").parquet(f"{out}/{LOAD}")
-        _roll_up(spark.read.parquet(f"{out}/{LOAD}"), found)
-        found.producers = collected(counting.by_producer(facts))
-        found.sizes = collected(counting.sizes(facts))
+        _roll_up(spark.read.parquet(f"{out}/{LOAD}"), counted)
+        counted.producers = collected(counting.by_producer(facts))
+        counted.sizes = collected(counting.sizes(facts))
     with progress.step("counting keys", context):
         counting.by_partition_and_key(facts).write.mode("overwrite").parquet(f"{out}/{KEYS}")
         placed = spark.read.parquet(f"{out}/{KEYS}")
         keys = counting.by_key(placed).persist()
-        found.buckets = collected(counting.distribution(keys))
+        counted.buckets = collected(counting.distribution(keys))
         top = counting.heaviest(keys).persist()
-        found.top = collected(top)
+        counted.top = collected(top)
     with progress.step("predicting other partition counts", context):
-        found.predictions = collected(counting.predictions(keys, present, counts))
+        counted.predictions = collected(counting.predictions(keys, present, counts))
         keys.unpersist()
     with progress.step("looking for misplaced keys", context):
         misplaced = counting.most_misplaced(counting.misplaced(placed, present))
-        found.misplaced = collected(misplaced)
-        reaches = unexplained(found.misplaced)
+        counted.misplaced = collected(misplaced)
+        reaches = unexplained(counted.misplaced)
         if reaches:
-            found.earlier = collected(counting.earlier(placed, present, reaches))
+            counted.earlier = collected(counting.earlier(placed, present, reaches))
     with progress.step("measuring runs", context):
         runs = counting.runs(facts).persist()
-        found.runs = collected(counting.run_figures(counting.run_lengths(runs, top)))
+        counted.runs = collected(counting.run_figures(counting.run_lengths(runs, top)))
         runs.unpersist()
     with progress.step("attributing the heaviest keys", context):
-        found.main = collected(counting.main_places(placed, top))
-        found.kept = collected(counting.coalesced(facts, top, coalesce_ms))
+        counted.main = collected(counting.main_places(placed, top))
+        counted.kept = collected(counting.coalesced(facts, top, coalesce_ms))
         top.unpersist()
-    return found
+    return counted
 
 
-def _roll_up(cells: DataFrame, found: Counted) -> None:
+def _roll_up(cells: DataFrame, counted: Counted) -> None:
     """Sum partitions by 5 minutes, which are millions of cells, inside Spark."""
     spans = counting.spans(cells).persist()
     loads = counting.by_partition(cells, spans).persist()
-    found.loads = collected(loads)
-    found.busy = collected(counting.busy_windows(cells, spans))
-    found.heat = collected(counting.heat(cells, spans, loads))
-    found.fullest = collected(counting.fullest_without_keys(cells))
+    counted.loads = collected(loads)
+    counted.busy = collected(counting.busy_windows(cells, spans))
+    counted.heat = collected(counting.heat(cells, spans, loads))
+    counted.fullest = collected(counting.fullest_without_keys(cells))
     loads.unpersist()
     spans.unpersist()

@@ -112,10 +112,10 @@ def run_audit(chosen: argparse.Namespace) -> int:
         config, request, chosen.master, settings, report_to_people(is_quiet=chosen.quiet)
     )
     for topic in result["topics"]:
-        found = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
+        verdict = "; ".join([*filter(None, [", ".join(topic["diagnoses"])]), *topic["notes"]])
         read = topic["partitions_read"]
         part = "" if read is None else f" (partition {', '.join(map(str, read))} alone)"
-        line = f"{topic['topic']}{part}: {found or 'nothing wrong'}"
+        line = f"{topic['topic']}{part}: {verdict or 'nothing wrong'}"
         sys.stdout.write(f"{one_line(line)}\n")
     sys.stdout.write(f"{request.out / 'index.html'}\n")
     return OK
@@ -173,11 +173,11 @@ def _check(chosen: argparse.Namespace) -> None:
 
 def _counts(text: str) -> tuple[int, ...]:
     try:
-        found = tuple(int(part) for part in text.split(",") if part.strip())
+        counts = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError as error:
         raise JobError(
             f"--partitions {text}: expected numbers separated by commas", USAGE
         ) from error
-    if any(not 1 <= one <= 1000 for one in found):
+    if any(not 1 <= count <= 1000 for count in counts):
         raise JobError(f"--partitions {text}: from 1 to 1000", USAGE)
-    return found
+    return counts

@@ -89,16 +89,16 @@ def spans(cells: DataFrame) -> DataFrame:
         begin: The first window of heat map and bursts.
         stretch: Number of windows per column.
     """
-    found = cells.groupBy("topic").agg(
+    topics = cells.groupBy("topic").agg(
         F.min("window").alias("first"),
         F.max("window").alias("last"),
         F.sum("records").alias("all_records"),
         F.sum("bytes").alias("all_bytes"),
     )
     begin = F.greatest("first", F.col("last") - (MAX_WINDOWS - 1))
-    found = found.select("topic", "last", "all_records", "all_bytes", begin.alias("begin"))
+    topics = topics.select("topic", "last", "all_records", "all_bytes", begin.alias("begin"))
     count = F.col("last") - F.col("begin") + 1
-    return found.withColumn("stretch", F.ceil(count / HEAT_COLUMNS).cast("long"))
+    return topics.withColumn("stretch", F.ceil(count / HEAT_COLUMNS).cast("long"))
 
 
 def by_partition(cells: DataFrame, spans: DataFrame) -> DataFrame:
@@ -114,7 +114,10 @@ def by_partition(cells: DataFrame, spans: DataFrame) -> DataFrame:
         .groupBy("topic", "partition")
         .agg(
             *(F.sum(name).alias(name) for name in names),
-            *(F.sum(one).alias(f"recent_{at}") for at, one in zip(names, recent, strict=False)),
+            *(
+                F.sum(column).alias(f"recent_{at}")
+                for at, column in zip(names, recent, strict=False)
+            ),
             F.min("first_ms").alias("first_ms"),
             F.max("last_ms").alias("last_ms"),
             *(F.first(name).alias(name) for name in ("begin", "last", "stretch")),
@@ -161,11 +164,11 @@ def fullest_without_keys(cells: DataFrame) -> DataFrame:
     """
     most = F.struct("keyless_records", (-F.col("partition")).alias("before"))
     windows = cells.where(F.col("keyless_records") > 0).groupBy("topic", "window")
-    found = windows.agg(
+    fullest = windows.agg(
         F.sum("keyless_records").alias("keyless_records"),
         F.max_by("partition", most).alias("partition"),
     )
-    enough = found.where(F.col("keyless_records") >= ENOUGH_A_WINDOW)
+    enough = fullest.where(F.col("keyless_records") >= ENOUGH_A_WINDOW)
     return enough.groupBy("topic", "partition").agg(F.count("*").alias("windows"))
 
 
@@ -174,12 +177,12 @@ def by_producer(facts: DataFrame) -> DataFrame:
 
     The column `of` has the topic's number of producers.
     """
-    found = facts.groupBy("topic", "producer").agg(
+    producers = facts.groupBy("topic", "producer").agg(
         F.count("*").alias("records"), F.sum("bytes").alias("bytes")
     )
     every = Window.partitionBy("topic")
     rank = F.row_number().over(every.orderBy(F.desc("bytes"), "producer"))
-    ranked = found.withColumn("rank", rank).withColumn("of", F.count("*").over(every))
+    ranked = producers.withColumn("rank", rank).withColumn("of", F.count("*").over(every))
     return ranked.where(F.col("rank") <= TOP_PRODUCERS).drop("rank")
 
 
@@ -191,8 +194,8 @@ def sizes(facts: DataFrame) -> DataFrame:
 
 def heaviest(keys: DataFrame, limit: int = TOP_KEYS) -> DataFrame:
     """Return the keys with the most records or bytes (Spark limits before it shuffles)."""
-    found = [_first(keys, weight, limit) for weight in ("records", "bytes")]
-    return found[0].union(found[1]).distinct()
+    tops = [_first(keys, weight, limit) for weight in ("records", "bytes")]
+    return tops[0].union(tops[1]).distinct()
 
 
 def _first(keys: DataFrame, weight: str, limit: int) -> DataFrame:
@@ -237,23 +240,27 @@ def runs(facts: DataFrame) -> DataFrame:
     )
 
 
-def run_lengths(found: DataFrame, top: DataFrame) -> DataFrame:
-    """Count the runs of the heaviest keys by length. `found` is the result of `runs`, read twice.
+def run_lengths(block_runs: DataFrame, top: DataFrame) -> DataFrame:
+    """Count the runs of the heaviest keys by length.
 
     Runs that block ends have cut are joined here. Blocks without records are no gap.
+
+    Args:
+        block_runs: The result of `runs`, which is read twice.
+        top: The heaviest keys.
     """
     is_outer = F.col("is_first") | F.col("is_last")
     order = Window.partitionBy("topic", "partition").orderBy("block", "is_last")
     goes_on = F.col("is_first") & F.col("key").eqNullSafe(F.lag("key").over(order))
     begins = F.when(goes_on & (F.row_number().over(order) > 1), 0).otherwise(1)
-    cut = found.where(is_outer).withColumn("begins", begins)
+    cut = block_runs.where(is_outer).withColumn("begins", begins)
     numbered = cut.withColumn("run", F.sum("begins").over(order))
-    whole = numbered.groupBy("topic", "partition", "run").agg(
+    joined = numbered.groupBy("topic", "partition", "run").agg(
         F.first("key").alias("key"), F.sum("length").alias("length")
     )
-    inner = found.where(~is_outer).select("topic", "key", "length")
+    inner = block_runs.where(~is_outer).select("topic", "key", "length")
     return (
-        inner.union(whole.select("topic", "key", "length"))
+        inner.union(joined.select("topic", "key", "length"))
         .join(F.broadcast(top.select("topic", "key")), ["topic", "key"])
         .groupBy("topic", "key", "length")
         .agg(F.count("*").alias("runs"))
@@ -287,16 +294,16 @@ def coalesced(
         coalesce_ms: Quiet and maximum time, by topic.
     """
 
-    def left(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def count_kept(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in zip(*_columns(batch), strict=True))
-        for (topic, key), mine in groupby(rows, key=itemgetter(0, 1)):
-            quiet_s, max_s = (one / 1000 for one in coalesce_ms.get(topic, COALESCE_MS))
-            count = kept((second for _, _, second in mine), quiet_s, max_s)
+        for (topic, key), events in groupby(rows, key=itemgetter(0, 1)):
+            quiet_s, max_s = (ms / 1000 for ms in coalesce_ms.get(topic, COALESCE_MS))
+            count = kept((second for _, _, second in events), quiet_s, max_s)
             arrays = [pa.array([topic]), pa.array([key], pa.binary()), pa.array([count])]
             yield pa.RecordBatch.from_arrays(arrays, names=KEPT.names)
 
     ordered = seconds(facts, top).repartition("topic", "key")
-    return ordered.sortWithinPartitions("topic", "key", "second").mapInArrow(left, KEPT)
+    return ordered.sortWithinPartitions("topic", "key", "second").mapInArrow(count_kept, KEPT)
 
 
 def _columns(batch: pa.RecordBatch) -> Iterator[list[object]]:
@@ -332,11 +339,18 @@ def predictions(
     def sums(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for topic, batch in _by_topic(batches):
             hashed = _hashes(batch)
-            here = partitions_for(hashed, present[topic])
+            present_partitions = partitions_for(hashed, present[topic])
             for count in counts[topic]:
-                there = partitions_for(hashed, count)
-                yield _sums(topic, PREDICTED, count, there, batch)
-                yield _sums(topic, MOVED, count, there * 0, batch, here != there)
+                new_partitions = partitions_for(hashed, count)
+                yield _sums(topic, PREDICTED, count, new_partitions, batch)
+                yield _sums(
+                    topic,
+                    MOVED,
+                    count,
+                    new_partitions * 0,
+                    batch,
+                    present_partitions != new_partitions,
+                )
 
     return _summed(keys.select("topic", "key", "records", "bytes").mapInArrow(sums, SUMS))
 
@@ -353,26 +367,26 @@ def misplaced(placed: DataFrame, present: Mapping[str, int]) -> DataFrame:
             yield _misplaced_by_place(topic, batch, present[topic])
 
     chosen = placed.select("topic", "partition", "key", "producer", "records")
-    place = ("topic", "producer", "partition")
-    counts = [name for name in MISPLACED.names if name not in place]
-    by_place = chosen.mapInArrow(sums, MISPLACED).groupBy(*place)
-    found = by_place.agg(*(F.sum(name).alias(name) for name in counts))
-    mine = Window.partitionBy("topic", "producer")
-    below = F.sum("records").over(mine.orderBy("partition"))
-    is_enough = below >= FITS * F.sum("records").over(mine)
+    columns = ("topic", "producer", "partition")
+    counts = [name for name in MISPLACED.names if name not in columns]
+    by_place = chosen.mapInArrow(sums, MISPLACED).groupBy(*columns)
+    by_writer = by_place.agg(*(F.sum(name).alias(name) for name in counts))
+    of_producer = Window.partitionBy("topic", "producer")
+    below = F.sum("records").over(of_producer.orderBy("partition"))
+    is_enough = below >= FITS * F.sum("records").over(of_producer)
     reach = F.when(is_enough, F.col("partition"))
     return (
-        found.withColumn("reach", reach)
+        by_writer.withColumn("reach", reach)
         .groupBy("topic", "producer")
         .agg(*(F.sum(name).alias(name) for name in counts), F.min("reach").alias("reach"))
     )
 
 
-def most_misplaced(found: DataFrame) -> DataFrame:
+def most_misplaced(producers: DataFrame) -> DataFrame:
     """Return the producers with the most misplaced records, with the sums of all."""
     every = Window.partitionBy("topic")
     rank = F.row_number().over(every.orderBy(F.desc("records"), "producer"))
-    ranked = found.where(F.col("records") > 0).withColumn("rank", rank)
+    ranked = producers.where(F.col("records") > 0).withColumn("rank", rank)
     ranked = ranked.withColumn("all_records", F.sum("records").over(every))
     ranked = ranked.withColumn("of", F.count("*").over(every))
     return ranked.where(F.col("rank") <= TOP_MISPLACED)
@@ -393,15 +407,15 @@ def earlier(
                 reach = reaches.get((topic, producer))
                 if reach is None:
                     continue
-                mine = batch.filter(pc.equal(batch.column("producer"), producer))
-                yield _fits(topic, producer, mine, reach, present[topic])
+                own_rows = batch.filter(pc.equal(batch.column("producer"), producer))
+                yield _fits(topic, producer, own_rows, reach, present[topic])
 
     topics = sorted({topic for topic, _ in reaches})
     name = F.coalesce("producer", F.lit("")).alias("producer")
     chosen = placed.where(F.col("topic").isin(topics))
     chosen = chosen.select("topic", "partition", "key", name, "records")
-    found = chosen.mapInArrow(sums, EARLIER).groupBy("topic", "producer", "count")
-    return found.agg(F.sum("records").alias("records"))
+    explained = chosen.mapInArrow(sums, EARLIER).groupBy("topic", "producer", "count")
+    return explained.agg(F.sum("records").alias("records"))
 
 
 def _misplaced_by_place(topic: str, batch: pa.RecordBatch, n: int) -> pa.RecordBatch:
@@ -441,12 +455,12 @@ def _fits(
     sums = {
         n: int(records[partitions_for(hashed, n) == at].sum()) for n in range(reach + 1, present)
     }
-    found = {n: total for n, total in sums.items() if total}
+    explained = {n: total for n, total in sums.items() if total}
     arrays = [
-        pa.array([topic] * len(found), pa.string()),
-        pa.array([producer] * len(found), pa.string()),
-        pa.array(list(found), pa.int32()),
-        pa.array(list(found.values()), pa.int64()),
+        pa.array([topic] * len(explained), pa.string()),
+        pa.array([producer] * len(explained), pa.string()),
+        pa.array(list(explained), pa.int32()),
+        pa.array(list(explained.values()), pa.int64()),
     ]
     return pa.RecordBatch.from_arrays(arrays, EARLIER.names)
 
@@ -494,9 +508,9 @@ def _grouped(
     count: int,
 ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     # in integers: bincount's floats would lose the last bytes of very large sums
-    found = np.zeros(count, dtype=np.int64)
-    np.add.at(found, inverse, values)
-    return found
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, inverse, values)
+    return sums
 
 
 def _summed(rows: DataFrame) -> DataFrame:

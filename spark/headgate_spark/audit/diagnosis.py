@@ -76,13 +76,13 @@ def diagnose(figures: TopicFigures) -> list[Finding]:
     if figures.records < ENOUGH_RECORDS:
         return []
     chatty = [key for key in hot_keys(figures) if is_chatty(figures, key)]
-    found = [_chatty(figures, key) for key in chatty]
+    findings = [_chatty(figures, key) for key in chatty]
     bursts = _bursts(figures)
     if bursts is None:
-        found += _popular(figures, chatty) + _clumped(figures)
-    found += _large(figures)
-    found += [bursts] if bursts else []
-    return found + _misplaced(figures)
+        findings += _popular(figures, chatty) + _clumped(figures)
+    findings += _large(figures)
+    findings += [bursts] if bursts else []
+    return findings + _misplaced(figures)
 
 
 def is_hot(figures: TopicFigures) -> bool:
@@ -128,9 +128,9 @@ def _chatty(figures: TopicFigures, key: KeyFigures) -> Finding:
 
 def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
     n = figures.partitions
-    found = list[Finding]()
+    findings = list[Finding]()
     if figures.is_part:  # the other partitions have other keys: a key's share is not known
-        return found
+        return findings
     for key in hot_keys(figures):
         share = figures.record_share(key)
         is_larger = is_above(share, figures.records, 1 / n, figures.distinct_keys)
@@ -139,8 +139,8 @@ def _popular(figures: TopicFigures, chatty: list[KeyFigures]) -> list[Finding]:
                 f"key {named(key.key)} is {share:.1%} of the records, more than the 1/{n} of a "
                 f"partition; {usefulness(figures.top_record_share, 'records')}"
             )
-            found.append(Finding(Diagnosis.POPULAR, text, key))
-    return found
+            findings.append(Finding(Diagnosis.POPULAR, text, key))
+    return findings
 
 
 def _clumped(figures: TopicFigures) -> list[Finding]:
@@ -152,15 +152,15 @@ def _clumped(figures: TopicFigures) -> list[Finding]:
         (prediction.bytes, figures.top_byte_share, "bytes"),
     )
     for load, p_max, what in pairs:
-        found, alone = max_over_mean(load), 1 + (figures.partitions - 1) * p_max
+        measured, alone = max_over_mean(load), 1 + (figures.partitions - 1) * p_max
         if (
-            found >= HOT
-            and found >= CLUMP * alone
+            measured >= HOT
+            and measured >= CLUMP * alone
             and is_uneven(load, figures.records, above=alone)
         ):
             text = (
                 f"the hash puts several heavy keys on partition {int(load.argmax())}: max/mean "
-                f"{found:.2f} by {what}, where the top key alone explains {alone:.2f}"
+                f"{measured:.2f} by {what}, where the top key alone explains {alone:.2f}"
             )
             return [Finding(Diagnosis.CLUMPED, text)]
     return []
@@ -169,7 +169,7 @@ def _clumped(figures: TopicFigures) -> list[Finding]:
 def _large(figures: TopicFigures) -> list[Finding]:
     keys = [key for key in hot_keys(figures) if _is_large_key(figures, key)]
     if keys:
-        key = max(keys, key=lambda one: one.bytes)
+        key = max(keys, key=lambda candidate: candidate.bytes)
         mean = key.bytes // key.records
         text = (
             f"records of key {named(key.key)} have {mean:,} bytes on average and are "
@@ -268,46 +268,50 @@ def _misplaced(figures: TopicFigures) -> list[Finding]:
 def cause_of(figures: TopicFigures) -> str:
     """Return the writers of the misplaced records and the cause, as far as the records show it."""
     named_ones = figures.misplaced[:NAMED_PRODUCERS]
-    parts = [f"{misplaced_by(one)}: {cause(one)}" for one in named_ones]
-    others = figures.misplaced_records - sum(one.records for one in named_ones)
+    parts = [f"{misplaced_by(misplaced)}: {cause(misplaced)}" for misplaced in named_ones]
+    others = figures.misplaced_records - sum(misplaced.records for misplaced in named_ones)
     if others:
         parts.append(f"{others:,} records are of other producers")
     return "; ".join(parts)
 
 
-def misplaced_by(one: Misplaced) -> str:
+def misplaced_by(misplaced: Misplaced) -> str:
     """Return a text with a producer and the number of its misplaced records."""
-    who = f"producer {one.producer}" if one.producer else "a producer without hg-producer"
-    return f"{who} ({one.records:,} of its {one.keyed:,})"
+    who = (
+        f"producer {misplaced.producer}" if misplaced.producer else "a producer without hg-producer"
+    )
+    return f"{who} ({misplaced.records:,} of its {misplaced.keyed:,})"
 
 
-def cause(one: Misplaced) -> str:
+def cause(misplaced: Misplaced) -> str:
     """Return the cause of a producer's misplaced records, as far as their partitions show it."""
-    count = earlier_count(one)
+    count = earlier_count(misplaced)
     if count is not None:
         return f"they were written when the topic had {count} partitions"
-    if one.empty == one.records:
+    if misplaced.empty == misplaced.records:
         return (
             "all have the empty key, which librdkafka's default partitioner (CRC32) spreads at "
             "random; set murmur2_random"
         )
-    if one.crc32 + one.empty >= FITS * one.records:
-        spread = ", which spreads empty keys at random" if one.empty else ""
+    if misplaced.crc32 + misplaced.empty >= FITS * misplaced.records:
+        spread = ", which spreads empty keys at random" if misplaced.empty else ""
         return f"a client with librdkafka's default partitioner (CRC32{spread}); set murmur2_random"
     text = "a client with a partitioner of its own, or that names partitions"
     few = ", or an earlier partition count: of so few keys nobody can tell"
-    return text + few if one.keys < ENOUGH_KEYS else text
+    return text + few if misplaced.keys < ENOUGH_KEYS else text
 
 
-def earlier_count(one: Misplaced) -> int | None:
+def earlier_count(misplaced: Misplaced) -> int | None:
     """Return the earlier partition count that explains a producer's misplaced records.
 
     None if there is no such count, or too few keys for a conclusion.
     """
-    if one.keys < ENOUGH_KEYS:
+    if misplaced.keys < ENOUGH_KEYS:
         return None
-    fitting = [count for count, fits in one.earlier.items() if fits >= FITS * one.records]
-    return max(fitting) if fitting and one.records else None
+    fitting = [
+        count for count, fits in misplaced.earlier.items() if fits >= FITS * misplaced.records
+    ]
+    return max(fitting) if fitting and misplaced.records else None
 
 
 def earlier_partitions(figures: TopicFigures) -> int | None:
@@ -315,7 +319,7 @@ def earlier_partitions(figures: TopicFigures) -> int | None:
 
     None if there is no such count.
     """
-    counts = {earlier_count(one) for one in figures.misplaced}
+    counts = {earlier_count(misplaced) for misplaced in figures.misplaced}
     return counts.pop() if len(counts) == 1 else None
 
 
@@ -339,21 +343,23 @@ _LASTING = 0.75
 
 def notes(figures: TopicFigures) -> list[str]:
     """Return additional sentences; the names of diagnoses are fixed."""
-    found = figures.keyless
-    if found is None or figures.keyless_records < max(ENOUGH_RECORDS, _MIN_SHARE * figures.records):
+    keyless = figures.keyless
+    if keyless is None or figures.keyless_records < max(
+        ENOUGH_RECORDS, _MIN_SHARE * figures.records
+    ):
         return []
-    uneven = max_over_mean(found.records)
-    if uneven < HOT or not is_uneven(found.records, figures.keyless_records):
+    uneven = max_over_mean(keyless.records)
+    if uneven < HOT or not is_uneven(keyless.records, figures.keyless_records):
         return []
-    row = int(found.records.argmax())
+    row = int(keyless.records.argmax())
     fullest = figures.numbers[row] if figures.is_part else row
     text = (
         f"the {figures.keyless_records:,} records without a key are uneven, and no key is the "
         f"reason: partition {fullest} has {uneven:.2f} times the mean of them"
     )
-    if found.windows >= BURST_WINDOWS and found.same >= _LASTING * found.windows:
+    if keyless.windows >= BURST_WINDOWS and keyless.same >= _LASTING * keyless.windows:
         why = (
-            f"it is the fullest in {found.same} of {found.windows} windows of 5 minutes: a "
+            f"it is the fullest in {keyless.same} of {keyless.windows} windows of 5 minutes: a "
             "producer that names partitions, or has a partitioner of its own, puts them there"
         )
     else:
@@ -375,27 +381,27 @@ FEW_SEEN = 10
 
 def with_unpublished(figures: TopicFigures, unpublished: Unpublished) -> TopicFigures:
     """Add the gateways' facts of the same window to the figures."""
-    known = {producer.producer: producer for producer in figures.producers}
+    by_name = {producer.producer: producer for producer in figures.producers}
     producers = [_with_sent(producer, unpublished) for producer in figures.producers]
-    silent = [name for name in unpublished.producers if name not in known]  # not in Kafka
-    if figures.distinct_producers > len(known):
+    silent = [name for name in unpublished.producers if name not in by_name]  # not in Kafka
+    if figures.distinct_producers > len(by_name):
         silent = []  # they may be in Kafka, among the producers with fewer bytes
     producers += [_with_sent(ProducerFigures(name, 0, 0), unpublished) for name in silent]
     return replace(figures, producers=tuple(producers), unpublished=unpublished)
 
 
-def _with_sent(one: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
-    found = unpublished.of(one.producer)
-    if found is None:
-        return one
-    return ProducerFigures(one.producer, one.records, one.bytes, **found)
+def _with_sent(producer: ProducerFigures, unpublished: Unpublished) -> ProducerFigures:
+    outcomes = unpublished.of(producer.producer)
+    if outcomes is None:
+        return producer
+    return ProducerFigures(producer.producer, producer.records, producer.bytes, **outcomes)
 
 
-def sent(one: ProducerFigures) -> int | None:
+def sent(producer: ProducerFigures) -> int | None:
     """Return the number of events that a producer sent, or None if it is unknown."""
-    if one.unchanged is None:
+    if producer.unchanged is None:
         return None
-    return one.records + one.in_vain
+    return producer.records + producer.in_vain
 
 
 class Waste:
@@ -412,20 +418,21 @@ class Waste:
     @property
     def why(self) -> str:
         """Return one sentence with the figures."""
-        one = self.producer
+        producer = self.producer
         counts = ", ".join(
             f"{count:,} {name}"
             for name, count in (
-                ("unchanged", one.unchanged),
-                ("superseded", one.superseded),
-                ("rejected", one.rejected),
-                ("duplicate", one.duplicate),
+                ("unchanged", producer.unchanged),
+                ("superseded", producer.superseded),
+                ("rejected", producer.rejected),
+                ("duplicate", producer.duplicate),
             )
             if count
         )
         text = (
-            f"producer {one.producer or '(no hg-producer)'} sent {sent(one):,} events, of which "
-            f"Kafka got {one.records:,} records; {counts} ended before it, {self.bytes:,} bytes"
+            f"producer {producer.producer or '(no hg-producer)'} sent {sent(producer):,} events, "
+            f"of which Kafka got {producer.records:,} records; {counts} ended before it, "
+            f"{self.bytes:,} bytes"
         )
         if self.key is not None and self.key.key is not None:
             key = named(self.key.key)[:120]
@@ -440,9 +447,11 @@ def wasteful(figures: TopicFigures) -> Iterator[Waste]:
     for row in figures.unpublished.rows:
         sizes[row.producer] = sizes.get(row.producer, 0) + row.bytes
         seen[row.producer] = seen.get(row.producer, 0) + (row.seen or row.events)
-    for one in sorted(figures.producers, key=lambda producer: -sizes.get(producer.producer, 0)):
-        if seen.get(one.producer, 0) < FEW_SEEN:
+    for producer in sorted(
+        figures.producers, key=lambda producer: -sizes.get(producer.producer, 0)
+    ):
+        if seen.get(producer.producer, 0) < FEW_SEEN:
             continue
-        if one.in_vain >= FEW_EVENTS and one.in_vain >= WASTEFUL * (sent(one) or 0):
-            keys = (key for key in figures.unpublished.keys if key.producer == one.producer)
-            yield Waste(one, next(keys, None), sizes.get(one.producer, 0))
+        if producer.in_vain >= FEW_EVENTS and producer.in_vain >= WASTEFUL * (sent(producer) or 0):
+            keys = (key for key in figures.unpublished.keys if key.producer == producer.producer)
+            yield Waste(producer, next(keys, None), sizes.get(producer.producer, 0))

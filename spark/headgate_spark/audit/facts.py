@@ -34,20 +34,20 @@ def read_unpublished(
 
     If the facts cannot be read, the audit continues and the result has the reason.
     """
-    asking = {topic: one for topic, one in windows.items() if _asks(config, topic)}
-    found = {
+    asking = {topic: window for topic, window in windows.items() if _asks(config, topic)}
+    unpublished = {
         topic: Unpublished("the topic tells no facts: set facts = true")
         for topic in windows.keys() - asking.keys()
     }
     cluster = _cluster(config)
     with progress.step(f"reading {names.FACTS_TOPIC}", spark.sparkContext):
         if not asking or cluster is None:
-            return found
+            return unpublished
         try:
-            return found | _read(spark, cluster, asking)
+            return unpublished | _read(spark, cluster, asking)
         except (PySparkException, Py4JJavaError, JobError) as error:
             why = f"{names.FACTS_TOPIC} could not be read: {reason_of(error)}"
-            return found | {topic: Unpublished(why) for topic in asking}
+            return unpublished | {topic: Unpublished(why) for topic in asking}
 
 
 def _asks(config: JobConfig, topic: str) -> bool:
@@ -56,7 +56,7 @@ def _asks(config: JobConfig, topic: str) -> bool:
 
 
 def _cluster(config: JobConfig) -> Cluster | None:
-    name = names.facts_cluster({name: one.tier for name, one in config.clusters.items()})
+    name = names.facts_cluster({name: cluster.tier for name, cluster in config.clusters.items()})
     return None if name is None else config.clusters[name]
 
 
@@ -70,7 +70,7 @@ def _read(
             why = f"cluster {cluster.name} has no topic {names.FACTS_TOPIC}: run `headgate init`"
             return {topic: Unpublished(why) for topic in windows}
         ranges = _ranges(view, partitions, windows)
-        if not any(one.end > one.start for one in ranges):
+        if not any(offsets.end > offsets.start for offsets in ranges):
             return {topic: _none_found() for topic in windows}
         records = read(spark, cluster, ranges, headers=False, rows_a_task=_rows_a_task(ranges))
         sums = summed(fact_rows(records, windows)).persist()
@@ -84,15 +84,15 @@ def _none_found() -> Unpublished:
 
 def _ranges(view: KafkaView, partitions: int, windows: Mapping[str, Bounds]) -> list[Range]:
     """Return the offsets that may have facts of the windows; records are later than facts."""
-    places = [Partition(names.FACTS_TOPIC, number) for number in range(partitions)]
+    tps = [Partition(names.FACTS_TOPIC, number) for number in range(partitions)]
     starts = [start for start, _ in windows.values() if start is not None]
     is_bounded = len(starts) == len(windows)
-    return since(view, places, min(starts) if is_bounded else None)
+    return since(view, tps, min(starts) if is_bounded else None)
 
 
 def _rows_a_task(ranges: list[Range]) -> int:
     """Return the records per task: a record has from one fact to some thousands."""
-    return max(ROWS_A_TASK, sum(one.end - one.start for one in ranges) // MAX_TASKS)
+    return max(ROWS_A_TASK, sum(offsets.end - offsets.start for offsets in ranges) // MAX_TASKS)
 
 
 def fact_rows(records: DataFrame, windows: Mapping[str, Bounds]) -> DataFrame:
@@ -137,13 +137,13 @@ def _column(name: str) -> Column:
 
 
 def _is_within(windows: Mapping[str, Bounds]) -> Column:
-    found = F.lit(False)
+    condition = F.lit(False)
     for topic, (start, end) in windows.items():
         first = _ALWAYS_MS[0] if start is None else start
         last = _ALWAYS_MS[1] if end is None else end
         is_within = (F.col("at_ms") >= first) & (F.col("at_ms") < last)
-        found = found | ((F.col("topic") == topic) & is_within)
-    return found
+        condition = condition | ((F.col("topic") == topic) & is_within)
+    return condition
 
 
 def summed(facts: DataFrame) -> DataFrame:
@@ -190,17 +190,17 @@ def _result(topic: str, totals: Tables, rows: Tables, keys: Tables) -> Unpublish
     (total,) = [*rows_of(totals.get(topic))] or [{"events": None}]
     if total["events"] is None:
         return _none_found()
-    found = sorted(_unpublished_row(row) for row in rows_of(rows.get(topic)))
+    top_rows = sorted(_unpublished_row(row) for row in rows_of(rows.get(topic)))
     ranked = sorted(rows_of(keys.get(topic)), key=lambda row: row["rank"])
     return Unpublished(
         why_unknown=None,
-        rows=tuple(found),
+        rows=tuple(top_rows),
         keys=tuple(_unpublished_key(row) for row in ranked),
         since_ms=total["first_ms"],
         is_sampled=total["one_in"] > 1,
         unreadable=total["unreadable"],
-        other_events=total["events"] - sum(row.events for row in found),
-        other_bytes=total["bytes"] - sum(row.bytes for row in found),
+        other_events=total["events"] - sum(row.events for row in top_rows),
+        other_bytes=total["bytes"] - sum(row.bytes for row in top_rows),
     )
 
 

@@ -63,10 +63,10 @@ class Unpublished:
         """Return the events of a producer by outcome; None if nothing is known."""
         if self.why_unknown is not None:
             return None
-        mine = {row.outcome: row.events for row in self.rows if row.producer == producer}
-        if not mine and self.other_events:
+        by_outcome = {row.outcome: row.events for row in self.rows if row.producer == producer}
+        if not by_outcome and self.other_events:
             return None  # it may be one of the others
-        return {outcome: mine.get(outcome, 0) for outcome in OUTCOMES}
+        return {outcome: by_outcome.get(outcome, 0) for outcome in OUTCOMES}
 
     @property
     def producers(self) -> list[str]:
@@ -89,8 +89,8 @@ class Unpublished:
 NOT_READ = Unpublished("the facts were not read")
 
 
-def _shown(one: UnpublishedKey) -> dict[str, Any]:
-    return {**one._asdict(), "key": _text(one.key), "producer": one.producer or None}
+def _shown(key: UnpublishedKey) -> dict[str, Any]:
+    return {**key._asdict(), "key": _text(key.key), "producer": key.producer or None}
 
 
 def _text(key: bytes | None) -> str | None:
@@ -195,7 +195,7 @@ class ProducerFigures(NamedTuple):
     def in_vain(self) -> int:
         """Return the events that Kafka never received, as far as that is known."""
         ends = (self.unchanged, self.superseded, self.rejected, self.duplicate)
-        return sum(one or 0 for one in ends)
+        return sum(count or 0 for count in ends)
 
 
 class Keyless(NamedTuple):
@@ -261,7 +261,7 @@ class TopicFigures:
         tombstones: Records without a value.
         numbers: The partition of each row of loads and busy windows if only some were
             requested; empty for all, from 0.
-        whole: The topic's number of partitions in that case.
+        topic_partitions: The topic's number of partitions in that case.
         keyless: None if it was not examined.
         producers: The producers with the most bytes.
         distinct_producers: The number of producers.
@@ -290,7 +290,7 @@ class TopicFigures:
     key_buckets: tuple[KeyBucket, ...] = ()
     unpublished: Unpublished = NOT_READ
     numbers: tuple[int, ...] = ()
-    whole: int = 0
+    topic_partitions: int = 0
     keyless: Keyless | None = None
     distinct_producers: int = 0
     misplaced_by_others: int = 0
@@ -303,7 +303,7 @@ class TopicFigures:
     @property
     def misplaced_records(self) -> int:
         """Return the keyed records that are not on the partition of Kafka's rule."""
-        return sum(one.records for one in self.misplaced) + self.misplaced_by_others
+        return sum(misplaced.records for misplaced in self.misplaced) + self.misplaced_by_others
 
     @property
     def keyed_records(self) -> int:
@@ -350,5 +350,7 @@ class TopicFigures:
 
     def prediction(self, partitions: int) -> Prediction | None:
         """Return the prediction for this partition count, if it was requested."""
-        found = (one for one in self.predictions if one.partitions == partitions)
-        return next(found, None)
+        matches = (
+            prediction for prediction in self.predictions if prediction.partitions == partitions
+        )
+        return next(matches, None)

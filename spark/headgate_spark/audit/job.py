@@ -47,7 +47,7 @@ _COMPRESSED = {"compression.type": "gzip"}
 
 def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Document) -> None:
     """Publish the results. Each record keeps summaries of its predecessors. Raises JobError."""
-    names = [one["topic"] for one in result["topics"]]
+    names = [topic["topic"] for topic in result["topics"]]
     client = {**cluster.client, **cluster.waiting}
     options = {f"kafka.{name}": value for name, value in {**_COMPRESSED, **client}.items()}
     try:
@@ -63,32 +63,36 @@ def publish(spark: SparkSession, view: KafkaView, cluster: Cluster, result: Docu
 
 
 def _rows(result: Document, published: Mapping[str, Document]) -> Iterator[tuple[str, str]]:
-    for one in result["topics"]:
-        document = {"generated_at": result["generated_at"], **one}
-        yield one["topic"], json.dumps(with_earlier(document, published.get(one["topic"])))
+    for topic in result["topics"]:
+        document = {"generated_at": result["generated_at"], **topic}
+        yield topic["topic"], json.dumps(with_earlier(document, published.get(topic["topic"])))
 
 
 def _published(
     spark: SparkSession, view: KafkaView, cluster: Cluster, names: Iterable[str]
 ) -> dict[str, Any]:
     """Return the published results of these topics. An unreadable record counts as none."""
-    ranges = [one for one in since(view, [Partition(SKEW_TOPIC, 0)], None) if one.end > one.start]
+    ranges = [
+        offsets
+        for offsets in since(view, [Partition(SKEW_TOPIC, 0)], None)
+        if offsets.end > offsets.start
+    ]
     if not ranges:
         return {}
     records = read(spark, cluster, ranges, headers=False)
     named = records.select(F.col("key").cast("string").alias("topic"), "value", "offset")
     chosen = named.where(F.col("topic").isin(*names))
     newest = chosen.groupBy("topic").agg(F.max_by("value", "offset").alias("value")).collect()
-    found = {row["topic"]: _document(bytes(row["value"] or b"")) for row in newest}
-    return {topic: document for topic, document in found.items() if document is not None}
+    documents = {row["topic"]: _document(bytes(row["value"] or b"")) for row in newest}
+    return {topic: document for topic, document in documents.items() if document is not None}
 
 
 def _document(value: bytes) -> dict[str, Any] | None:
     try:
-        found = json.loads(value)
+        content = json.loads(value)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return content if isinstance(content, dict) else None
 
 
 # ---- files: tables, JSON, the page and metrics, all of them or none
@@ -157,7 +161,7 @@ def audit(
         view = ending.enter_context(KafkaView(spark, cluster))
         sizes = view.topics()
         ranges = _ranges(view, config, cluster, request, sizes)
-        names = list(dict.fromkeys(one.place.topic for one in ranges))
+        names = list(dict.fromkeys(offsets.tp.topic for offsets in ranges))
         present = {name: sizes[name] for name in names}
         folder = ending.enter_context(scratch(request.out))
         files = PurePosixPath(f"file:{folder}")  # whatever Spark's own default is
@@ -206,17 +210,17 @@ def _ranges(
 ) -> list[Range]:
     if request.offsets is not None:
         wanted = parse_offsets(request.offsets)
-        must_exist(",".join({place.topic for place in wanted}), cluster, sizes)
+        must_exist(",".join({tp.topic for tp in wanted}), cluster, sizes)
         _must_have(wanted, sizes)
-        return _some(by_offsets(view, wanted))
+        return _with_records(by_offsets(view, wanted))
     names = chosen_topics(request.topics, config, cluster, set(sizes))
     must_exist(request.topics, cluster, sizes)
-    places = [Partition(name, number) for name in names for number in range(sizes[name])]
-    return _some(since(view, places, request.from_ms))
+    tps = [Partition(name, number) for name in names for number in range(sizes[name])]
+    return _with_records(since(view, tps, request.from_ms))
 
 
-def _must_have(places: Iterable[Partition], sizes: dict[str, int]) -> None:
-    for topic, partition in places:
+def _must_have(tps: Iterable[Partition], sizes: dict[str, int]) -> None:
+    for topic, partition in tps:
         if not 0 <= partition < sizes[topic]:
             text = f"--offsets: {topic} has no partition {partition}; it has {sizes[topic]}, from 0"
             raise JobError(text, USAGE)
@@ -225,15 +229,17 @@ def _must_have(places: Iterable[Partition], sizes: dict[str, int]) -> None:
 def _parts(ranges: Sequence[Range], present: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
     """Return the requested partitions of topics that have others, too."""
     chosen: dict[str, set[int]] = defaultdict(set)
-    for one in ranges:
-        chosen[one.place.topic].add(one.place.partition)
+    for offsets in ranges:
+        chosen[offsets.tp.topic].add(offsets.tp.partition)
     return {
-        topic: tuple(sorted(some)) for topic, some in chosen.items() if len(some) < present[topic]
+        topic: tuple(sorted(numbers))
+        for topic, numbers in chosen.items()
+        if len(numbers) < present[topic]
     }
 
 
-def _some(ranges: list[Range]) -> list[Range]:
-    if not any(one.end > one.start for one in ranges):
+def _with_records(ranges: list[Range]) -> list[Range]:
+    if not any(offsets.end > offsets.start for offsets in ranges):
         raise JobError(_NOTHING)
     return ranges
 
@@ -251,7 +257,7 @@ def read_facts(
     If an offset of the ranges cannot be read, the audit raises JobError and leaves nothing that
     looks like a result.
     """
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(offsets.end - offsets.start for offsets in ranges)
     try:
         with progress.step(f"reading up to {total:,} records", spark.sparkContext):
             facts = facts_of(spark, cluster, ranges)
@@ -276,10 +282,10 @@ def must_be_there(spark: SparkSession, goal: str, rows: int) -> None:
     If the folder is not shared, executors on other machines leave only some of them, or none.
     """
     try:
-        there = spark.read.schema(FACTS).parquet(goal).count()
+        readable = spark.read.schema(FACTS).parquet(goal).count()
     except (PySparkException, Py4JJavaError):  # an executor does not find what another wrote
-        there = -1
-    if there != rows:
+        readable = -1
+    if readable != rows:
         raise JobError(
             f"--out {_folder(goal)}: what Spark's executors write there is not found there by this "
             "process, or not by each other: it must be one folder for the driver and all "
@@ -294,12 +300,12 @@ def _folder(goal: str) -> Path:
 
 def _coalesce_ms(config: JobConfig, topics: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Return quiet and maximum time of the topics that coalesce."""
-    found = {}
+    times_ms = {}
     for topic in topics:
         policy = config.policies.match(topic)
         if policy is not None and (quiet := policy.coalesce_quiet_ms) is not None:
-            found[topic] = (quiet, policy.coalesce_max_delay_ms or 5 * quiet)
-    return found
+            times_ms[topic] = (quiet, policy.coalesce_max_delay_ms or 5 * quiet)
+    return times_ms
 
 
 def _windows(

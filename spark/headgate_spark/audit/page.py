@@ -100,7 +100,9 @@ def _cells(heat: Heat, side: float) -> str:
 def _rows(numbers: Sequence[int], side: float) -> str:
     step = -(-len(numbers) // _LABELS)
     labels = list(enumerate(numbers))[::step]
-    return "".join(text(LEFT - 5, (row + 0.5) * side + 4, str(one), "end") for row, one in labels)
+    return "".join(
+        text(LEFT - 5, (row + 0.5) * side + 4, str(number), "end") for row, number in labels
+    )
 
 
 def _times(from_ms: int, ends_ms: int, below: float) -> str:
@@ -154,14 +156,14 @@ def topic_charts(topic: dict[str, Any], figures: TopicFigures) -> str:
             drawn.append(bars("Heaviest keys", "of the topic's bytes", heavy))
         else:
             said.append(_NO_HEAVY_KEY)
-    notes = "".join(f'<p class="note">{one}</p>' for one in said)
+    notes = "".join(f'<p class="note">{sentence}</p>' for sentence in said)
     return f'<div class="charts">{"".join(drawn)}</div>{notes}'
 
 
 def _heavy(keys: Iterable[dict[str, Any]]) -> list[tuple[str, float]]:
-    visible = [one for one in keys if one["byte_share"] >= _VISIBLE]
-    heavy = sorted(visible, key=lambda one: -one["byte_share"])[:_BARS]
-    return [(one["key"] or EMPTY_KEY, one["byte_share"]) for one in heavy]
+    visible = [key for key in keys if key["byte_share"] >= _VISIBLE]
+    heavy = sorted(visible, key=lambda key: -key["byte_share"])[:_BARS]
+    return [(key["key"] or EMPTY_KEY, key["byte_share"]) for key in heavy]
 
 
 def _lorenz_chart(figures: TopicFigures) -> str:
@@ -243,9 +245,9 @@ def senders_table(topic: dict[str, Any]) -> str:
     counts = ("records", "bytes", "unchanged", "superseded", "rejected", "duplicate")
     head = row("th", ["producer", "events sent", *counts])
     rows = "".join(
-        row("td", [one["producer"] or "(no hg-producer)", _number(_sent(one)),
-                    *(_number(one[name]) for name in counts)])
-        for one in topic["producers"]
+        row("td", [producer["producer"] or "(no hg-producer)", _number(_sent(producer)),
+                    *(_number(producer[name]) for name in counts)])
+        for producer in topic["producers"]
     )  # fmt: skip
     keys, listed = topic["facts"]["top_keys"], len(topic["producers"])
     basis = _basis(topic["facts"])
@@ -280,11 +282,11 @@ def _vain_keys_table(keys: list[dict[str, Any]]) -> str:
     return f"<h3>Sent in vain: top keys</h3>{table(f'<tr>{head}</tr>', rows)}"
 
 
-def _sent(one: dict[str, Any]) -> int | None:
-    if one["unchanged"] is None:
+def _sent(producer: dict[str, Any]) -> int | None:
+    if producer["unchanged"] is None:
         return None
     names = ("records", "unchanged", "superseded", "rejected", "duplicate")
-    return sum(int(one[name]) for name in names)
+    return sum(int(producer[name]) for name in names)
 
 
 def _number(value: int | None) -> str:
@@ -336,15 +338,15 @@ _NOTHING = '<span class="tag ok">nothing</span>'
 def page(result: dict[str, Any], figures: Sequence[TopicFigures]) -> str:
     """Return the whole page, topics in the given order; `figures` are for the charts."""
     topics = list(zip(result["topics"], figures, strict=True))
-    body = "".join(_topic(topic, one) for topic, one in topics[:_SECTIONS])
+    body = "".join(_topic(topic, topic_figures) for topic, topic_figures in topics[:_SECTIONS])
     listed = "".join(
-        _listed(topic, has_section=place < _SECTIONS) for place, (topic, _) in enumerate(topics)
+        _listed(topic, has_section=index < _SECTIONS) for index, (topic, _) in enumerate(topics)
     )
     more = ""
     if len(topics) > _SECTIONS:
         more = f" Details of the {_SECTIONS} worst are below; audit.json has those of all."
     figures_of = ("max/mean, records", "max/mean, bytes", "records", "bytes")
-    head = "".join(f'<th class="n">{one}</th>' for one in figures_of)
+    head = "".join(f'<th class="n">{title}</th>' for title in figures_of)
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -364,11 +366,12 @@ def minute_of(time: str) -> str:
 def _listed(topic: dict[str, Any], *, has_section: bool) -> str:
     name = escape(topic["topic"])
     link = f'<a href="#{name}">{name}</a>' if has_section else name
-    found = "".join(
-        f'<span class="tag">{escape(one.replace("_", " "))}</span>' for one in topic["diagnoses"]
+    tags = "".join(
+        f'<span class="tag">{escape(diagnosis.replace("_", " "))}</span>'
+        for diagnosis in topic["diagnoses"]
     )
     return (
-        f"<tr><td>{link}</td><td>{found or _NOTHING}</td>"
+        f"<tr><td>{link}</td><td>{tags or _NOTHING}</td>"
         f'<td class="n">{topic["by_records"]["max_over_mean"]:.2f}</td>'
         f'<td class="n">{topic["by_bytes"]["max_over_mean"]:.2f}</td>'
         f'<td class="n">{topic["records"]:,}</td>'
@@ -420,26 +423,26 @@ def _part(topic: dict[str, Any]) -> str:
 
 
 def _notes(topic: dict[str, Any]) -> str:
-    return "".join(f'<p class="found">{escape(one)}</p>' for one in topic["notes"])
+    return "".join(f'<p class="found">{escape(note)}</p>' for note in topic["notes"])
 
 
 def _findings(topic: dict[str, Any]) -> str:
     if not topic["findings"]:
         return '<p class="fine">Nothing is wrong with the keys of this topic.</p>'
-    found = "".join(
-        f'<p class="found"><strong>{escape(one["diagnosis"].replace("_", " "))}</strong>: '
-        f"{escape(one['text'])}</p>"
-        for one in topic["findings"]
+    findings = "".join(
+        f'<p class="found"><strong>{escape(finding["diagnosis"].replace("_", " "))}</strong>: '
+        f"{escape(finding['text'])}</p>"
+        for finding in topic["findings"]
     )
     rows = "".join(
-        f"<tr><td><strong>{escape(one['action'])}</strong></td>"
-        f'<td data-name="why">{_coded(one["why"])}</td>'
-        f'<td data-name="cost">{_coded(one["cost"])}</td></tr>'
-        for one in topic["recommendations"]
+        f"<tr><td><strong>{escape(recommendation['action'])}</strong></td>"
+        f'<td data-name="why">{_coded(recommendation["why"])}</td>'
+        f'<td data-name="cost">{_coded(recommendation["cost"])}</td></tr>'
+        for recommendation in topic["recommendations"]
     )
     head = "<tr><th>what to do</th><th>why</th><th>cost</th></tr>"
     advice = f'<table class="stacked">{head}{rows}</table>'
-    return f"{found}<h3>What helps, and what does not</h3>{advice}"
+    return f"{findings}<h3>What helps, and what does not</h3>{advice}"
 
 
 def _coded(text: str) -> str:
@@ -468,15 +471,15 @@ def _what_if(topic: dict[str, Any]) -> str:
         row(
             "td",
             [
-                f"{one['partitions']}{now.get(one['partitions'], '')}",
-                f"{one['max_over_mean_records']:.2f}",
-                f"{one['floor_records']:.2f}",
-                f"{one['max_over_mean_bytes']:.2f}",
-                f"{one['floor_bytes']:.2f}",
-                f"{one['moved_share']:.0%}",
+                f"{prediction['partitions']}{now.get(prediction['partitions'], '')}",
+                f"{prediction['max_over_mean_records']:.2f}",
+                f"{prediction['floor_records']:.2f}",
+                f"{prediction['max_over_mean_bytes']:.2f}",
+                f"{prediction['floor_bytes']:.2f}",
+                f"{prediction['moved_share']:.0%}",
             ],
         )
-        for one in topic["what_if"]
+        for prediction in topic["what_if"]
     )
     return f"<h3>What if it had other partitions</h3>{table(head, rows)}"
 
@@ -486,10 +489,10 @@ def _keys(topic: dict[str, Any]) -> str:
         return ""
     head = row("th", ["key", "records", "share", "bytes", "share", "p95 run", "producer"])
     rows = "".join(
-        f"<tr><td>{key_cell(one['key'])}</td><td class='n'>{one['records']:,}</td>"
-        f"<td class='n'>{one['record_share']:.2%}</td><td class='n'>{one['bytes']:,}</td>"
-        f"<td class='n'>{one['byte_share']:.2%}</td><td class='n'>{one['run_p95']}</td>"
-        f"<td>{escape(one['producer'] or '(no hg-producer)')}</td></tr>"
-        for one in topic["top_keys"][:_KEYS]
+        f"<tr><td>{key_cell(key['key'])}</td><td class='n'>{key['records']:,}</td>"
+        f"<td class='n'>{key['record_share']:.2%}</td><td class='n'>{key['bytes']:,}</td>"
+        f"<td class='n'>{key['byte_share']:.2%}</td><td class='n'>{key['run_p95']}</td>"
+        f"<td>{escape(key['producer'] or '(no hg-producer)')}</td></tr>"
+        for key in topic["top_keys"][:_KEYS]
     )
     return f"<h3>Top keys</h3>{table(head, rows)}"

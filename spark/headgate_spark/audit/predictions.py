@@ -30,27 +30,27 @@ def hashes(data: Bytes, starts: Int64s, lengths: Int64s) -> Int32s:
 
     Source: org.apache.kafka.common.utils.Utils.murmur2.
     """
-    found = np.empty(len(starts), dtype=np.int32)
+    hashed = np.empty(len(starts), dtype=np.int32)
     # Keys of one length make a matrix, and its columns of 4 bytes are hashed for all of them.
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         matrix = data[starts[rows, None] + np.arange(length)]
-        found[rows] = _hash_matrix(matrix).view(np.int32)
-    return found
+        hashed[rows] = _hash_matrix(matrix).view(np.int32)
+    return hashed
 
 
 def _hash_matrix(keys: Bytes) -> NDArray[np.uint32]:
     count, length = keys.shape
-    whole = length // 4 * 4
-    words = np.ascontiguousarray(keys[:, :whole]).view("<u4").reshape(count, whole // 4)
+    word_bytes = length // 4 * 4
+    words = np.ascontiguousarray(keys[:, :word_bytes]).view("<u4").reshape(count, word_bytes // 4)
     h = np.full(count, _SEED ^ np.uint32(length), dtype=np.uint32)
     for column in words.T:
         k = column * _MULTIPLIER
         k ^= k >> np.uint32(24)
         h = (h * _MULTIPLIER) ^ (k * _MULTIPLIER)
-    if length > whole:
+    if length > word_bytes:
         rest = np.zeros((count, 4), dtype=np.uint8)
-        rest[:, : length - whole] = keys[:, whole:]
+        rest[:, : length - word_bytes] = keys[:, word_bytes:]
         h = (h ^ rest.view("<u4").reshape(count)) * _MULTIPLIER
     h = (h ^ (h >> np.uint32(13))) * _MULTIPLIER
     return h ^ (h >> np.uint32(15))
@@ -157,19 +157,19 @@ def _bars(load: Load) -> list[float]:
     over = load / mean if mean > 0 else load
     if load.size > MAX_BARS:
         over = np.sort(over)[np.linspace(0, load.size - 1, MAX_BARS).round().astype(int)]
-    return [round(float(one), 2) for one in over]
+    return [round(float(ratio), 2) for ratio in over]
 
 
 def without(prediction: Prediction, keys: Sequence[KeyFigures]) -> Prediction:
     """Return the prediction without these keys."""
     records, sizes = prediction.records.copy(), prediction.bytes.copy()
-    for key, place in zip(keys, places(keys, prediction.partitions), strict=True):
-        records[place] -= key.records
-        sizes[place] -= key.bytes
+    for key, partition in zip(keys, partitions_of(keys, prediction.partitions), strict=True):
+        records[partition] -= key.records
+        sizes[partition] -= key.bytes
     return prediction._replace(records=records, bytes=sizes)
 
 
-def places(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
+def partitions_of(keys: Sequence[KeyFigures], partitions: int) -> Int64s:
     """Return the partitions of these keys by Kafka's rule."""
     return partitions_for(hashes_of([key.key for key in keys]), partitions)
 
@@ -178,10 +178,12 @@ def pinned(prediction: Prediction, keys: Sequence[KeyFigures], *, by_bytes: bool
     """Place each key, heaviest first, on the partition with the least load; order is kept."""
     rest = without(prediction, keys)
     load = rest.bytes if by_bytes else rest.records
-    for key in sorted(keys, key=lambda one: weight(one, by_bytes=by_bytes), reverse=True):
-        place = int(load.argmin())  # of the load that counts
-        rest.records[place] += key.records
-        rest.bytes[place] += key.bytes
+    for key in sorted(
+        keys, key=lambda candidate: weight(candidate, by_bytes=by_bytes), reverse=True
+    ):
+        partition = int(load.argmin())  # of the load that counts
+        rest.records[partition] += key.records
+        rest.bytes[partition] += key.bytes
     return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
 
 
@@ -190,9 +192,9 @@ def salted(prediction: Prediction, keys: Sequence[KeyFigures], salts: Sequence[i
     rest = without(prediction, keys)
     for key, count in zip(keys, salts, strict=True):
         names = [key.key + b"#%d" % number for number in range(count)]
-        for place in partitions_for(hashes_of(names), prediction.partitions):
-            rest.records[place] += key.records / count
-            rest.bytes[place] += key.bytes / count
+        for partition in partitions_for(hashes_of(names), prediction.partitions):
+            rest.records[partition] += key.records / count
+            rest.bytes[partition] += key.bytes / count
     return Fix(max_over_mean(rest.records), max_over_mean(rest.bytes))
 
 
@@ -201,9 +203,9 @@ def lessened(
 ) -> tuple[Load, Load]:
     """Return the loads if only so many records and bytes of this key remain."""
     rest = without(prediction, [key])
-    place = places([key], prediction.partitions)[0]
-    rest.records[place] += records
-    rest.bytes[place] += sizes
+    partition = partitions_of([key], prediction.partitions)[0]
+    rest.records[partition] += records
+    rest.bytes[partition] += sizes
     return rest.records, rest.bytes
 
 

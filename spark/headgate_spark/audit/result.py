@@ -54,7 +54,7 @@ def topic_result(figures: TopicFigures) -> Document:
         "window": {"from": shown_time(figures.from_ms), "to": shown_time(figures.to_ms)},
         "records": figures.records,
         "bytes": figures.bytes,
-        "partitions": figures.whole or figures.partitions,
+        "partitions": figures.topic_partitions or figures.partitions,
         "partitions_read": list(figures.numbers) or None,
         "distinct_keys": figures.distinct_keys,
         "keyless_records": figures.keyless_records,
@@ -65,14 +65,16 @@ def topic_result(figures: TopicFigures) -> Document:
         "sizes": figures.sizes._asdict(),
         "top_keys": [_key(figures, top_key) for top_key in figures.top_keys],
         "what_if": [
-            _what_if(figures, one._asdict(), shape(prediction))
-            for one, prediction in zip(what_if(figures), figures.predictions, strict=True)
+            _what_if(figures, row._asdict(), shape(prediction))
+            for row, prediction in zip(what_if(figures), figures.predictions, strict=True)
         ],
         "foreign_partitioner": _foreign(figures),
         "diagnoses": list(dict.fromkeys(str(finding.diagnosis) for finding in findings)),
         "findings": [_finding(finding) for finding in findings],
         "notes": notes(figures),
-        "recommendations": [_advice(one) for one in recommend(figures, findings)],
+        "recommendations": [
+            _advice(recommendation) for recommendation in recommend(figures, findings)
+        ],
         "fetch": fetch_advice(figures.sizes)._asdict(),
         "producers": [_producer(producer) for producer in figures.producers],
         "distinct_producers": max(figures.distinct_producers, len(figures.producers)),
@@ -84,23 +86,23 @@ def _max_useful(figures: TopicFigures) -> int | None:
     return None if figures.is_part else max_useful_partitions(figures.p_max)
 
 
-def _producer(one: ProducerFigures) -> Document:
+def _producer(producer: ProducerFigures) -> Document:
     # null for none, as with keys: "" would be the name of no producer
-    return {**one._asdict(), "producer": one.producer or None}
+    return {**producer._asdict(), "producer": producer.producer or None}
 
 
-def _key(figures: TopicFigures, one: KeyFigures) -> Document:
+def _key(figures: TopicFigures, key: KeyFigures) -> Document:
     return {
-        "key": shown(one.key),
-        "records": one.records,
-        "bytes": one.bytes,
-        "record_share": figures.record_share(one),
-        "byte_share": figures.byte_share(one),
-        "producer": one.producer,
-        "run_share": one.run_share,
-        "run_p95": one.run_p95,
-        "partition": one.partition,
-        "records_if_coalesced": one.kept,
+        "key": shown(key.key),
+        "records": key.records,
+        "bytes": key.bytes,
+        "record_share": figures.record_share(key),
+        "byte_share": figures.byte_share(key),
+        "producer": key.producer,
+        "run_share": key.run_share,
+        "run_p95": key.run_p95,
+        "partition": key.partition,
+        "records_if_coalesced": key.kept,
     }
 
 
@@ -120,30 +122,35 @@ def _foreign(figures: TopicFigures) -> Document:
         "share": records / keyed if keyed else 0.0,
         "cause": cause_of(figures) if records else None,
         "earlier_partitions": earlier_partitions(figures),
-        "producers": [_misplaced(one) for one in figures.misplaced],
+        "producers": [_misplaced(misplaced) for misplaced in figures.misplaced],
     }
 
 
-def _misplaced(one: Misplaced) -> Document:
+def _misplaced(misplaced: Misplaced) -> Document:
     return {
-        "producer": one.producer or None,
-        "records": one.records,
-        "share": one.records / one.keyed,
-        "cause": cause(one),
-        "earlier_partitions": earlier_count(one),
+        "producer": misplaced.producer or None,
+        "records": misplaced.records,
+        "share": misplaced.records / misplaced.keyed,
+        "cause": cause(misplaced),
+        "earlier_partitions": earlier_count(misplaced),
     }
 
 
-def _finding(one: Finding) -> Document:
-    key = None if one.key is None else shown(one.key.key)
-    return {"diagnosis": str(one.diagnosis), "key": key, "text": one.text}
+def _finding(finding: Finding) -> Document:
+    key = None if finding.key is None else shown(finding.key.key)
+    return {"diagnosis": str(finding.diagnosis), "key": key, "text": finding.text}
 
 
-def _advice(one: Recommendation) -> Document:
-    found: Document = {"action": one.action}
-    if one.key is not None:
-        found["key"] = shown(one.key.key)
-    return {**found, "expected": dict(one.expected), "cost": one.cost, "why": one.why}
+def _advice(recommendation: Recommendation) -> Document:
+    fields: Document = {"action": recommendation.action}
+    if recommendation.key is not None:
+        fields["key"] = shown(recommendation.key.key)
+    return {
+        **fields,
+        "expected": dict(recommendation.expected),
+        "cost": recommendation.cost,
+        "why": recommendation.why,
+    }
 
 
 # ---- the result for Prometheus' textfile collector; a key is never a label

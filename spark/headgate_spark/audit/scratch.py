@@ -44,8 +44,8 @@ def _must_rename(folder: Path, out: Path) -> None:
     """
     first, second = folder / "renamed", folder / "replaced"
     try:
-        for one in (first, second):
-            one.write_text("")
+        for file in (first, second):
+            file.write_text("")
         first.replace(second)
         second.unlink()
     except OSError as error:

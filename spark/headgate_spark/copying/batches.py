@@ -83,10 +83,10 @@ class Written(NamedTuple):
 
 def segments_of(chunk: Chunk, batches: Sequence[Written]) -> list[Segment]:
     """Return the segments of a chunk that was written as these batches."""
-    found = merge(_segments(chunk.records, batches))
-    if found:
-        found[-1] = found[-1]._replace(end=chunk.end)
-    return found
+    segments = merge(_segments(chunk.records, batches))
+    if segments:
+        segments[-1] = segments[-1]._replace(end=chunk.end)
+    return segments
 
 
 def _segments(records: Sequence[SourceRecord], batches: Sequence[Written]) -> Iterator[Segment]:
@@ -215,12 +215,12 @@ class Batch:
         end = None if limit is None else self._first + limit
         is_raw = type(self._encoder) is PythonEncoder
         # A call and a kept object less a record are felt: so much a bare copying loop costs.
-        for one in islice(self._records, self._first, end):
-            headers = [*one.headers, *added]  # the compiled encoder takes no tuple
+        for record in islice(self._records, self._first, end):
+            headers = [*record.headers, *added]  # the compiled encoder takes no tuple
             if is_raw:
                 headers = [(RawName(name), value) for name, value in headers]
             try:
-                if append(number, one.timestamp, one.key, one.value, headers) is None:
+                if append(number, record.timestamp, record.key, record.value, headers) is None:
                     break
             except UnicodeEncodeError as error:
                 raise _StrangeNameError(number) from error

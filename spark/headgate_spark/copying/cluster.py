@@ -73,23 +73,23 @@ class ClusterAdmin:
     async def metadata(self) -> Metadata:
         """Return nodes and topics, as one of the nodes knows them."""
         client = client_of(self._consumer)
-        found = await read_metadata(client, any_node(client))
-        sound = {name: one for name, one in found.topics.items() if not one.error}
-        return found._replace(topics=sound)
+        answer = await read_metadata(client, any_node(client))
+        sound = {name: topic for name, topic in answer.topics.items() if not topic.error}
+        return answer._replace(topics=sound)
 
     async def configs(self, topics: Iterable[str]) -> dict[str, TopicConfig]:
         """Return the settings of these topics."""
-        found, refused = await self.configs_or_errors(topics)
+        configs, refused = await self.configs_or_errors(topics)
         for error in refused.values():
             raise error
-        return found
+        return configs
 
     async def configs_or_errors(
         self, topics: Iterable[str]
     ) -> tuple[dict[str, TopicConfig], dict[str, KafkaError]]:
         """Return the settings of these topics, and the errors of topics without settings."""
         wanted = [ConfigResource(ConfigResourceType.TOPIC, name) for name in topics]
-        found, refused = dict[str, TopicConfig](), dict[str, KafkaError]()
+        configs, refused = dict[str, TopicConfig](), dict[str, KafkaError]()
         for answer in await self._admin.describe_configs(wanted) if wanted else []:
             for code, text, _, name, entries in answer.resources:
                 if code:
@@ -97,8 +97,8 @@ class ClusterAdmin:
                     continue
                 values = {entry[0]: entry[1] for entry in entries}
                 own = frozenset(entry[0] for entry in entries if entry[3] == _OF_THE_TOPIC)
-                found[name] = TopicConfig(values, own)
-        return found, refused
+                configs[name] = TopicConfig(values, own)
+        return configs, refused
 
     async def create(self, topics: Iterable[InternalTopic]) -> None:
         """Create topics; a topic that exists is not an error."""
@@ -158,11 +158,11 @@ class ClusterAdmin:
             await producer.start()
             waiting = [
                 await producer.send(topic, None, key, partition=partition)
-                for partition, some in keys.items()
-                for key in some
+                for partition, partition_keys in keys.items()
+                for key in partition_keys
             ]
-            for one in waiting:
-                await one
+            for sent in waiting:
+                await sent
         finally:
             await drop_producer(producer)
 
@@ -204,17 +204,17 @@ async def topic_id(client: AIOKafkaClient, tp: TopicPartition) -> str:
 async def id_of(client: AIOKafkaClient, topic: str) -> str | None:
     """Return the id of a topic, as one node knows it; None without one. Raises KafkaError."""
     answer = await read_metadata(client, any_node(client), [topic])
-    found = answer.topics.get(topic)
-    is_there = found is not None and found.error != UnknownTopicOrPartitionError.errno
-    return found.uuid if found is not None and is_there else None
+    metadata = answer.topics.get(topic)
+    is_there = metadata is not None and metadata.error != UnknownTopicOrPartitionError.errno
+    return metadata.uuid if metadata is not None and is_there else None
 
 
 async def _metadata(client: AIOKafkaClient, node: int, topic: str) -> Metadata:
     """Return a node's metadata of a topic that exists. Raises KafkaError."""
-    found = await read_metadata(client, node, [topic])
-    if found.topics[topic].error:
-        raise for_code(found.topics[topic].error)(topic)
-    return found
+    answer = await read_metadata(client, node, [topic])
+    if answer.topics[topic].error:
+        raise for_code(answer.topics[topic].error)(topic)
+    return answer
 
 
 # ---- settings of topics that receive copies: they keep records as they are, however old
@@ -261,21 +261,21 @@ def wanted_configs(source: TopicConfig, retention_ms: int) -> dict[str, str]:
 
 def faults(source: TopicConfig, target: TopicConfig) -> list[str]:
     """Return the wrong settings of a mirror's topic that exists, with the required values."""
-    found = target.values
+    values = target.values
     wrong = [
-        f"{name} is {found[name]}: set it to {right}"
+        f"{name} is {values[name]}: set it to {right}"
         for name, right in _AS_THEY_ARE.items()
-        if found[name] != right
+        if values[name] != right
     ]
     # A limit set for this topic is explicit; the broker's default is not.
     wrong += [
-        f"{name} is the broker's {found[name]}: set it to -1, or to what you mean"
+        f"{name} is the broker's {values[name]}: set it to -1, or to what you mean"
         for name in ("retention.ms", "retention.bytes")
-        if found[name] != _FOREVER and name not in target.own
+        if values[name] != _FOREVER and name not in target.own
     ]
     if target.number("max.message.bytes") < source.number("max.message.bytes"):
         minimum = source.values["max.message.bytes"]
-        wrong.append(f"max.message.bytes is {found['max.message.bytes']}: set it to {minimum}")
+        wrong.append(f"max.message.bytes is {values['max.message.bytes']}: set it to {minimum}")
     return wrong
 
 
@@ -286,24 +286,26 @@ def pairs(config: JobConfig, name: str | None) -> list[tuple[Cluster, Cluster]]:
     """Return the ingest clusters and their backfill clusters. Raises JobError."""
     wanted = [cluster for cluster in config.clusters.values() if cluster.tier == "ingest"]
     if name is not None:
-        wanted = [one for one in wanted if one.name == name]
+        wanted = [cluster for cluster in wanted if cluster.name == name]
         if not wanted:
             raise JobError(f"--cluster {name}: no [clusters.{name}] with tier = ingest", USAGE)
-    found = [(one, _backfill_of(config, one)) for one in wanted if one.backfill or name]
-    if not found:
+    chosen = [
+        (cluster, _backfill_of(config, cluster)) for cluster in wanted if cluster.backfill or name
+    ]
+    if not chosen:
         raise JobError("no cluster has a backfill tier: set clusters.<name>.backfill", USAGE)
-    return found
+    return chosen
 
 
 def _backfill_of(config: JobConfig, cluster: Cluster) -> Cluster:
     option = f"clusters.{cluster.name}.backfill"
     if cluster.backfill is None:
         raise JobError(f"{option} is not set: it names the cluster of the mirror", USAGE)
-    found = config.clusters.get(cluster.backfill)
-    if found is None or found.tier != "backfill":
+    backfill = config.clusters.get(cluster.backfill)
+    if backfill is None or backfill.tier != "backfill":
         raise JobError(
             f'{option} = "{cluster.backfill}": no [clusters.{cluster.backfill}] with '
             'tier = "backfill"',
             USAGE,
         )
-    return found
+    return backfill

@@ -138,7 +138,7 @@ CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class MapState:
     """The part of a partition's map that the driver has read, and its end in the map topic.
 
     Attributes:
@@ -167,18 +167,19 @@ class Known:
         return self.target_end is not None and end > self.target_end + (self.target_end > 0)
 
     @classmethod
-    def of(cls, found: PartitionMap, map_offset: int) -> "Known":
-        """Take the known part from a map."""
-        foreign = [gap.source for gap in found.table.gaps if gap.reason == FOREIGN]
+    def of(cls, partition_map: PartitionMap, map_offset: int) -> "MapState":
+        """Return the part that a task needs of a map."""
+        table = partition_map.table
+        foreign = [gap.source for gap in table.gaps if gap.reason == FOREIGN]
         return cls(
-            map_offset, found.table.position, found.newest, found.ids, found.target_end,
-            max(foreign, default=-1), bool(found.table), tuple(found.table.newest()),
+            map_offset, table.position, partition_map.newest, partition_map.ids,
+            partition_map.target_end, max(foreign, default=-1), bool(table), tuple(table.newest()),
         )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One partition to copy. `place` includes the active layout.
+    """One partition to copy. `address` includes the active layout.
 
     Attributes:
         end: The offset at which to stop, fixed by the driver; None to continue until the end of
@@ -186,20 +187,20 @@ class Unit:
         max_batch_bytes: The target topic's max.message.bytes.
     """
 
-    place: MapAddress
+    address: MapAddress
     layout: Layout
     end: int | None
-    known: Known = Known()
+    map_state: MapState = MapState()
     max_batch_bytes: int = 1_048_576
 
     @property
     def map_partition(self) -> int:
         """Return the partition of the map topic."""
-        return map_partition(self.place.topic, self.place.partition)
+        return map_partition(self.address.topic, self.address.partition)
 
     def transactional_id(self, source_cluster: str) -> str:
         """Return the id of a partition's one writer, which fences earlier ones when it starts."""
-        return f"headgate.mirror.{source_cluster}.{self.place.topic}.{self.place.partition}"
+        return f"headgate.mirror.{source_cluster}.{self.address.topic}.{self.address.partition}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -391,9 +392,9 @@ class SourceReader:
     async def check(self, source_id: str) -> None:
         """Raise RecreatedError unless the records read so far belong to this topic."""
         async with self._translated():
-            found = await topic_id(client_of(self.consumer), self._tp)
-        if found != source_id:
-            raise RecreatedError(f"its id is {found}, it was {source_id}")
+            current_id = await topic_id(client_of(self.consumer), self._tp)
+        if current_id != source_id:
+            raise RecreatedError(f"its id is {current_id}, it was {source_id}")
 
     async def read(self, end: int | None) -> Chunk:
         """Return the next records before `end`: one chunk, or those that arrive within 200 ms.
@@ -450,9 +451,9 @@ class SourceReader:
             async with asyncio.timeout(_STEP_S):
                 yield
         except CLIENT_ERRORS as error:
-            place = f"partition {self._tp.partition} of {self._tp.topic}"
+            partition = f"partition {self._tp.partition} of {self._tp.topic}"
             why = in_words(error)
-            raise ReadError(f"cluster {self._options.source.name}: {place}: {why}") from error
+            raise ReadError(f"cluster {self._options.source.name}: {partition}: {why}") from error
 
     def _count(self, size: int) -> None:
         self.bytes += size
@@ -460,19 +461,19 @@ class SourceReader:
 
     async def _more(self, limit: int, wait_s: float) -> list[SourceRecord]:
         try:
-            found = await self.consumer.getmany(
+            fetched = await self.consumer.getmany(
                 self._tp, timeout_ms=int(wait_s * 1000), max_records=limit
             )
         except OffsetOutOfRangeError as error:
             raise GoneError(str(error)) from error
-        records: list[SourceRecord] = found.get(self._tp, [])
+        records: list[SourceRecord] = fetched.get(self._tp, [])
         return records
 
 
 def _bytes_of(records: Sequence[Any]) -> int:
     """Return the bytes that aiokafka has measured; it counts a missing key or value as -1."""
-    found: int = sum(map(_KEY_BYTES, records)) + sum(map(_VALUE_BYTES, records))
-    return found + len(records) * _RECORD_BYTES
+    measured: int = sum(map(_KEY_BYTES, records)) + sum(map(_VALUE_BYTES, records))
+    return measured + len(records) * _RECORD_BYTES
 
 
 def _cut(records: list[SourceRecord], end: int) -> Chunk:

@@ -39,8 +39,10 @@ class Signals:
     def __init__(self, tell_java: Callable[[], None]) -> None:
         self._tell_java = tell_java
         # what is ignored (nohup, a shell's background job) stays so
-        self._caught = [one for one in _SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]
-        self._before = {one: signal.getsignal(one) for one in _SIGNALS}
+        self._caught = [
+            number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
+        ]
+        self._before = {number: signal.getsignal(number) for number in _SIGNALS}
         self._arrived_s = -math.inf
         self.is_ending = False
 
@@ -51,13 +53,13 @@ class Signals:
 
     def catch(self) -> None:
         """Begin, or begin again: a Spark context takes SIGINT for itself when it starts."""
-        for one in _SIGNALS:
-            signal.signal(one, self._end if one in self._caught else signal.SIG_IGN)
+        for number in _SIGNALS:
+            signal.signal(number, self._end if number in self._caught else signal.SIG_IGN)
 
     def restore(self) -> None:
         """Restore the former handlers."""
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
 
     def _end(self, number: int, _: FrameType | None) -> None:
         # to a process and then to its group is one end; but where Python swallows an exception
@@ -149,11 +151,11 @@ def _end_java(java: subprocess.Popen[bytes]) -> None:
 
 def children(pid: int | None = None) -> set[int]:
     """Return the processes that this one, or `pid`, has started, with their descendants."""
-    found = set[int]()
+    pids = set[int]()
     for listed in Path(f"/proc/{pid or os.getpid()}/task").glob("*/children"):
         with suppress(OSError):  # a thread that has just ended
-            found.update(map(int, listed.read_text().split()))
-    return found.union(*map(children, found))
+            pids.update(map(int, listed.read_text().split()))
+    return pids.union(*map(children, pids))
 
 
 def _kill(pids: Collection[int]) -> None:

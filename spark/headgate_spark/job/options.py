@@ -89,12 +89,12 @@ class Cluster:
     @property
     def waiting(self) -> Mapping[str, str]:
         """Return the time limits of the Java client for a wait of about `patience_ms`."""
-        whole, one = str(self.patience_ms), str(min(self.patience_ms, _MAX_REQUEST_MS))
+        total_ms, request_ms = str(self.patience_ms), str(min(self.patience_ms, _MAX_REQUEST_MS))
         return {
-            "default.api.timeout.ms": whole,
-            "request.timeout.ms": one,
-            "delivery.timeout.ms": whole,
-            "max.block.ms": whole,
+            "default.api.timeout.ms": total_ms,
+            "request.timeout.ms": request_ms,
+            "delivery.timeout.ms": total_ms,
+            "max.block.ms": total_ms,
         }
 
 
@@ -116,7 +116,8 @@ class JobConfig:
         """Return the configuration with this time limit for all clusters."""
         patience_ms = round(patience_s * 1000)
         clusters = {
-            name: replace(one, patience_ms=patience_ms) for name, one in self.clusters.items()
+            name: replace(cluster, patience_ms=patience_ms)
+            for name, cluster in self.clusters.items()
         }
         return replace(self, clusters=clusters)
 
@@ -142,10 +143,12 @@ def read_config(file: Path, environment: Mapping[str, str]) -> JobConfig:
 
 
 def _sections(content: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
-    found = content.get(name, {})
-    if not isinstance(found, dict) or not all(isinstance(one, dict) for one in found.values()):
+    sections = content.get(name, {})
+    if not isinstance(sections, dict) or not all(
+        isinstance(section, dict) for section in sections.values()
+    ):
         raise JobError(f"{name}: write [{name}.NAME] sections (`headgate check` tells more)", USAGE)
-    return found
+    return sections
 
 
 def _cluster(name: str, section: Mapping[str, Any], environment: Mapping[str, str]) -> Cluster:
@@ -257,32 +260,34 @@ def _policy(pattern: str, given: Mapping[str, Any]) -> TopicPolicy:
 
 
 def chosen_topics(
-    wanted: str | None, config: JobConfig, cluster: Cluster, there: set[str]
+    wanted: str | None, config: JobConfig, cluster: Cluster, existing: set[str]
 ) -> list[str]:
     """Return the cluster's topics that match `wanted` (names and globs, separated by commas).
 
     None selects all topics of the configuration. A name without a topic is left out; see
     `must_exist`.
     """
-    mine = {one for one in there if _is_of(config, cluster, one)}
+    owned = {topic for topic in existing if _is_of(config, cluster, topic)}
     if wanted is None:
-        return sorted(mine)
-    found: set[str] = set()
+        return sorted(owned)
+    chosen: set[str] = set()
     for pattern in filter(None, (part.strip() for part in wanted.split(","))):
-        matching = set(filter(Globs((pattern,)).match, mine))
-        if pattern in there:
+        matching = set(filter(Globs((pattern,)).match, owned))
+        if pattern in existing:
             matching.add(pattern)
-        found |= matching
-    return sorted(found)
+        chosen |= matching
+    return sorted(chosen)
 
 
-def must_exist(wanted: str | None, cluster: Cluster, there: Collection[str]) -> None:
+def must_exist(wanted: str | None, cluster: Cluster, existing: Collection[str]) -> None:
     """Raise JobError if `wanted` has a name (no glob) that the cluster does not have."""
     parts = {part.strip() for part in (wanted or "").split(",")}
-    missing = sorted(part for part in parts - set(there) if part and not is_glob(part))
+    missing = sorted(part for part in parts - set(existing) if part and not is_glob(part))
     if missing:
-        known = ", ".join(sorted(there)) or "none"
-        raise JobError(f"cluster {cluster.name} has no topic {missing[0]!r}; it has {known}", USAGE)
+        topics = ", ".join(sorted(existing)) or "none"
+        raise JobError(
+            f"cluster {cluster.name} has no topic {missing[0]!r}; it has {topics}", USAGE
+        )
 
 
 def _is_of(config: JobConfig, cluster: Cluster, topic: str) -> bool:

@@ -56,6 +56,9 @@ def _tasks(what: str, context: SparkContext) -> Step | None:
     """Return the progress of the stages that run now."""
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
-    known = [stage for stage in stages if stage is not None]
-    done, total = sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+    running = [stage for stage in stages if stage is not None]
+    done, total = (
+        sum(stage.numCompletedTasks for stage in running),
+        sum(stage.numTasks for stage in running),
+    )
     return Step(what, done, total, "tasks") if total else None

@@ -28,7 +28,7 @@ from headgate_spark.copying.reader import (
     Copied,
     CopyOptions,
     GoneError,
-    Known,
+    MapState,
     ReadError,
     RecreatedError,
     SourceConsumer,
@@ -47,7 +47,7 @@ from headgate_spark.mirror.writer import (
     WriteError,
     Writer,
     opening,
-    read_known,
+    read_map_state,
 )
 
 # ---- replays that wait: gateways write the offset that they need into the registry
@@ -158,33 +158,33 @@ async def read_tail(tp: TopicPartition, options: CopyOptions, mapped_end: int) -
             if end - position <= (mapped_end > 0):  # the marker of the mirror's last transaction
                 return Tail(end)
             reader.seek(position)
-            found: list[int] = []
+            offsets: list[int] = []
             while position < end:
                 chunk = await reader.read(end)
-                found += [record.offset for record in chunk.records]
+                offsets += [record.offset for record in chunk.records]
                 position = chunk.end
-            return Tail(end, len(found), found[0] if found else -1)
+            return Tail(end, len(offsets), offsets[0] if offsets else -1)
     except GoneError as error:  # its retention has just moved
         raise ReadError(str(error)) from error
     finally:
         await reader.drop()
 
 
-def foreign_line(one: Copied) -> str:
+def foreign_line(copied: Copied) -> str:
     """Return the line about a partition for people."""
     return (
-        f"{one.topic} partition {one.partition}: {one.foreign} records that are not the mirror's, "
-        f"from target offset {one.foreign_at} on: something else writes to the mirror's topic. They"
-        " are in no translation; `headgate-spark verify` names them"
+        f"{copied.topic} partition {copied.partition}: {copied.foreign} records that are not the "
+        f"mirror's, from target offset {copied.foreign_at} on: something else writes to the "
+        "mirror's topic. They are in no translation; `headgate-spark verify` names them"
     )
 
 
 def follows(written: Sequence[Written], expected: int) -> bool:
     """Return whether batches of one transaction follow the end of the log without a gap."""
-    for one in written:
-        if one.base != expected:
+    for batch in written:
+        if batch.base != expected:
             return False
-        expected = one.end
+        expected = batch.end
     return True
 
 
@@ -232,8 +232,8 @@ class Copier:
         self._told_bytes = 0  # of what the reader has read, in the map
         self._foreign, self._foreign_at = 0, -1
         self._end: int | None = None  # of the target's log, as far as this copier knows
-        self._is_mapped, self._newest = False, tuple[Segment, ...]()  # as of `Known`
-        self._position = -1 if unit.known.position is None else unit.known.position
+        self._is_mapped, self._newest = False, tuple[Segment, ...]()  # as in `MapState`
+        self._position = -1 if unit.map_state.position is None else unit.map_state.position
 
     async def run(self) -> Copied:
         """Copy up to the end of the unit or of the lease. Return trouble instead of raising it."""
@@ -259,16 +259,16 @@ class Copier:
             except Exception as error:
                 # Whatever is wrong with one partition must not end those that share its task.
                 trouble = in_words(error)
-                log.exception("copying %s partition %d failed", *self._unit.place[:2])
+                log.exception("copying %s partition %d failed", *self._unit.address[:2])
                 break
             if self._transactions > before:
                 moved_s = clock()
             if clock() - moved_s > self._options.patience_s or self._is_over(lease_end_s):
                 break
             await asyncio.sleep(_PAUSE_S)
-        place = self._unit.place
+        address = self._unit.address
         return Copied(
-            place.topic, place.partition, self._records, self._bytes, self._transactions,
+            address.topic, address.partition, self._records, self._bytes, self._transactions,
             self._position, self._lost, trouble, is_stale, self._foreign,
             self._foreign_at,
         )  # fmt: skip
@@ -281,30 +281,30 @@ class Copier:
         """
         await asyncio.sleep(_REPLACED_S)
         try:
-            known = await read_known(self._unit, self._options)
+            state = await read_map_state(self._unit, self._options)
         except StalePlanError:
             return True
         except _TEMPORARY:
             return False
-        return (-1 if known.position is None else known.position) > self._position
+        return (-1 if state.position is None else state.position) > self._position
 
     async def _attempt(self, lease_end_s: float) -> None:
         unit, options = self._unit, self._options
         target = Target(
-            unit.place.topic, unit.place.partition, unit.map_partition, unit.max_batch_bytes
+            unit.address.topic, unit.address.partition, unit.map_partition, unit.max_batch_bytes
         )
         connections = self._connections or Connections()
         writer = Writer(
             options.target, unit.transactional_id(options.source.name), target, connections
         )
-        tp = TopicPartition(unit.place.topic, unit.place.partition)
+        tp = TopicPartition(unit.address.topic, unit.address.partition)
         reader = SourceReader(tp, options, self._buckets, self._source)
         try:
             await writer.start()
-            known = await read_known(unit, options)  # after the fencing, never before
+            state = await read_map_state(unit, options)  # after the fencing, never before
             await reader.start()
             self._told_bytes = 0
-            await self._begin(known, reader, writer)
+            await self._begin(state, reader, writer)
             while not self._is_done(lease_end_s):
                 tick_s = asyncio.get_running_loop().time()
                 await self._copy_chunk(reader, writer)
@@ -317,20 +317,20 @@ class Copier:
             await reader.drop()
             self._bytes += reader.bytes
 
-    async def _begin(self, known: Known, reader: SourceReader, writer: Writer) -> None:
+    async def _begin(self, state: MapState, reader: SourceReader, writer: Writer) -> None:
         """Record the layout if it is new, and lost offsets; then go to the first offset."""
-        begin, end = await self._bounds(reader, known)
+        begin, end = await self._bounds(reader, state)
         facts: list[MapRecord] = []
-        if known.layout != self._unit.place.layout:
-            facts += opening(self._unit, known, now_ms())
-        is_same = known.ids == self._unit_ids()
-        position = known.position if is_same else None
-        self._is_mapped = is_same and known.is_mapped
-        self._newest = known.newest if known.layout == self._unit.place.layout else ()
+        if state.layout != self._unit.address.layout:
+            facts += opening(self._unit, state, now_ms())
+        is_same = state.ids == self._unit_ids()
+        position = state.position if is_same else None
+        self._is_mapped = is_same and state.is_mapped
+        self._newest = state.newest if state.layout == self._unit.address.layout else ()
         if position is None:
             position = begin
             start = Gap(begin, begin, NO_RECORDS, now_ms())
-            facts.append(gap_record(self._unit.place, start))
+            facts.append(gap_record(self._unit.address, start))
         elif position < begin:
             facts.append(self._lost_gap(position, begin))
             position = begin
@@ -339,33 +339,33 @@ class Copier:
                 f"its last stable offset is {end}, but {position} offsets are mirrored: it lost "
                 "records (unclean leader election?). Delete the mirror's topic to start again"
             )
-        facts += await self._strangers(known, position)
+        facts += await self._strangers(state, position)
         if facts:
             await self._write(writer, Chunk([], position), facts)
         self._stand_at(reader, position)
 
-    async def _strangers(self, known: Known, position: int) -> list[MapRecord]:
+    async def _strangers(self, state: MapState, position: int) -> list[MapRecord]:
         """Count the records of others behind the mirror's, and record them in the map."""
-        place, is_same = self._unit.place, known.ids[1] == self._unit.layout.target_id
-        mapped_end = known.target_end if is_same else 0
+        address, is_same = self._unit.address, state.ids[1] == self._unit.layout.target_id
+        mapped_end = state.target_end if is_same else 0
         self._end = None
         if mapped_end is None:
             return []
-        tp = TopicPartition(place.topic, place.partition)
+        tp = TopicPartition(address.topic, address.partition)
         tail = await read_tail(tp, self._options, mapped_end)
         self._end = tail.end
         if not tail.records:
             return []
         self._foreign, self._foreign_at = self._foreign + tail.records, tail.first
-        if known.reported_at == position:
+        if state.reported_at == position:
             return []
-        return [gap_record(place, Gap(position, position, FOREIGN, now_ms()))]
+        return [gap_record(address, Gap(position, position, FOREIGN, now_ms()))]
 
-    async def _bounds(self, reader: SourceReader, known: Known) -> tuple[int, int]:
+    async def _bounds(self, reader: SourceReader, state: MapState) -> tuple[int, int]:
         """Return the source's log bounds; a new leader may take a while to know its end."""
         for _ in range(_TRIES):
             begin, end = await reader.bounds()
-            if end >= (known.position or 0):
+            if end >= (state.position or 0):
                 break
             await asyncio.sleep(_PAUSE_S)
         await reader.check(self._unit.layout.source_id)
@@ -388,7 +388,7 @@ class Copier:
         # Before the first segment, and where there is none, nothing else says that it was read.
         if first > self._position and not (self._is_mapped and chunk.records):
             gap = Gap(self._position, first, NO_RECORDS, now_ms())
-            facts.append(gap_record(self._unit.place, gap))
+            facts.append(gap_record(self._unit.address, gap))
         read = reader.bytes
         await self._write(writer, chunk, facts, read - self._told_bytes)
         self._position, self._told_bytes = chunk.end, read
@@ -407,7 +407,7 @@ class Copier:
 
     def _lost_gap(self, position: int, begin: int) -> MapRecord:
         self._lost += begin - position
-        return gap_record(self._unit.place, Gap(position, begin, RETENTION, now_ms()))
+        return gap_record(self._unit.address, Gap(position, begin, RETENTION, now_ms()))
 
     def _stand_at(self, reader: SourceReader, position: int) -> None:
         self._position = position
@@ -422,7 +422,7 @@ class Copier:
             nonlocal newest
             self._check_alone(written)
             segments = segments_of(chunk, written)
-            records, newest = segment_records(self._unit.place, newest, segments)
+            records, newest = segment_records(self._unit.address, newest, segments)
             return [*facts, *records]
 
         written = await writer.write(chunk, mapped, read_bytes)
@@ -472,8 +472,8 @@ def run_on_spark(
 
     def copy(units: Iterable[Sequence[Unit]]) -> Iterator[Copied]:
         format_task_log()
-        for some in units:
-            yield from asyncio.run(copy_all(some, options))
+        for task_units in units:
+            yield from asyncio.run(copy_all(task_units, options))
 
     return dealt.mapPartitions(copy).collect()
 
@@ -485,16 +485,16 @@ async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
     the target.
     """
     buckets, connections = BrokerBuckets(options.bytes_per_s), Connections()
-    tps = [TopicPartition(*unit.place[:2]) for unit in units]
+    tps = [TopicPartition(*unit.address[:2]) for unit in units]
     source = SourceConsumer(options.source, buckets, tps)
-    waiters = {unit.place[:2]: Waiter() for unit in units if unit.end is None}
+    waiters = {unit.address[:2]: Waiter() for unit in units if unit.end is None}
     watching = asyncio.create_task(watch(options.target, waiters)) if waiters else None
     copiers = (
         Copier(
             unit,
             options,
             buckets,
-            waiter=waiters.get(unit.place[:2]),
+            waiter=waiters.get(unit.address[:2]),
             connections=connections,
             source=source,
         )
@@ -530,7 +530,7 @@ def rate_of_task(
         return None
     readers = Counter[int]()
     for units in tasks:
-        readers.update({leaders[TopicPartition(*unit.place[:2])] for unit in units})
+        readers.update({leaders[TopicPartition(*unit.address[:2])] for unit in units})
     return limit / min(parallel, max(readers.values()))
 
 

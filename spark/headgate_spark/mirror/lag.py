@@ -47,9 +47,9 @@ async def first_timestamps(
     It is NO_TIMESTAMP if the record has none, or the stretch has no record. A partition that cannot
     be read in 10 s is left out.
     """
-    found: dict[TopicPartition, int] = {}
+    timestamps: dict[TopicPartition, int] = {}
     if not missing:
-        return found
+        return timestamps
     consumer = open_consumer(
         source,
         fetch_max_wait_ms=_WAIT_MS,
@@ -59,9 +59,9 @@ async def first_timestamps(
     try:
         async with asyncio.timeout(_LONG_S):
             await consumer.start()
-            await _read(consumer, missing, found)
+            await _read(consumer, missing, timestamps)
     except CLIENT_ERRORS as error:
-        count = len(missing) - len(found)
+        count = len(missing) - len(timestamps)
         log.info(
             "age of the first missing record is unknown for %d partitions: %s",
             count,
@@ -69,29 +69,29 @@ async def first_timestamps(
         )
     finally:
         await drop_consumer(consumer)
-    return found
+    return timestamps
 
 
 async def _read(
     consumer: AIOKafkaConsumer,
     missing: Mapping[TopicPartition, Missing],
-    found: dict[TopicPartition, int],
+    timestamps: dict[TopicPartition, int],
 ) -> None:
     consumer.assign(list(missing))
     begins = await consumer.beginning_offsets(list(missing))
     for tp, (start, _) in missing.items():
         consumer.seek(tp, max(start, begins[tp]))
-    left = set(missing)
-    while left:
-        batches = await consumer.getmany(*left, timeout_ms=_WAIT_MS)
+    pending = set(missing)
+    while pending:
+        batches = await consumer.getmany(*pending, timeout_ms=_WAIT_MS)
         for tp, records in batches.items():
             is_missing = records[0].offset < missing[tp].end
-            found[tp] = records[0].timestamp if is_missing else NO_TIMESTAMP
-        for tp in left - found.keys():
+            timestamps[tp] = records[0].timestamp if is_missing else NO_TIMESTAMP
+        for tp in pending - timestamps.keys():
             if await consumer.position(tp) >= missing[tp].end:  # markers and aborted records
-                found[tp] = NO_TIMESTAMP
-        consumer.pause(*(left & found.keys()))
-        left -= found.keys()
+                timestamps[tp] = NO_TIMESTAMP
+        consumer.pause(*(pending & timestamps.keys()))
+        pending -= timestamps.keys()
 
 
 _MAX_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
@@ -170,22 +170,22 @@ class LagWatch:
         """
         unseen_s = now_s - self._measured_s
         return {
-            tp: one._replace(seconds=None if one.seconds is None else one.seconds + unseen_s)
-            for tp, one in self._measured.items()
+            tp: lag._replace(seconds=None if lag.seconds is None else lag.seconds + unseen_s)
+            for tp, lag in self._measured.items()
         }
 
     def _lag(
         self,
         tp: TopicPartition,
         end: int,
-        found: PartitionMap,
+        partition_map: PartitionMap,
         now_s: float,
         age_s: float | None,
     ) -> Lag:
-        position = found.table.source_end
+        position = partition_map.table.source_end
         if tp not in self._seen:
             if end > position and age_s is None:
-                return Lag(end - position, None, found.lost_offsets)
+                return Lag(end - position, None, partition_map.lost_offsets)
             seen_s = now_s - (age_s or 0.0)
             self._seen[tp] = deque([(end, seen_s)], maxlen=_MAX_SAMPLES)
         seen = self._seen[tp]
@@ -194,12 +194,12 @@ class LagWatch:
         while seen and seen[0][0] <= position:
             seen.popleft()
         seconds = now_s - seen[0][1] if seen else 0.0
-        return Lag(max(0, end - position), seconds, found.lost_offsets)
+        return Lag(max(0, end - position), seconds, partition_map.lost_offsets)
 
 
-def foreign(found: PartitionMap) -> int:
+def foreign(partition_map: PartitionMap) -> int:
     """Return the number of times that foreign records were found in the mirror's topic."""
-    return sum(gap.reason == FOREIGN for _, table in found.tables() for gap in table.gaps)
+    return sum(gap.reason == FOREIGN for _, table in partition_map.tables() for gap in table.gaps)
 
 
 class Totals:
@@ -211,10 +211,10 @@ class Totals:
 
     def add(self, copied: Sequence[Copied]) -> None:
         """Add the results of some units."""
-        for one in copied:
-            tp = TopicPartition(one.topic, one.partition)
-            self.records[tp] = self.records.get(tp, 0) + one.records
-            self.bytes[tp] = self.bytes.get(tp, 0) + one.bytes
+        for result in copied:
+            tp = TopicPartition(result.topic, result.partition)
+            self.records[tp] = self.records.get(tp, 0) + result.records
+            self.bytes[tp] = self.bytes.get(tp, 0) + result.bytes
 
 
 def textfile(
@@ -232,13 +232,13 @@ def textfile(
         cluster: The ingest cluster.
         now_s: Seconds since 1970.
     """
-    seconds = {tp: round(one.seconds, 3) for tp, one in lags.items() if one.seconds is not None}
+    seconds = {tp: round(lag.seconds, 3) for tp, lag in lags.items() if lag.seconds is not None}
     gap_counts = {tp: len(maps[tp].lost_gaps) for tp in lags if tp in maps}
     columns = (
-        ("mirror_lag_records", "gauge", {tp: one.records for tp, one in lags.items()}),
+        ("mirror_lag_records", "gauge", {tp: lag.records for tp, lag in lags.items()}),
         ("mirror_lag_seconds", "gauge", seconds),
         ("mirror_gaps_total", "counter", gap_counts),
-        ("mirror_lost_offsets_total", "counter", {tp: one.lost for tp, one in lags.items()}),
+        ("mirror_lost_offsets_total", "counter", {tp: lag.lost for tp, lag in lags.items()}),
         ("mirror_foreign_total", "counter", {tp: foreign(maps[tp]) for tp in gap_counts}),
         ("mirror_records_total", "counter", totals.records),
         ("mirror_read_bytes_total", "counter", totals.bytes),

@@ -56,7 +56,7 @@ class CopyProgress:
     def __init__(
         self, units: Iterable[Unit] = (), seen: Callable[[str, int], Seen] = lambda *_: Seen()
     ) -> None:
-        self._begun = {TopicPartition(*unit.place[:2]): unit.known.position for unit in units}
+        self._begun = {TopicPartition(*unit.address[:2]): unit.map_state.position for unit in units}
         self._seen, self._before = seen, {tp: seen(*tp) for tp in self._begun}
 
     def step(
@@ -65,19 +65,19 @@ class CopyProgress:
     ) -> Step:  # fmt: skip
         """Run a step. `has_end`: the remaining records are all that will be copied."""
         done = sum(self._done(tp, maps[tp]) for tp in self._begun if tp in maps)
-        left = sum(lag.records for lag in lags.values())
+        remaining = sum(lag.records for lag in lags.values())
         even = sum(not lag.records for lag in lags.values())
-        known = [lag.seconds for lag in lags.values() if lag.seconds is not None]
+        ages_s = [lag.seconds for lag in lags.values() if lag.seconds is not None]
         said = [f"{even} of {counted(len(lags), 'partition')} up to date"]
         if not has_end:
-            said.append(f"{counted(left, 'offset')} left")
-        if known or not lags:
-            said.append(f"{max(known, default=0.0):.0f} s behind")
-        if unknown := len(lags) - len(known):
+            said.append(f"{counted(remaining, 'offset')} left")
+        if ages_s or not lags:
+            said.append(f"{max(ages_s, default=0.0):.0f} s behind")
+        if unknown := len(lags) - len(ages_s):
             said.append(f"{counted(unknown, 'partition')} behind for an unknown time")
         if lost := sum(lag.lost for lag in lags.values()):
             said.append(f"{counted(lost, 'offset')} lost to retention")
-        total = done + left if has_end else None
+        total = done + remaining if has_end else None
         return Step(what, done, total, "offsets", ", ".join(said), self._copied())
 
     def _copied(self) -> tuple[Amount, Amount]:
@@ -85,8 +85,8 @@ class CopyProgress:
         records = sum(now.records - before.records for now, before in grown)
         return Amount(records, "records"), Amount(sum(a.bytes - b.bytes for a, b in grown), "B")
 
-    def _done(self, tp: TopicPartition, found: PartitionMap) -> int:
-        begun, table = self._begun[tp], found.table
+    def _done(self, tp: TopicPartition, partition_map: PartitionMap) -> int:
+        begun, table = self._begun[tp], partition_map.table
         if table.position is None:
             return 0
         return max(0, table.position - (table.source_start if begun is None else begun))
@@ -165,11 +165,11 @@ class Mirror:
 
     async def _once(self) -> int:
         for _ in range(_ROUNDS):
-            found = await self._round()
-            if found is None:
+            results = await self._round()
+            if results is None:
                 return self._end_of_once()
-            wrong = [one for one in found if one.trouble is not None]
-            if not any(one.is_stale for one in wrong) or self._stopped.is_set():
+            wrong = [result for result in results if result.trouble is not None]
+            if not any(result.is_stale for result in wrong) or self._stopped.is_set():
                 break  # who was fenced must not come back: the other job would do the same
         return FAILED if wrong or self._stopped.is_set() else self._end_of_once()
 
@@ -179,11 +179,11 @@ class Mirror:
     async def _round(self) -> list[Copied] | None:
         """Plan and copy; return the result of each unit, or None if there was nothing to do."""
         source, target = self._source.connection, self._target.connection
-        async with cluster_admin(source) as there, cluster_admin(target) as here:
-            planned = await self._plan(there, here)
+        async with cluster_admin(source) as source_admin, cluster_admin(target) as target_admin:
+            planned = await self._plan(source_admin, target_admin)
             if planned.units:
-                return await self._copy(planned, there, here)
-            await self._show(there, planned, await there.metadata())
+                return await self._copy(planned, source_admin, target_admin)
+            await self._show(source_admin, planned, await source_admin.metadata())
         if self._request.is_following:  # all of them are skipped
             await self._pause(self._request.interval_s)
         else:
@@ -191,43 +191,45 @@ class Mirror:
             self._report.note(f"{self._source.name}: up to date ({count})")
         return None
 
-    async def _plan(self, there: ClusterAdmin, here: ClusterAdmin) -> Plan:
-        request, metadata = self._request, await there.metadata()
+    async def _plan(self, source: ClusterAdmin, target: ClusterAdmin) -> Plan:
+        request, metadata = self._request, await source.metadata()
         topics = self._topics(set(metadata.topics))
         if not topics:
-            known = ", ".join(sorted(metadata.topics)) or "none"
+            existing = ", ".join(sorted(metadata.topics)) or "none"
             raise JobError(
                 f"no topic to mirror on cluster {self._source.name}: --topics "
-                f"{request.topics or '(all of the configuration)'} matches none of {known}",
+                f"{request.topics or '(all of the configuration)'} matches none of {existing}",
                 USAGE,
             )
         if not request.is_following:  # a topic may go or come while others are followed
             must_exist(request.topics, self._source, metadata.topics)
-        await prepare_map(here)
+        await prepare_map(target)
         await self._refresh()
-        planned = await self._planned(there, here, topics, checks_tail=not self._rounds)
+        planned = await self._planned(source, target, topics, checks_tail=not self._rounds)
         self._skips.tell(planned.skipped, topics, time.monotonic())
-        await trim(here, self._view, planned.fit)
+        await trim(target, self._view, planned.fit)
         return planned
 
     async def _planned(
-        self, there: ClusterAdmin, here: ClusterAdmin, topics: Sequence[str],
+        self, source: ClusterAdmin, target: ClusterAdmin, topics: Sequence[str],
         *, checks_tail: bool = False,
     ) -> Plan:  # fmt: skip
         request = self._request
-        skipped = await prepare_topics(there, here, topics, request.retention_ms)
+        skipped = await prepare_topics(source, target, topics, request.retention_ms)
         return await plan(
-            there, here, self._view, topics, now_ms(),
+            source, target, self._view, topics, now_ms(),
             is_bounded=not request.is_following, checks_tail=checks_tail, skipped=skipped,
         )  # fmt: skip
 
-    def _topics(self, there: set[str]) -> list[str]:
-        found = chosen_topics(self._request.topics, self._config, self._source, there)
+    def _topics(self, existing: set[str]) -> list[str]:
+        chosen = chosen_topics(self._request.topics, self._config, self._source, existing)
         # A name that is another cluster's topic would be two topics in one mirror.
-        owners = {name: self._config.cluster_of(name) for name in found}
-        return [name for name in found if owners[name] in (None, self._source)]
+        owners = {name: self._config.cluster_of(name) for name in chosen}
+        return [name for name in chosen if owners[name] in (None, self._source)]
 
-    async def _copy(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> list[Copied]:
+    async def _copy(
+        self, planned: Plan, source: ClusterAdmin, target: ClusterAdmin
+    ) -> list[Copied]:
         parallel = self._context.defaultParallelism
         # Followed partitions share tasks, all of which run at once; else each has its own.
         count = parallel if self._request.is_following else len(planned.units)
@@ -248,23 +250,23 @@ class Mirror:
             asyncio.to_thread(run_on_spark, self._context, group, tasks, options)
         )
         try:
-            await self._watch(job, planned, there, here)
+            await self._watch(job, planned, source, target)
         finally:
             is_over = job.done()
             if not is_over:
                 self._context.cancelJobGroup(group)
         copied = await self._ended(job, is_over=is_over)
         self._totals.add(copied)
-        for one in copied:
-            if one.trouble is not None:
-                self._say(f"{one.topic} partition {one.partition}: {one.trouble}")
-            if one.foreign:
-                self._say(foreign_line(one))
-        await self._has_changed(planned, there)  # for what it says
+        for result in copied:
+            if result.trouble is not None:
+                self._say(f"{result.topic} partition {result.partition}: {result.trouble}")
+            if result.foreign:
+                self._say(foreign_line(result))
+        await self._has_changed(planned, source)  # for what it says
         return copied
 
     async def _watch(
-        self, job: asyncio.Future[Any], planned: Plan, there: ClusterAdmin, here: ClusterAdmin
+        self, job: asyncio.Future[Any], planned: Plan, source: ClusterAdmin, target: ClusterAdmin
     ) -> None:
         """Return when the job has ended or must end.
 
@@ -280,58 +282,60 @@ class Mirror:
                 )
                 if job.done() or stopped.done():
                     return
-                if await self._has_changed(planned, there):
+                if await self._has_changed(planned, source):
                     self._report.note("topics have changed: planning again")
                     return
                 if planned.skipped and time.monotonic() - polled_s >= self._request.again_s:
-                    if await self._is_fit_again(planned, there, here):
+                    if await self._is_fit_again(planned, source, target):
                         return
                     polled_s = time.monotonic()
         finally:
             stopped.cancel()
 
-    async def _is_fit_again(self, planned: Plan, there: ClusterAdmin, here: ClusterAdmin) -> bool:
+    async def _is_fit_again(
+        self, planned: Plan, source: ClusterAdmin, target: ClusterAdmin
+    ) -> bool:
         """Return whether a skipped topic can be mirrored again; report the topics still skipped."""
         try:
-            now = await self._planned(there, here, list(planned.skipped))
+            now = await self._planned(source, target, list(planned.skipped))
         except (JobError, *CLIENT_ERRORS) as error:
             self._say(f"cannot read the list of skipped topics: {in_words(error)}")
             return False
         self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
         return bool(planned.skipped.keys() - now.skipped.keys())
 
-    async def _has_changed(self, planned: Plan, there: ClusterAdmin) -> bool:
+    async def _has_changed(self, planned: Plan, source: ClusterAdmin) -> bool:
         try:
-            metadata = await there.metadata()
+            metadata = await source.metadata()
             shape = shape_of(metadata, self._topics(set(metadata.topics)))
             await self._refresh()
-            await self._show(there, planned, metadata)
+            await self._show(source, planned, metadata)
         except (JobError, *CLIENT_ERRORS) as error:
             self._say(f"progress is not known: {in_words(error)}")
             self._publish_unseen()
             return False
         return shape != planned.shape
 
-    async def _show(self, there: ClusterAdmin, planned: Plan, metadata: Metadata) -> None:
+    async def _show(self, source: ClusterAdmin, planned: Plan, metadata: Metadata) -> None:
         """Show and publish the progress."""
         tps = [tp for tp in planned.ends if metadata.leader(*tp) >= 0]
-        found = maps(self._view, tps)
+        partition_maps = maps(self._view, tps)
         ends = {tp: planned.ends[tp] for tp in tps}
         if self._request.is_following:
-            ends = {tp: end for tp, (_, end) in (await there.bounds(tps)).items()}
-        ages_s = await self._ages(self._lags.unseen_before(ends, found))
-        lags = self._lags.lags(ends, found, time.monotonic(), ages_s)
+            ends = {tp: end for tp, (_, end) in (await source.bounds(tps)).items()}
+        ages_s = await self._ages(self._lags.unseen_before(ends, partition_maps))
+        lags = self._lags.lags(ends, partition_maps, time.monotonic(), ages_s)
         self._publish(lags)
         what, has_end = self._source.name, not self._request.is_following
-        self._report.show(self._pace.step(what, lags, found, has_end=has_end))
+        self._report.show(self._pace.step(what, lags, partition_maps, has_end=has_end))
 
     async def _ages(self, missing: Mapping[TopicPartition, Missing]) -> dict[TopicPartition, float]:
         """Return the age of the first record of each stretch, in seconds; 0 if it is not known."""
-        found = await first_timestamps(self._source.connection, missing)
+        timestamps = await first_timestamps(self._source.connection, missing)
         at_ms = now_ms()
         return {
             tp: 0.0 if ms == NO_TIMESTAMP else max(0.0, (at_ms - ms) / 1000)
-            for tp, ms in found.items()
+            for tp, ms in timestamps.items()
         }
 
     def _publish(self, lags: Mapping[TopicPartition, Lag]) -> None:
@@ -368,13 +372,13 @@ def mirror(
     spark: SparkSession, config: JobConfig, request: MirrorRequest, report: ProgressLine
 ) -> int:
     """Run the job; return the exit code. Raises JobError."""
-    found = pairs(config, request.cluster)
-    if request.is_following and len(found) > 1:
-        names = ", ".join(source.name for source, _ in found)
+    cluster_pairs = pairs(config, request.cluster)
+    if request.is_following and len(cluster_pairs) > 1:
+        names = ", ".join(source.name for source, _ in cluster_pairs)
         raise JobError(
             f"--follow takes one cluster per process: give --cluster, one of {names}", USAGE
         )
-    return max(_run(spark, config, pair, request, report) for pair in found)
+    return max(_run(spark, config, pair, request, report) for pair in cluster_pairs)
 
 
 def _run(

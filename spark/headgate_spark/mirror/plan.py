@@ -25,7 +25,7 @@ from headgate.replays.offset_map import (
 )
 from headgate.replays.packed import MapError
 from headgate_spark.copying.cluster import ClusterAdmin, TopicConfig, faults, wanted_configs
-from headgate_spark.copying.reader import Known, Unit
+from headgate_spark.copying.reader import MapState, Unit
 from headgate_spark.job.command_line import JobError
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.writer import read_map
@@ -70,15 +70,15 @@ class Skips:
         self._said_s: dict[str, float] = {}
         self.now: Mapping[str, Skip] = {}
 
-    def tell(self, found: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
+    def tell(self, skips: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
         """Report this round's skips. `topics`: all topics to mirror. `now_s`: a steady clock."""
-        before, self.now = self.now, dict(found)
-        for topic, skip in found.items():
+        before, self.now = self.now, dict(skips)
+        for topic, skip in skips.items():
             is_known = before.get(topic) == skip
             if not is_known or now_s - self._said_s[topic] >= _SAID_AGAIN_S:
                 self._said_s[topic] = now_s
                 self._say(f"topic {topic} is skipped ({skip.reason}): {skip.text}")
-        for topic in before.keys() - found.keys():
+        for topic in before.keys() - skips.keys():
             if topic in topics:
                 self._say(f"topic {topic} can be mirrored again")
 
@@ -138,12 +138,12 @@ class MapView:
 
     def of_topic(self, topic: str) -> list[PartitionMap]:
         """Return the maps of its partitions, in any order."""
-        return [one for (name, _), one in self._maps.items() if name == topic]
+        return [partition_map for (name, _), partition_map in self._maps.items() if name == topic]
 
-    def known(self, topic: str, partition: int) -> Known:
+    def map_state(self, topic: str, partition: int) -> MapState:
         """Return the part of the map that a task need not read again."""
         number = map_partition(topic, partition)
-        return Known.of(self.of(topic, partition), self._read[number])
+        return MapState.of(self.of(topic, partition), self._read[number])
 
     def expired(self, topic: str, partition: int, target_begin: int) -> list[bytes]:
         """Return the keys of useless segments.
@@ -151,15 +151,17 @@ class MapView:
         They belong to a deleted topic, or the target's retention has passed them; the newest
         segments stay (`SegmentTable.passed`).
         """
-        found = self.of(topic, partition)
+        partition_map = self.of(topic, partition)
         keys: list[bytes] = []
-        for newest, table in found.tables():
+        for newest, table in partition_map.tables():
             ids = newest[1:3]
-            is_deleted = ids != found.ids
+            is_deleted = ids != partition_map.ids
             every = (record.source for record in table.records_from())
             sources = every if is_deleted else table.passed(target_begin)
             # Whichever layout it was written in: the others' keys mean nothing.
-            layouts = [number for number, one in found.layouts.items() if one[1:3] == ids]
+            layouts = [
+                number for number, layout in partition_map.layouts.items() if layout[1:3] == ids
+            ]
             keys += [
                 segment_key(MapAddress(topic, partition, layout), source)
                 for source in islice(sources, _MAX_EXPIRED)
@@ -171,8 +173,8 @@ class MapView:
         topic, partition, _ = entry.address
         records = 0
         try:
-            found = self._maps.setdefault((topic, partition), PartitionMap(is_outline=True))
-            records = found.apply(entry)
+            partition_map = self._maps.setdefault((topic, partition), PartitionMap(is_outline=True))
+            records = partition_map.apply(entry)
         except MapError as error:  # of that partition alone: the others go on
             self._broken[topic, partition] = error
         self._seen[topic, partition] = self.seen(topic, partition).plus(records, entry.read_bytes)
@@ -205,20 +207,20 @@ class Plan(NamedTuple):
 
 def shape_of(metadata: Metadata, topics: Sequence[str]) -> Shape:
     """Return the properties of a topic on which a plan depends."""
-    found = {name: metadata.topics[name] for name in topics if name in metadata.topics}
-    return {name: (one.uuid, len(one.leaders)) for name, one in found.items()}
+    existing = {name: metadata.topics[name] for name in topics if name in metadata.topics}
+    return {name: (topic.uuid, len(topic.leaders)) for name, topic in existing.items()}
 
 
 async def prepare_map(target: ClusterAdmin) -> None:
     """Create the map topic if it is missing. Raises JobError if it has wrong settings."""
     metadata = await target.metadata()
-    found = metadata.topics.get(MAP_TOPIC)
-    if found is None:
+    topic = metadata.topics.get(MAP_TOPIC)
+    if topic is None:
         await target.create([map_topic(target.connection.name, len(metadata.nodes))])
         await target.settled({MAP_TOPIC: MAP_PARTITIONS})
         return
     policy = (await target.configs([MAP_TOPIC]))[MAP_TOPIC].values["cleanup.policy"]
-    wrong = map_topic_faults(len(found.leaders), policy)
+    wrong = map_topic_faults(len(topic.leaders), policy)
     if wrong:
         raise JobError(f"topic {MAP_TOPIC} on cluster {target.connection.name}: {'; '.join(wrong)}")
 
@@ -227,33 +229,42 @@ async def prepare_topics(
     source: ClusterAdmin, target: ClusterAdmin, topics: Sequence[str], retention_ms: int
 ) -> dict[str, Skip]:
     """Create and grow the mirror's topics; return those that would not keep the records."""
-    there, here = await source.metadata(), await target.metadata()
-    topics = [name for name in topics if name in there.topics]  # one may have gone just now
-    existing = [name for name in topics if name in here.topics]
+    source_metadata, target_metadata = await source.metadata(), await target.metadata()
+    topics = [
+        name for name in topics if name in source_metadata.topics
+    ]  # one may have gone just now
+    existing = [name for name in topics if name in target_metadata.topics]
     sources, hidden = await source.configs_or_errors(topics)
     targets, hidden_here = await target.configs_or_errors(existing)
     hidden |= hidden_here
     skipped = {name: Skip(Reason.REFUSED, str(error)) for name, error in hidden.items()}
-    skipped |= {name: skip for name in topics if (skip := _offline(source, there, name))}
+    skipped |= {name: skip for name in topics if (skip := _offline(source, source_metadata, name))}
     for name in existing:
         if name in skipped:
             continue
-        skip = _unfit(target, name, (sources[name], targets[name]), there, here)
+        skip = _unfit(
+            target, name, (sources[name], targets[name]), source_metadata, target_metadata
+        )
         if skip is not None:
             skipped[name] = skip
-    wanted = {name: len(there.topics[name].leaders) for name in topics if name not in skipped}
-    replicas = replicas_on(len(here.nodes))
+    wanted = {
+        name: len(source_metadata.topics[name].leaders) for name in topics if name not in skipped
+    }
+    replicas = replicas_on(len(target_metadata.nodes))
     new = [
         InternalTopic(
             name, target.connection.name, partitions, replicas,
             wanted_configs(sources[name], retention_ms),
         )
         for name, partitions in wanted.items()
-        if name not in here.topics
+        if name not in target_metadata.topics
     ]  # fmt: skip
     refused = await _create(target, new)
     for name, partitions in wanted.items():
-        if name in here.topics and len(here.topics[name].leaders) < partitions:
+        if (
+            name in target_metadata.topics
+            and len(target_metadata.topics[name].leaders) < partitions
+        ):
             refused |= await _refusal(name, target.grow(name, partitions))
     made = {name: partitions for name, partitions in wanted.items() if name not in refused}
     late = await target.late(made)
@@ -274,16 +285,16 @@ def _unfit(
     target: ClusterAdmin,
     name: str,
     configs: tuple[TopicConfig, TopicConfig],
-    there: Metadata,
-    here: Metadata,
+    source_metadata: Metadata,
+    target_metadata: Metadata,
 ) -> Skip | None:
     wrong, reason = faults(*configs), Reason.SETTINGS
-    counts = len(there.topics[name].leaders), len(here.topics[name].leaders)
+    counts = len(source_metadata.topics[name].leaders), len(target_metadata.topics[name].leaders)
     if counts[1] > counts[0]:
         wrong.append(f"it has {counts[1]} partitions, its source {counts[0]}: delete it")
         reason = Reason.PARTITIONS
     if not wrong:
-        return _offline(target, here, name)
+        return _offline(target, target_metadata, name)
     return Skip(
         reason,
         f"topic {name} exists on cluster {target.connection.name}, and would not be a true "
@@ -323,18 +334,18 @@ async def plan(
         skipped: The topics that cannot be mirrored. They have no units, but their ends are
             returned if possible.
     """
-    there, here = await source.metadata(), await target.metadata()
-    shape, skips = shape_of(there, topics), dict(skipped)
-    known = [
+    source_metadata, target_metadata = await source.metadata(), await target.metadata()
+    shape, skips = shape_of(source_metadata, topics), dict(skipped)
+    readable = [
         name for name in shape if name not in skips or skips[name].reason is not Reason.NO_LEADER
     ]
     tps = {
         TopicPartition(name, number): leader
-        for name in known
-        for number, leader in enumerate(there.topics[name].leaders)
+        for name in readable
+        for number, leader in enumerate(source_metadata.topics[name].leaders)
     }
     bounds, units = await source.bounds(tps), list[Unit]()
-    fit = [name for name in known if name not in skips and name in here.topics]
+    fit = [name for name in readable if name not in skips and name in target_metadata.topics]
     limits = await target.configs(fit)
     fit_tps = [tp for tp in tps if tp.topic in fit]
     tails = (
@@ -342,9 +353,11 @@ async def plan(
     )
     for name in fit:
         try:
-            layout = layout_of(view, name, there.topics[name], here.topics[name], now_ms)
+            layout = layout_of(
+                view, name, source_metadata.topics[name], target_metadata.topics[name], now_ms
+            )
             if layout[0] == 1 and not view.of_topic(name):
-                await _must_be_empty(target, name, here.topics[name])
+                await _must_be_empty(target, name, target_metadata.topics[name])
             limit = limits[name].number("max.message.bytes")
             units += _units(view, name, layout, (bounds, tails), limit, is_bounded=is_bounded)
         except SkipError as error:
@@ -363,12 +376,12 @@ def _units(
     units = []
     for partition in range(layout.partitions):
         tp = TopicPartition(name, partition)
-        end, known = bounds[tp][1], view.known(name, partition)
-        is_done = is_bounded and known.layout == number and (known.position or 0) >= end
-        if is_done and not known.is_longer(tails.get(tp, 0)):
+        end, state = bounds[tp][1], view.map_state(name, partition)
+        is_done = is_bounded and state.layout == number and (state.position or 0) >= end
+        if is_done and not state.is_longer(tails.get(tp, 0)):
             continue
-        place = MapAddress(name, partition, number)
-        units.append(Unit(place, layout, end if is_bounded else None, known, limit))
+        address = MapAddress(name, partition, number)
+        units.append(Unit(address, layout, end if is_bounded else None, state, limit))
     return units
 
 
@@ -377,16 +390,21 @@ def layout_of(
 ) -> tuple[int, Layout]:
     """Return the active layout: the newest of any partition, or the next if it does not fit."""
     wanted = Layout(len(source.leaders), source.uuid, target.uuid, now_ms)
-    maps = [one for one in view.of_topic(topic) if one.newest]
-    number = max((one.newest for one in maps), default=0)
-    newest = next((one.layouts[number] for one in maps if one.newest == number), None)
+    maps = [partition_map for partition_map in view.of_topic(topic) if partition_map.newest]
+    number = max((partition_map.newest for partition_map in maps), default=0)
+    newest = next(
+        (partition_map.layouts[number] for partition_map in maps if partition_map.newest == number),
+        None,
+    )
     if newest is not None and newest[:3] == wanted[:3]:
         return number, newest
     return number + 1, wanted
 
 
 async def _must_be_empty(target: ClusterAdmin, name: str, metadata: TopicMetadata) -> None:
-    bounds = await target.bounds(TopicPartition(name, one) for one in range(len(metadata.leaders)))
+    bounds = await target.bounds(
+        TopicPartition(name, number) for number in range(len(metadata.leaders))
+    )
     if any(end for _, end in bounds.values()):
         raise SkipError(
             Reason.FOREIGN,
@@ -396,8 +414,8 @@ async def _must_be_empty(target: ClusterAdmin, name: str, metadata: TopicMetadat
 
 
 def _left(unit: Unit, bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
-    begin, end = bounds[TopicPartition(*unit.place[:2])]
-    return end - max(begin, unit.known.position or 0)
+    begin, end = bounds[TopicPartition(*unit.address[:2])]
+    return end - max(begin, unit.map_state.position or 0)
 
 
 async def trim(target: ClusterAdmin, view: MapView, tps: Sequence[TopicPartition]) -> int:
@@ -406,10 +424,12 @@ async def trim(target: ClusterAdmin, view: MapView, tps: Sequence[TopicPartition
     for tp, (begin, _) in (await target.bounds(tps)).items():
         expired = view.expired(tp.topic, tp.partition, begin)
         keys.setdefault(map_partition(tp.topic, tp.partition), []).extend(expired)
-    found = {number: some for number, some in keys.items() if some}
-    if found:
-        await target.remove(MAP_TOPIC, found)
-    return sum(map(len, found.values()))
+    by_partition = {
+        number: partition_keys for number, partition_keys in keys.items() if partition_keys
+    }
+    if by_partition:
+        await target.remove(MAP_TOPIC, by_partition)
+    return sum(map(len, by_partition.values()))
 
 
 def maps(view: MapView, tps: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionMap]:

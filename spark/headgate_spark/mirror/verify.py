@@ -73,25 +73,25 @@ async def compare(tp: TopicPartition, options: CopyOptions) -> Verified:
 
     Raises as `SourceReader` and `read_map`.
     """
-    found = PartitionMap()
+    partition_map = PartitionMap()
 
     def see(entry: MapEntry) -> None:
         if entry.address[:2] == tuple(tp):
-            found.apply(entry)
+            partition_map.apply(entry)
 
     on_target = replace(options, source=options.target)
     async with _reader(tp, options) as source, _reader(tp, on_target) as target:
         # Before the map: what is there now is in the map by then, if it is the mirror's.
-        here = await target.bounds()
+        target_bounds = await target.bounds()
         await read_map(options.target, {map_partition(tp.topic, tp.partition): 0}, see)
-        there = await source.bounds()
-        if found.newest:
+        source_bounds = await source.bounds()
+        if partition_map.newest:
             try:
-                await source.check(found.ids[0])
-                await target.check(found.ids[1])
+                await source.check(partition_map.ids[0])
+                await target.check(partition_map.ids[1])
             except RecreatedError as error:
                 return _stale(tp, error)
-        comparison = _Comparison(tp, found, there[0], here)
+        comparison = _Comparison(tp, partition_map, source_bounds[0], target_bounds)
         await comparison.run(source, target)
     return comparison.result()
 
@@ -113,16 +113,20 @@ async def _reader(tp: TopicPartition, options: CopyOptions) -> AsyncIterator[Sou
 
 class _Comparison:
     def __init__(
-        self, tp: TopicPartition, found: PartitionMap, source_begin: int, bounds: tuple[int, int]
+        self,
+        tp: TopicPartition,
+        partition_map: PartitionMap,
+        source_begin: int,
+        bounds: tuple[int, int],
     ) -> None:
         """Create the progress. `bounds`: bounds of the target before the map was read."""
-        table = found.table
-        self._tp, self._table, self._map = tp, table, found
+        table = partition_map.table
+        self._tp, self._table, self._map = tp, table, partition_map
         # What one side has removed, the other cannot be compared with.
         source, target = max(source_begin, table.source_start), max(bounds[0], table.target_start)
         source = max(source, table.to_source(target).offset or 0)
         target = max(target, table.to_target(source).offset or 0)
-        if target == table.target_start and found.is_alone:
+        if target == table.target_start and partition_map.is_alone:
             target = bounds[0]  # before the first mapped record, nothing may be
         self._source = (source, max(source, table.source_end))
         self._target = (target, max(target, table.target_end, bounds[1]))
@@ -132,24 +136,26 @@ class _Comparison:
 
     async def run(self, source: SourceReader, target: SourceReader) -> None:
         theirs = _records(source, *self._source)
-        one = await anext(theirs, None)
-        async for other in _records(target, *self._target):
-            translated = self._table.to_source(other.offset)
+        source_record = await anext(theirs, None)
+        async for target_record in _records(target, *self._target):
+            translated = self._table.to_source(target_record.offset)
             if translated.result is not Result.EXACT or translated.offset is None:
                 self._unmapped += 1
-                self._tell(f"target offset {other.offset} is not in the map: not the mirror's")
+                self._tell(
+                    f"target offset {target_record.offset} is not in the map: not the mirror's"
+                )
                 continue
-            while one is not None and one.offset < translated.offset:
-                self._lacks(one)
-                one = await anext(theirs, None)
-            if one is None or one.offset > translated.offset:
+            while source_record is not None and source_record.offset < translated.offset:
+                self._lacks(source_record)
+                source_record = await anext(theirs, None)
+            if source_record is None or source_record.offset > translated.offset:
                 self._target_only += 1
                 continue
-            self._compare(one, other)
-            one = await anext(theirs, None)
-        while one is not None:
-            self._lacks(one)
-            one = await anext(theirs, None)
+            self._compare(source_record, target_record)
+            source_record = await anext(theirs, None)
+        while source_record is not None:
+            self._lacks(source_record)
+            source_record = await anext(theirs, None)
 
     def result(self) -> Verified:
         return Verified(
@@ -158,20 +164,23 @@ class _Comparison:
             self._map.lost_offsets, tuple(self._first),
         )  # fmt: skip
 
-    def _lacks(self, one: SourceRecord) -> None:
+    def _lacks(self, record: SourceRecord) -> None:
         self._source_only += 1
-        self._tell(f"source offset {one.offset} is not on the target")
+        self._tell(f"source offset {record.offset} is not on the target")
 
-    def _compare(self, one: SourceRecord, other: SourceRecord) -> None:
+    def _compare(self, source_record: SourceRecord, target_record: SourceRecord) -> None:
         self._compared += 1
         wrong = [
             name
             for name in ("key", "value", "headers", "timestamp")
-            if getattr(one, name) != getattr(other, name)
+            if getattr(source_record, name) != getattr(target_record, name)
         ]
         if wrong:
             self._differing += 1
-            self._tell(f"source offset {one.offset}, target {other.offset}: {', '.join(wrong)}")
+            self._tell(
+                f"source offset {source_record.offset}, target {target_record.offset}: "
+                f"{', '.join(wrong)}"
+            )
 
     def _tell(self, text: str) -> None:
         if len(self._first) < _FIRST:
@@ -209,16 +218,16 @@ def verify(
     spark: SparkSession, config: JobConfig, request: VerifyRequest, report: ProgressLine
 ) -> int:
     """Compare all mapped records; return the exit code. Raises JobError."""
-    found: list[Verified] = []
+    results: list[Verified] = []
     for source, target in pairs(config, request.cluster):
         tps = asyncio.run(_partitions(config, source, target, request))
         report.note(f"{source.name}: comparing {counted(len(tps), 'partition')}")
-        found += _compare(spark, source, target, tps, request, report)
-    for one in found:
-        (report.note if one.is_good else report.say)(sentence(one))
+        results += _compare(spark, source, target, tps, request, report)
+    for result in results:
+        (report.note if result.is_good else report.say)(sentence(result))
     if request.out is not None:
-        _write(request.out, json.dumps([as_json(one) for one in found], indent=1) + "\n")
-    return OK if all(one.is_good for one in found) else FAILED
+        _write(request.out, json.dumps([as_json(result) for result in results], indent=1) + "\n")
+    return OK if all(result.is_good for result in results) else FAILED
 
 
 def _write(file: Path, text: str) -> None:
@@ -231,15 +240,25 @@ def _write(file: Path, text: str) -> None:
 async def _partitions(
     config: JobConfig, source: Cluster, target: Cluster, request: VerifyRequest
 ) -> list[TopicPartition]:
-    async with cluster_admin(source.connection) as there, cluster_admin(target.connection) as here:
-        theirs, ours = (await there.metadata()).topics, (await here.metadata()).topics
+    async with (
+        cluster_admin(source.connection) as source_admin,
+        cluster_admin(target.connection) as target_admin,
+    ):
+        theirs, ours = (
+            (await source_admin.metadata()).topics,
+            (await target_admin.metadata()).topics,
+        )
     must_exist(request.topics, source, theirs)
     names = chosen_topics(request.topics, config, source, set(theirs))
-    found = [name for name in names if name in ours]
-    if not found or (request.topics is not None and len(found) < len(names)):
+    mirrored = [name for name in names if name in ours]
+    if not mirrored or (request.topics is not None and len(mirrored) < len(names)):
         lacking = ", ".join(name for name in names if name not in ours) or "nothing to compare"
         raise JobError(f"cluster {target.name} has no mirror of: {lacking}", USAGE)
-    return [TopicPartition(name, one) for name in found for one in range(len(theirs[name].leaders))]
+    return [
+        TopicPartition(name, number)
+        for name in mirrored
+        for number in range(len(theirs[name].leaders))
+    ]
 
 
 def _compare(
@@ -258,9 +277,9 @@ def _compare(
 
     records, partitions = context.accumulator(0), context.accumulator(0)
 
-    def run(some: Iterable[TopicPartition]) -> Iterator[Verified]:
+    def run(task_tps: Iterable[TopicPartition]) -> Iterator[Verified]:
         format_task_log()
-        for tp in some:
+        for tp in task_tps:
             verified = asyncio.run(compare(tp, options))
             records.add(verified.compared)
             partitions.add(1)
@@ -278,20 +297,23 @@ def _compare(
         raise JobError(f"comparing failed: {cause_of(error)}") from error
 
 
-def sentence(one: Verified) -> str:
+def sentence(verified: Verified) -> str:
     """Return the result of a partition for people."""
-    head = f"{one.topic} partition {one.partition}: {counted(one.compared, 'record')} compared"
+    compared = f"{counted(verified.compared, 'record')} compared"
+    head = f"{verified.topic} partition {verified.partition}: {compared}"
     counts = {
-        "differ": one.differing,
-        "only in the source": one.source_only,
-        "in the mirror's topic and not in the map (something else wrote them)": one.unmapped,
-        "only in the mirror (expired or compacted in the source)": one.target_only,
-        "offsets lost to gaps": one.lost,
+        "differ": verified.differing,
+        "only in the source": verified.source_only,
+        "in the mirror's topic and not in the map (something else wrote them)": verified.unmapped,
+        "only in the mirror (expired or compacted in the source)": verified.target_only,
+        "offsets lost to gaps": verified.lost,
     }
-    found = [f"{count} {text}" for text, count in counts.items() if count]
-    return "; ".join([f"{head}, all identical" if one.is_good else head, *found, *one.first])
+    faults = [f"{count} {text}" for text, count in counts.items() if count]
+    return "; ".join(
+        [f"{head}, all identical" if verified.is_good else head, *faults, *verified.first]
+    )
 
 
-def as_json(one: Verified) -> dict[str, Any]:
+def as_json(verified: Verified) -> dict[str, Any]:
     """Return the result of a partition for machines."""
-    return {**one._asdict(), "good": one.is_good}
+    return {**verified._asdict(), "good": verified.is_good}

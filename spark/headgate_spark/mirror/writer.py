@@ -48,7 +48,7 @@ from headgate_spark.copying.batches import (
     send_records,
 )
 from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, roomy
-from headgate_spark.copying.reader import CopyOptions, Known, Unit
+from headgate_spark.copying.reader import CopyOptions, MapState, Unit
 from headgate_spark.job.command_line import in_words
 from headgate_spark.job.options import Connection
 
@@ -248,57 +248,57 @@ class StalePlanError(Exception):
     """The map has changed since the driver's plan: plan again."""
 
 
-async def read_known(unit: Unit, options: CopyOptions) -> Known:
+async def read_map_state(unit: Unit, options: CopyOptions) -> MapState:
     """Read the map of the unit's partition. Raises StalePlanError, and the errors of `read_map`."""
-    place, known = unit.place, replace(unit.known, map_offset=0)
+    address, state = unit.address, replace(unit.map_state, map_offset=0)
 
     def see(entry: MapEntry) -> None:
-        nonlocal known
-        if entry.address[:2] == place[:2]:
-            known = _after(known, entry)
+        nonlocal state
+        if entry.address[:2] == address[:2]:
+            state = _after(state, entry)
 
     try:
-        await read_map(options.target, {unit.map_partition: unit.known.map_offset}, see)
+        await read_map(options.target, {unit.map_partition: unit.map_state.map_offset}, see)
     except OffsetOutOfRangeError as error:
         raise StalePlanError("the map topic is not the one that was planned with") from error
-    layout, is_other = known.layout, known.ids != unit.layout[1:3]
-    if layout > place.layout or (layout == place.layout and is_other):
+    layout, is_other = state.layout, state.ids != unit.layout[1:3]
+    if layout > address.layout or (layout == address.layout and is_other):
         raise StalePlanError(f"layout {layout} has been opened meanwhile")
-    return known
+    return state
 
 
-def _after(known: Known, entry: MapEntry) -> Known:
+def _after(state: MapState, entry: MapEntry) -> MapState:
     """Return the known part after one more record of the map."""
     fact, layout = entry.fact, entry.address.layout
     if isinstance(fact, Layout):
-        return _opened(known, fact, layout) if layout > known.layout else known
-    if not isinstance(fact, Segment | Block | Gap) or layout != known.layout:
-        return known
-    position = fact.end if known.position is None else max(known.position, fact.end)
-    known = replace(known, position=position)
+        return _opened(state, fact, layout) if layout > state.layout else state
+    if not isinstance(fact, Segment | Block | Gap) or layout != state.layout:
+        return state
+    position = fact.end if state.position is None else max(state.position, fact.end)
+    state = replace(state, position=position)
     if isinstance(fact, Gap):
-        return replace(known, reported_at=fact.source) if fact.reason == FOREIGN else known
+        return replace(state, reported_at=fact.source) if fact.reason == FOREIGN else state
     if isinstance(fact, Block):
         end, newest = fact.target_end, tuple[Segment, ...]()
     else:
-        end, newest = fact.target + fact.records, (*known.newest, fact)
-    end = max(known.target_end or 0, end)
-    return replace(known, target_end=end, is_mapped=True, newest=newest)
+        end, newest = fact.target + fact.records, (*state.newest, fact)
+    end = max(state.target_end or 0, end)
+    return replace(state, target_end=end, is_mapped=True, newest=newest)
 
 
-def _opened(known: Known, fact: Layout, layout: int) -> Known:
+def _opened(state: MapState, fact: Layout, layout: int) -> MapState:
     ids = (fact.source_id, fact.target_id)
-    if ids == known.ids:
-        return replace(known, layout=layout, newest=())  # a block's records are of one layout
-    end = known.target_end if fact.target_id == known.ids[1] else 0
-    return Known(0, None, layout, ids, end)
+    if ids == state.ids:
+        return replace(state, layout=layout, newest=())  # a block's records are of one layout
+    end = state.target_end if fact.target_id == state.ids[1] else 0
+    return MapState(0, None, layout, ids, end)
 
 
-def opening(unit: Unit, known: Known, at_ms: int) -> list[MapRecord]:
+def opening(unit: Unit, state: MapState, at_ms: int) -> list[MapRecord]:
     """Return the records that open a layout, and end the one before it if its topic was deleted."""
     records: list[MapRecord] = []
-    if known.layout and known.ids[0] != unit.layout.source_id:
-        old = MapAddress(unit.place.topic, unit.place.partition, known.layout)
-        end = known.position or 0
+    if state.layout and state.ids[0] != unit.layout.source_id:
+        old = MapAddress(unit.address.topic, unit.address.partition, state.layout)
+        end = state.position or 0
         records.append(gap_record(old, Gap(end, end, RECREATED, at_ms)))
-    return [*records, layout_record(unit.place, unit.layout)]
+    return [*records, layout_record(unit.address, unit.layout)]

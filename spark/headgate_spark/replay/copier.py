@@ -41,7 +41,7 @@ from headgate_spark.replay.progress import (
     Order,
     ReplayMetrics,
     after_chunk,
-    next_place,
+    next_position,
     when_ready,
     with_state,
 )
@@ -307,26 +307,26 @@ class ReplayCopy:
             if not has_work(replay, now_ms()) or replay.control is Control.CANCEL:
                 return True
             return await self._tell(with_state(replay, ReplayState.COPYING, now_ms()))
-        place = next_place(order, replay.status)
-        if place is None:
+        position = next_position(order, replay.status)
+        if position is None:
             await self._close()
             context.report.note(
                 f"replay {replay.id}: {replay.status.get('records', 0)} records are ready"
             )
             return await self._tell(when_ready(replay, order, now_ms()))
-        return await self._copy(order, place)
+        return await self._copy(order, position)
 
-    async def _copy(self, order: Order, place: CopyPosition) -> bool:
+    async def _copy(self, order: Order, position: CopyPosition) -> bool:
         replay, context = self._replay, self._context
         clock = asyncio.get_running_loop().time
         if self._free_at > clock():  # its rate is used up for now
             await self._waiting(asyncio.sleep(self._free_at - clock()))
-        chunk = await self._waiting(self._read(order, place))
-        if chunk.end <= place.at:
+        chunk = await self._waiting(self._read(order, position))
+        if chunk.end <= position.at:
             if clock() - self._moved_at > _STILL_S:
                 await self._report_trouble(
-                    f"cluster {context.cluster(order, place.piece.tier).name}: partition "
-                    f"{place.partition} of {order.topic}: nothing has come for {_STILL_S:g} s"
+                    f"cluster {context.cluster(order, position.piece.tier).name}: partition "
+                    f"{position.partition} of {order.topic}: nothing has come for {_STILL_S:g} s"
                 )
             return False
         own_id: Any = replay.status.get("topic_id")
@@ -336,47 +336,47 @@ class ReplayCopy:
         written: list[Mapping[str, Any]] = []
 
         def status_records(behind: int | None) -> list[Pair]:
-            written.append(after_chunk(replay.status, place, chunk, copied, behind, now_ms()))
+            written.append(after_chunk(replay.status, position, chunk, copied, behind, now_ms()))
             return [record(replay.id, "status", written[-1])]
 
         await context.writer.write(
-            replay.topic, place.partition, copied.records, replay.id, status_records
+            replay.topic, position.partition, copied.records, replay.id, status_records
         )
         size = written[-1]["bytes"] - replay.status.get("bytes", 0)
         context.metrics.copied(context.target.name, len(copied.records), size)
         self._set(written[-1])
         if self._source is not None:
-            self._source = (place._replace(at=chunk.end), self._source[1])
+            self._source = (position._replace(at=chunk.end), self._source[1])
         per_s = order.rate.get("records_per_s")
         if per_s:
             self._free_at = max(self._free_at, clock()) + len(copied.records) / per_s
         return True
 
-    async def _read(self, order: Order, place: CopyPosition) -> Chunk:
-        source = await self._reader(order, place)
-        chunk = await source.read(place.piece.end)
-        topic_id = order.topic_ids.get(place.piece.tier)
+    async def _read(self, order: Order, position: CopyPosition) -> Chunk:
+        source = await self._reader(order, position)
+        chunk = await source.read(position.piece.end)
+        topic_id = order.topic_ids.get(position.piece.tier)
         if topic_id is not None:
             await source.check(topic_id)
         return chunk
 
-    async def _reader(self, order: Order, place: CopyPosition) -> SourceReader:
-        if self._source is not None and self._source[0] == place:
+    async def _reader(self, order: Order, position: CopyPosition) -> SourceReader:
+        if self._source is not None and self._source[0] == position:
             return self._source[1]
         await self._close()
-        cluster = self._context.cluster(order, place.piece.tier)
+        cluster = self._context.cluster(order, position.piece.tier)
         options = CopyOptions(cluster, self._context.target)
         per_s = order.rate.get("records_per_s")
         if per_s:  # small pieces, so that a slow replay goes on all the time
             options = CopyOptions(
                 cluster, self._context.target, chunk_records=max(1, min(5_000, per_s))
             )
-        tp = TopicPartition(order.topic, place.partition)
-        buckets = self._buckets_of(order, is_warm=place.piece.tier == BACKFILL)
+        tp = TopicPartition(order.topic, position.partition)
+        buckets = self._buckets_of(order, is_warm=position.piece.tier == BACKFILL)
         source = SourceReader(tp, options, buckets)
-        self._source = (place, source)
+        self._source = (position, source)
         await source.start()
-        source.seek(place.at)
+        source.seek(position.at)
         return source
 
     def _buckets_of(self, order: Order, *, is_warm: bool) -> BrokerBuckets:
@@ -393,12 +393,14 @@ class ReplayCopy:
 
     async def _other(self, order: Order) -> str | None:
         """Return why the planned records are lost for good; None: they may be readable again."""
-        place = next_place(order, self._replay.status)
-        if place is None:
+        position = next_position(order, self._replay.status)
+        if position is None:
             return None
-        cluster = self._context.cluster(order, place.piece.tier)
+        cluster = self._context.cluster(order, position.piece.tier)
         try:
-            return await self._asking(cluster.name, other_topic(cluster, order, place.piece.tier))
+            return await self._asking(
+                cluster.name, other_topic(cluster, order, position.piece.tier)
+            )
         except JobError:
             return None
 

@@ -56,7 +56,7 @@ class Order(NamedTuple):
         )
 
 
-def next_place(order: Order, status: Mapping[str, Any]) -> CopyPosition | None:
+def next_position(order: Order, status: Mapping[str, Any]) -> CopyPosition | None:
     """Return the position to continue from; None if all is copied."""
     progress = status.get("progress", {})
     for partition, pieces in sorted(order.pieces.items()):
@@ -110,7 +110,7 @@ def _unread(pieces: Sequence[Piece], done: Mapping[str, Any]) -> int:
 
 def after_chunk(
     status: Mapping[str, Any],
-    place: CopyPosition,
+    position: CopyPosition,
     chunk: Chunk,
     copied: Chunk,
     behind: int | None,
@@ -120,16 +120,16 @@ def after_chunk(
 
     Args:
         status: The status before it.
-        place: Its position.
+        position: Its position.
         chunk: The records that were read.
         copied: The records that the filter took.
         behind: The offset behind them in the replay's topic; None if there are none.
         now_ms: The time, in ms since 1970.
     """
     progress = dict(status.get("progress", {}))
-    before = progress.get(str(place.partition), {})
+    before = progress.get(str(position.partition), {})
     end = before.get("end", 0) if behind is None else behind
-    progress[str(place.partition)] = {"piece": place.number, "next": chunk.end, "end": end}
+    progress[str(position.partition)] = {"piece": position.number, "next": chunk.end, "end": end}
     size = sum(len(record.key or b"") + len(record.value or b"") for record in copied.records)
     times = [record.timestamp for record in chunk.records if record.timestamp != NO_TIMESTAMP]
     return {

@@ -58,26 +58,26 @@ class KafkaView:
         listed = self._answer_of(self._consumer.listTopics)
         return {name: len(listed[name]) for name in listed}
 
-    def starts(self, places: Iterable[Partition]) -> dict[Partition, int]:
+    def starts(self, tps: Iterable[Partition]) -> dict[Partition, int]:
         """Return the first offset that still exists, for each partition."""
-        return self._offsets(self._consumer.beginningOffsets, places)
+        return self._offsets(self._consumer.beginningOffsets, tps)
 
-    def ends(self, places: Iterable[Partition]) -> dict[Partition, int]:
+    def ends(self, tps: Iterable[Partition]) -> dict[Partition, int]:
         """Return the offset behind the last committed record (the last stable offset)."""
-        return self._offsets(self._consumer.endOffsets, places)
+        return self._offsets(self._consumer.endOffsets, tps)
 
-    def at(self, places: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
+    def at(self, tps: Iterable[Partition], time_ms: int) -> dict[Partition, int | None]:
         """Return the first offset whose record is not older; None if all are."""
         if time_ms < _MIN_LONG:
-            return {**self.starts(places)}
+            return {**self.starts(tps)}
         wanted = self._jvm.java.util.HashMap()
-        named = {place: self._java(place) for place in places}
+        named = {tp: self._java(tp) for tp in tps}
         for theirs in named.values():
             wanted.put(theirs, self._jvm.java.lang.Long(time_ms))
-        found = self._answer_of(lambda: self._consumer.offsetsForTimes(wanted))
+        answers = self._answer_of(lambda: self._consumer.offsetsForTimes(wanted))
         return {
-            place: None if found[theirs] is None else int(found[theirs].offset())
-            for place, theirs in named.items()
+            tp: None if answers[theirs] is None else int(answers[theirs].offset())
+            for tp, theirs in named.items()
         }
 
     def ensure_compacted(self, topic: str) -> None:
@@ -95,13 +95,13 @@ class KafkaView:
         finally:
             admin.close()
 
-    def _offsets(self, ask: Any, places: Iterable[Partition]) -> dict[Partition, int]:
-        named = {place: self._java(place) for place in places}
-        found = self._answer_of(lambda: ask(self._list(named.values())))
-        return {place: int(found[theirs]) for place, theirs in named.items()}
+    def _offsets(self, ask: Any, tps: Iterable[Partition]) -> dict[Partition, int]:
+        named = {tp: self._java(tp) for tp in tps}
+        offsets = self._answer_of(lambda: ask(self._list(named.values())))
+        return {tp: int(offsets[theirs]) for tp, theirs in named.items()}
 
-    def _java(self, place: Partition) -> Any:
-        return self._jvm.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
+    def _java(self, tp: Partition) -> Any:
+        return self._jvm.org.apache.kafka.common.TopicPartition(tp.topic, tp.partition)
 
     def _list(self, members: Iterable[Any]) -> Any:
         made = self._jvm.java.util.ArrayList()
@@ -137,12 +137,12 @@ class KafkaView:
 class Range(NamedTuple):
     """The offsets from `start` to `end`, exclusive."""
 
-    place: Partition
+    tp: Partition
     start: int
     end: int
 
 
-def since(view: KafkaView, places: Sequence[Partition], from_ms: int | None) -> list[Range]:
+def since(view: KafkaView, tps: Sequence[Partition], from_ms: int | None) -> list[Range]:
     """Return offsets that contain all records from a time on; None for all from the first.
 
     All ranges end with the last committed record. Producers stamp their records, so thousands of
@@ -150,28 +150,28 @@ def since(view: KafkaView, places: Sequence[Partition], from_ms: int | None) -> 
     that is not older than `from_ms`, nothing belongs to the window; records after it may be older.
     The record's own time decides whether it belongs to a window.
     """
-    starts, ends = view.starts(places), view.ends(places)
-    first = view.at(places, from_ms) if from_ms is not None else dict[Partition, int | None](starts)
-    found = []
-    for place in places:
-        end, at = ends[place], first[place]
-        found.append(Range(place, end if at is None else min(at, end), end))
-    return found
+    starts, ends = view.starts(tps), view.ends(tps)
+    first = view.at(tps, from_ms) if from_ms is not None else dict[Partition, int | None](starts)
+    ranges = []
+    for tp in tps:
+        end, at = ends[tp], first[tp]
+        ranges.append(Range(tp, end if at is None else min(at, end), end))
+    return ranges
 
 
 def by_offsets(view: KafkaView, wanted: Mapping[Partition, tuple[int, int]]) -> list[Range]:
     """Return the requested ranges. Raises JobError if the log lacks some of their offsets."""
     starts, ends = view.starts(wanted), view.ends(wanted)
-    found = []
-    for place, (start, end) in wanted.items():
-        if not starts[place] <= start <= end <= ends[place]:
+    ranges = []
+    for tp, (start, end) in wanted.items():
+        if not starts[tp] <= start <= end <= ends[tp]:
             raise JobError(
-                f"offsets {start} to {end} of {place.topic} partition {place.partition} are out "
-                f"of range: the log holds {starts[place]} to {ends[place]}",
+                f"offsets {start} to {end} of {tp.topic} partition {tp.partition} are out "
+                f"of range: the log holds {starts[tp]} to {ends[tp]}",
                 USAGE,
             )
-        found.append(Range(place, start, end))
-    return found
+        ranges.append(Range(tp, start, end))
+    return ranges
 
 
 def parse_offsets(text: str) -> dict[Partition, tuple[int, int]]:
@@ -190,10 +190,10 @@ def parse_offsets(text: str) -> dict[Partition, tuple[int, int]]:
 
 def lost(view: KafkaView, ranges: Sequence[Range]) -> list[str]:
     """Return one sentence for each range whose start retention has passed."""
-    starts = view.starts([one.place for one in ranges])
+    starts = view.starts([offsets.tp for offsets in ranges])
     return [
-        f"{one.place.topic} partition {one.place.partition} began at offset {one.start}, now at "
-        f"{starts[one.place]}"
-        for one in ranges
-        if starts[one.place] > one.start < one.end
+        f"{offsets.tp.topic} partition {offsets.tp.partition} began at offset {offsets.start}, "
+        f"now at {starts[offsets.tp]}"
+        for offsets in ranges
+        if starts[offsets.tp] > offsets.start < offsets.end
     ]

@@ -142,17 +142,17 @@ def _local(
 
 def _code() -> list[str]:
     """Return the folders of this package and the core, for the workers."""
-    roots = [str(Path(one).parents[1]) for one in (headgate_spark.__file__, headgate.__file__)]
+    roots = [str(Path(file).parents[1]) for file in (headgate_spark.__file__, headgate.__file__)]
     given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return list(dict.fromkeys([*roots, *filter(None, given)]))
 
 
 def parse_settings(pairs: list[str]) -> dict[str, str]:
     """Parse `--conf NAME=VALUE`, which may occur several times. Raises JobError."""
-    found = {}
+    settings = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name.startswith("spark."):
             raise JobError(f"--conf {pair}: give spark.NAME=VALUE", USAGE)
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings

@@ -25,7 +25,7 @@ ROWS_A_TASK = 250_000  # a hot partition is read by several tasks
 
 def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> DataFrame:
     """Return the facts of these offsets, lazily; see `schema.FACTS`."""
-    total = sum(one.end - one.start for one in ranges)
+    total = sum(offsets.end - offsets.start for offsets in ranges)
     # Every partition is a task of its own at least: small ones are read several in one.
     tasks = max(spark.sparkContext.defaultParallelism, total // ROWS_A_TASK)
     return (
@@ -61,12 +61,12 @@ def read(
     rows_a_task: int = ROWS_A_TASK,
 ) -> DataFrame:
     """Return the records of these offsets as the connector returns them, lazily."""
-    wanted = [one for one in ranges if one.end > one.start]
-    total = sum(one.end - one.start for one in wanted)
+    wanted = [offsets for offsets in ranges if offsets.end > offsets.start]
+    total = sum(offsets.end - offsets.start for offsets in wanted)
     options = {
         "assign": json.dumps(_nested(dict.fromkeys(wanted, 0), values=False)),
-        "startingOffsets": json.dumps(_nested({one: one.start for one in wanted})),
-        "endingOffsets": json.dumps(_nested({one: one.end for one in wanted})),
+        "startingOffsets": json.dumps(_nested({offsets: offsets.start for offsets in wanted})),
+        "endingOffsets": json.dumps(_nested({offsets: offsets.end for offsets in wanted})),
         "includeHeaders": str(headers).lower(),
         # An offset that is gone ends the job: a hole would make every figure wrong.
         "failOnDataLoss": "true",
@@ -82,12 +82,14 @@ def read(
 
 def _nested(numbers: Mapping[Range, int], *, values: bool = True) -> Mapping[str, object]:
     """Return Spark's JSON: {"topic": {"0": 5}}, or {"topic": [0]}."""
-    found: dict[str, dict[str, int]] = defaultdict(dict)
-    for one, number in numbers.items():
-        found[one.place.topic][str(one.place.partition)] = number
+    nested: dict[str, dict[str, int]] = defaultdict(dict)
+    for offsets, number in numbers.items():
+        nested[offsets.tp.topic][str(offsets.tp.partition)] = number
     if values:
-        return found
-    return {topic: [int(place) for place in places] for topic, places in found.items()}
+        return nested
+    return {
+        topic: [int(partition) for partition in partitions] for topic, partitions in nested.items()
+    }
 
 
 def _size() -> Column:
@@ -95,10 +97,10 @@ def _size() -> Column:
     headers = F.aggregate(
         F.col("headers"),
         F.lit(0).cast("long"),
-        lambda total, one: (
+        lambda total, header: (
             total
-            + F.octet_length(one["key"]).cast("long")
-            + F.coalesce(F.length(one["value"]), F.lit(0)).cast("long")
+            + F.octet_length(header["key"]).cast("long")
+            + F.coalesce(F.length(header["value"]), F.lit(0)).cast("long")
         ),
     )
     parts = [F.coalesce(F.length(name), F.lit(0)).cast("long") for name in ("key", "value")]
@@ -107,7 +109,7 @@ def _size() -> Column:
 
 def _producer() -> Column:
     """Return the producer; null for a foreign writer without such a header or with an empty one."""
-    ours = F.filter("headers", lambda one: one["key"] == PRODUCER)
+    ours = F.filter("headers", lambda header: header["key"] == PRODUCER)
     return F.nullif(F.try_element_at(ours, F.lit(-1))["value"].cast("string"), F.lit(""))
 
 

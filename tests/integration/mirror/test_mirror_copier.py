@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from headgate.replays.offset_map import MAP_TOPIC, Layout, MapAddress, map_partition
 from headgate.replays.packed import NO_TIMESTAMP
 from headgate.replays.segments import RECREATED, RETENTION, Result
-from headgate_spark.copying.reader import Known, SourceReader
+from headgate_spark.copying.reader import MapState, SourceReader
 from headgate_spark.mirror.copier import copy_all
 from headgate_spark.mirror.verify import compare
 from support.kafka import kafka_log
@@ -171,8 +171,8 @@ async def test_I8_a_source_that_lost_what_is_mirrored_ends_the_copy(two: Two, to
     await copy(mirror_world.unit(two, topic), two.options())
     unit = mirror_world.unit(two, topic)
     at = kafka_log.end_offsets(two.target.bootstrap, MAP_TOPIC)[map_partition(topic, 0)]
-    ahead = Known(at, 15, 1, (unit.layout.source_id, unit.layout.target_id))
-    copied = await run(replace(unit, known=ahead, end=20), two.options())
+    ahead = MapState(at, 15, 1, (unit.layout.source_id, unit.layout.target_id))
+    copied = await run(replace(unit, map_state=ahead, end=20), two.options())
     assert copied.trouble is not None
     assert "unclean leader election" in copied.trouble
     assert copied.transactions == 0
@@ -191,7 +191,7 @@ async def test_a_recreated_topic_is_never_taken_for_the_old_one(two: Two, topic:
     assert "RecreatedError" in stale.trouble
     assert (stale.records, stale.transactions) == (0, 0)
     fresh = mirror_world.unit(two, topic)
-    layout_two = replace(fresh, place=fresh.place._replace(layout=2))
+    layout_two = replace(fresh, address=fresh.address._replace(layout=2))
     assert (await copy(layout_two, two.options())).records == 30
     found = mirror_world.read_maps(two.target, topic)[topic, 0]
     (old_layout, old_table), (_, table) = found.tables()
@@ -225,7 +225,7 @@ async def test_a_fault_of_one_partition_does_not_end_those_that_share_its_task(
 
 async def test_a_plan_from_another_map_is_refused(two: Two, topic: str) -> None:
     unit = mirror_world.unit(two, topic)
-    copied = await run(replace(unit, known=Known(2**40, 15, 1)), two.options())
+    copied = await run(replace(unit, map_state=MapState(2**40, 15, 1)), two.options())
     assert copied.trouble is not None
     assert "StalePlanError" in copied.trouble
 
@@ -233,7 +233,7 @@ async def test_a_plan_from_another_map_is_refused(two: Two, topic: str) -> None:
 async def test_a_plan_that_is_older_than_the_map_is_refused(two: Two, topic: str) -> None:
     produce(two.source, topic, [b"a"] * 10)
     unit = mirror_world.unit(two, topic)
-    await copy(replace(unit, place=unit.place._replace(layout=2)), two.options())
+    await copy(replace(unit, address=unit.address._replace(layout=2)), two.options())
     copied = await run(unit, two.options())
     assert copied.trouble is not None
     assert "StalePlanError" in copied.trouble
@@ -282,8 +282,8 @@ async def test_a_new_partition_count_is_a_new_layout_of_the_same_offsets(
     layout = Layout(3, unit.layout.source_id, unit.layout.target_id, 1_700_000_009_000)
     for partition in range(3):
         now = mirror_world.unit(two, topic, partition)
-        place = MapAddress(topic, partition, 2)
-        await copy(replace(now, place=place, layout=layout), two.options())
+        address = MapAddress(topic, partition, 2)
+        await copy(replace(now, address=address, layout=layout), two.options())
     assert mirror_world.judge(two, topic) >= 400
     maps = mirror_world.read_maps(two.target, topic)
     assert set(maps[topic, 0].layouts) == {1, 2}

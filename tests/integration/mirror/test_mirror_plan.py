@@ -229,7 +229,11 @@ async def test_ranges_end_at_the_last_stable_offset_and_the_largest_is_first(
     pending.produce(topic_name, b"not yet", partition=1)
     pending.flush(30)
     found, _ = await planned(two, topic_name)
-    assert [(unit.place.partition, unit.end) for unit in found.units] == [(1, 30), (2, 20), (0, 10)]
+    assert [(unit.address.partition, unit.end) for unit in found.units] == [
+        (1, 30),
+        (2, 20),
+        (0, 10),
+    ]
     pending.abort_transaction(30)
 
 
@@ -243,7 +247,7 @@ async def test_a_new_partition_count_opens_a_layout_for_all_partitions(
     kafka_log.add_partitions(two.source.bootstrap, topic_name, 3)
     OddSource(two.source, topic_name, seed=2).write(2, 100)
     second = await mirror(two, topic_name)
-    assert {(unit.place.layout, unit.layout.partitions) for unit in second.units} == {(2, 3)}
+    assert {(unit.address.layout, unit.layout.partitions) for unit in second.units} == {(2, 3)}
     assert len(second.units) == 3
     assert mirror_world.judge(two, topic_name) >= 200
     assert not (await mirror(two, topic_name)).units
@@ -262,7 +266,7 @@ async def test_a_topic_that_is_recreated_on_either_side_opens_a_layout(
         two.source.create_topic(topic_name, 1, mirror_world.SOURCE_CONFIGS)
         OddSource(two.source, topic_name, seed=2).write(0, 50)
     again = await mirror(two, topic_name)
-    assert [unit.place.layout for unit in again.units] == [2]
+    assert [unit.address.layout for unit in again.units] == [2]
     if side == 1:
         assert mirror_world.judge(two, topic_name) >= 100
         return

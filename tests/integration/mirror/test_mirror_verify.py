@@ -131,11 +131,11 @@ async def test_I11_foreign_records_of_a_topic_of_which_nothing_is_mapped_are_fou
 
 def write_map(two: Two, unit: Unit, runs: list[tuple[int, int, int]]) -> None:
     producer = Producer({"bootstrap.servers": two.target.bootstrap})
-    records = [layout_record(unit.place, unit.layout)]
+    records = [layout_record(unit.address, unit.layout)]
     for at, (start, goal, count) in enumerate(runs):
         end = runs[at + 1][0] if at + 1 < len(runs) else start + count
         segment = Segment(start, goal, count, end, 0, 0)
-        records.append(segment_record(unit.place, segment))
+        records.append(segment_record(unit.address, segment))
     for key, value in records:
         producer.produce(MAP_TOPIC, value, key, partition=unit.map_partition)
     assert producer.flush(30) == 0

@@ -403,5 +403,7 @@ def test_nothing_is_said_of_what_is_even_or_few_or_has_keys() -> None:
 def test_the_number_of_a_partition_is_its_own_where_only_some_were_read() -> None:
     found = keyless_of(np.array([200.0, 1200.0]), {6: 1}, (1, 6))
     assert found == Keyless(found.records, 1, 1)
-    figures = replace(without_keys([[300, 5, 5, 5]]), keyless=found, numbers=(1, 6), whole=9)
+    figures = replace(
+        without_keys([[300, 5, 5, 5]]), keyless=found, numbers=(1, 6), topic_partitions=9
+    )
     assert "partition 6 has 1.71 times the mean" in notes(figures)[0]

@@ -25,7 +25,7 @@ async def copy(unit: Unit, options: CopyOptions) -> Copied:
     """A copy that must succeed; returns when all of it can be read."""
     copied = await run(unit, options)
     assert copied.trouble is None
-    for topic in (unit.place.topic, MAP_TOPIC):
+    for topic in (unit.address.topic, MAP_TOPIC):
         kafka_log.wait_settled(options.target.bootstrap_servers, topic)
     return copied
 

@@ -402,5 +402,5 @@ def only(figures: TopicFigures, numbers: tuple[int, ...]) -> TopicFigures:
         top_keys=tuple(one for one in figures.top_keys if one.partition in numbers),
         predictions=(),
         numbers=numbers,
-        whole=n,
+        topic_partitions=n,
     )

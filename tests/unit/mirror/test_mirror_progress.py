@@ -7,7 +7,7 @@ from aiokafka.structs import TopicPartition
 from headgate.commands.terminal import Amount
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.replays.segments import NO_RECORDS, Gap, Segment
-from headgate_spark.copying.reader import Known, Unit
+from headgate_spark.copying.reader import MapState, Unit
 from headgate_spark.mirror.lag import Lag
 from headgate_spark.mirror.mirror import CopyProgress
 from headgate_spark.mirror.plan import Seen
@@ -16,7 +16,7 @@ LAYOUT = Layout(4, "a", "b", 0)
 
 
 def unit(partition: int, position: int | None) -> Unit:
-    return Unit(MapAddress("orders", partition, 1), LAYOUT, 1000, Known(position=position))
+    return Unit(MapAddress("orders", partition, 1), LAYOUT, 1000, MapState(position=position))
 
 
 def mapped(partition: int, *facts: Segment | Gap) -> PartitionMap:

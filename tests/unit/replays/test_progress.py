@@ -21,7 +21,7 @@ from headgate_spark.replay.progress import (
     ReplayMetrics,
     after_chunk,
     copying_step,
-    next_place,
+    next_position,
     remaining,
     when_ready,
     with_state,
@@ -51,7 +51,7 @@ def order_of(lengths: list[list[tuple[str, int]]]) -> Order:
 def test_each_offset_is_read_once_in_any_chunks(lengths: Any, data: st.DataObject) -> None:
     order, status, ends = order_of(lengths), dict[str, Any](), dict[int, int]()
     read: list[tuple[int, str, int]] = []
-    while (place := next_place(order, status)) is not None:
+    while (place := next_position(order, status)) is not None:
         end = data.draw(st.integers(place.at + 1, place.piece.end))
         there = [one for one in range(place.at, end) if data.draw(st.booleans())]
         chunk = Chunk([One(offset, timestamp=offset) for offset in there], end)
