@@ -294,7 +294,7 @@ def count_all(
     partition, by producer) below `out`.
 
     Args:
-        facts: `schema.FACTS`, cheap to read again (Parquet).
+        facts: Rows of `session.source.FACTS`, cheap to read again (Parquet).
         present: The partitions of each topic.
         counts: The partition counts to predict.
         coalesce_ms: Quiet and maximum time of the topics that coalesce.

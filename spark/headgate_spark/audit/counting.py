@@ -215,7 +215,7 @@ def distribution(keys: DataFrame) -> DataFrame:
 def runs(facts: DataFrame) -> DataFrame:
     """Return runs of equal keys within blocks of offsets.
 
-    A row has the key, the length, and the end of the block that the run touches. `runs.merged`
+    A row has the key, the length, and the end of the block that the run touches. `run_lengths`
     joins runs that continue over the end of a block.
     """
     block = F.floor(F.col("offset") / BLOCK).cast("long").alias("block")
@@ -488,7 +488,7 @@ def _sums(
     batch: pa.RecordBatch,
     chosen: np.ndarray[tuple[int], np.dtype[np.bool_]] | None = None,
 ) -> pa.RecordBatch:
-    """Sum the batch's rows (or the chosen ones) by partition, as rows of `schema.SUMS`."""
+    """Sum the batch's rows (or the chosen ones) by partition, as rows of `SUMS`."""
     records, size = (batch.column(name).to_numpy() for name in ("records", "bytes"))
     ones = np.ones(len(at), dtype=np.int64)
     if chosen is not None:

@@ -297,7 +297,7 @@ def cause(misplaced: Misplaced) -> str:
         spread = ", which spreads empty keys at random" if misplaced.empty else ""
         return f"a client with librdkafka's default partitioner (CRC32{spread}); set murmur2_random"
     text = "a client with a partitioner of its own, or that names partitions"
-    few = ", or an earlier partition count: of so few keys nobody can tell"
+    few = ", or an earlier partition count: these are too few keys to decide"
     return text + few if misplaced.keys < ENOUGH_KEYS else text
 
 

@@ -36,7 +36,7 @@ def read_unpublished(
     """
     asking = {topic: window for topic, window in windows.items() if _asks(config, topic)}
     unpublished = {
-        topic: Unpublished("the topic tells no facts: set facts = true")
+        topic: Unpublished("the topic writes no facts: set facts = true")
         for topic in windows.keys() - asking.keys()
     }
     cluster = _cluster(config)

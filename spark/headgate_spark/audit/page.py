@@ -264,7 +264,9 @@ def _basis(facts: dict[str, Any]) -> str:
         return f"What Kafka never saw is not known: {facts['why_unknown']}."
     text = f"The gateways' facts show the events that never reached Kafka since {facts['from']}"
     if facts["sampled"]:
-        text += "; these topics tell only some of their facts, so that the counts are estimates"
+        text += (
+            "; these topics write only a sample of their facts, so that the counts are estimates"
+        )
     if facts["unreadable_records"]:
         text += f"; {facts['unreadable_records']:,} records that no gateway wrote are left out"
     return f"{text}. It kept {facts['events']:,} events, {facts['bytes']:,} bytes, out of Kafka."

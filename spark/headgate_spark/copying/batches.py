@@ -214,7 +214,7 @@ class Batch:
         append, added, number = self._encoder.append, self._added, 0
         end = None if limit is None else self._first + limit
         is_raw = type(self._encoder) is PythonEncoder
-        # A call and a kept object less a record are felt: so much a bare copying loop costs.
+        # This loop runs once per copied record: one more call or allocation in it is measurable.
         for record in islice(self._records, self._first, end):
             headers = [*record.headers, *added]  # the compiled encoder takes no tuple
             if is_raw:

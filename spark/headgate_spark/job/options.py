@@ -147,7 +147,9 @@ def _sections(content: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
     if not isinstance(sections, dict) or not all(
         isinstance(section, dict) for section in sections.values()
     ):
-        raise JobError(f"{name}: write [{name}.NAME] sections (`headgate check` tells more)", USAGE)
+        raise JobError(
+            f"{name}: write [{name}.NAME] sections (`headgate check` names every fault)", USAGE
+        )
     return sections
 
 

@@ -62,7 +62,7 @@ _REGISTRY = TopicPartition(REGISTRY_TOPIC, 0)
 _POLL_MS = 1_000
 _START_S = 30.0
 _AGAIN_S = 10.0
-_HURRY_S = 30.0  # for so long an offset is hurried to; who waits has given up by then
+_HURRY_S = 30.0  # a waiting replay raises the copier's pace for so long; it has given up by then
 
 
 class Waiter:

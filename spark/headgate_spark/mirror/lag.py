@@ -112,9 +112,9 @@ class Lag(NamedTuple):
 
 
 class LagWatch:
-    """A memory of the times at which the source's ends were seen: the age of missing records.
+    """The lag of each partition, from the times at which the source's ends were first seen.
 
-    The age of records that were missing at the first look is given by the caller.
+    The caller passes the age of records that were missing already at the first look.
     """
 
     def __init__(self) -> None:

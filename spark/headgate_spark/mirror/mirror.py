@@ -170,7 +170,7 @@ class Mirror:
                 return self._end_of_once()
             wrong = [result for result in results if result.trouble is not None]
             if not any(result.is_stale for result in wrong) or self._stopped.is_set():
-                break  # who was fenced must not come back: the other job would do the same
+                break  # a fenced job must not retry: the other job would do the same
         return FAILED if wrong or self._stopped.is_set() else self._end_of_once()
 
     def _end_of_once(self) -> int:
@@ -262,7 +262,7 @@ class Mirror:
                 self._say(f"{result.topic} partition {result.partition}: {result.trouble}")
             if result.foreign:
                 self._say(foreign_line(result))
-        await self._has_changed(planned, source)  # for what it says
+        await self._has_changed(planned, source)  # it shows and publishes the final progress
         return copied
 
     async def _watch(

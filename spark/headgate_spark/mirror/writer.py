@@ -168,7 +168,7 @@ class Writer:
 
 
 # An open transaction of a writer that died hides what is behind it until the broker ends it, 30 s
-# (`transactions.TRANSACTION_TIMEOUT_MS`); the coordinator looks every 10 s.
+# (`TRANSACTION_TIMEOUT_MS` of copying/batches.py); the coordinator looks every 10 s.
 HIDDEN_S = 90.0
 _POLL_MS = 20  # an empty answer comes after this time, and says that the end is reached
 

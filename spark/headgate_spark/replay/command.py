@@ -19,7 +19,7 @@ exit codes: 0 done (or stopped while following), 1 failed, 2 usage or configurat
 
 
 def add_replay(parser: argparse.ArgumentParser) -> None:
-    """The options of `replay`."""
+    """Add the options of `replay`."""
     add = parser.add_argument
     add_config(parser, "the gateway's TOML file")
     add("--cluster", metavar="NAME", help="the backfill cluster; default: all")
@@ -33,7 +33,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
 
 
 def run_replay(chosen: argparse.Namespace) -> int:
-    """`headgate-spark replay`. Raises JobError."""
+    """Run `headgate-spark replay`. Raises JobError."""
     from headgate_spark.job.command_line import report_to_people
     from headgate_spark.job.options import read_config
     from headgate_spark.replay.runner import RunRequest, run_replays  # slow to import

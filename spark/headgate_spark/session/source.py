@@ -24,7 +24,7 @@ ROWS_A_TASK = 250_000  # a hot partition is read by several tasks
 
 
 def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> DataFrame:
-    """Return the facts of these offsets, lazily; see `schema.FACTS`."""
+    """Return the facts of these offsets, lazily, as rows of `FACTS`."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
     # Every partition is a task of its own at least: small ones are read several in one.
     tasks = max(spark.sparkContext.defaultParallelism, total // ROWS_A_TASK)

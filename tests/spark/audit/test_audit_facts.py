@@ -97,13 +97,13 @@ def test_many_producers_of_facts_are_bounded_and_not_taken_for_silent_ones() -> 
 
 
 def test_what_is_not_known_is_null_and_says_why() -> None:
-    result = topic_result(judged(Unpublished("the topic tells no facts")))
+    result = topic_result(judged(Unpublished("the topic writes no facts")))
     for one in result["producers"]:
         assert [one[name] for name in ("unchanged", "superseded", "rejected")] == [None] * 3
-    assert result["facts"]["why_unknown"] == "the topic tells no facts"
+    assert result["facts"]["why_unknown"] == "the topic writes no facts"
     assert not [one for one in result["recommendations"] if one["action"] == "send-changes-only"]
     shown = senders_table(result)
-    assert "not known: the topic tells no facts" in shown
+    assert "not known: the topic writes no facts" in shown
 
 
 def test_the_page_shows_senders_and_escapes_them() -> None:
