@@ -241,6 +241,9 @@ class Batch:
 # request, so fencing a producer has nothing to do with the connection that it writes to.
 
 
+# The size of one batch with several records. A mirror's producer has one limit for the batches of
+# its topic and of the map topic: this one, or the topic's max.message.bytes if that is smaller.
+MAX_BATCH_BYTES = 1_048_576
 TRANSACTION_TIMEOUT_MS = 30_000  # the broker aborts what its owner does not end
 STEP_TIMEOUT_S = 25.0  # an ordinary leader loss takes 4-11 s; less than the above
 START_TIMEOUT_S = 60.0  # InitProducerId waits for the markers of what it ends
@@ -284,7 +287,7 @@ def open_producer(
     """Open a producer whose start fences every older one with this id.
 
     Args:
-        max_batch_bytes: Limit of several records.
+        max_batch_bytes: Limit of a batch with several records, on any topic that it writes.
     """
     codec = connection.compression
     return aiokafka_internals.open_producer(

@@ -20,7 +20,7 @@ from headgate.kafka.aiokafka_internals import (
 )
 from headgate.replays.offset_map import Layout, MapAddress, PartitionMap, map_partition
 from headgate.replays.segments import FOREIGN, Segment
-from headgate_spark.copying.batches import Chunk, SourceRecord
+from headgate_spark.copying.batches import MAX_BATCH_BYTES, Chunk, SourceRecord
 from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, topic_id
 from headgate_spark.job.command_line import SayingError, in_words
 from headgate_spark.job.options import Connection
@@ -133,7 +133,7 @@ class BrokerBuckets:
 # ---- units, options and results of a task: plain values for Spark
 
 
-# At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of mirror/writer.py.
+# At most, of one transaction; of one batch in it: MAX_BATCH_BYTES of copying/batches.py.
 CHUNK_RECORDS, CHUNK_BYTES, CHUNK_S = 5_000, 4_194_304, 0.2
 
 
@@ -184,14 +184,14 @@ class Unit:
     Attributes:
         end: The offset at which to stop, fixed by the driver; None to continue until the end of
             the lease.
-        max_batch_bytes: The target topic's max.message.bytes.
+        max_message_bytes: The target topic's max.message.bytes.
     """
 
     address: MapAddress
     layout: Layout
     end: int | None
     map_state: MapState = MapState()
-    max_batch_bytes: int = 1_048_576
+    max_message_bytes: int = MAX_BATCH_BYTES
 
     @property
     def map_partition(self) -> int:

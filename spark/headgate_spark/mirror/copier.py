@@ -291,7 +291,7 @@ class Copier:
     async def _attempt(self, lease_end_s: float) -> None:
         unit, options = self._unit, self._options
         target = Target(
-            unit.address.topic, unit.address.partition, unit.map_partition, unit.max_batch_bytes
+            unit.address.topic, unit.address.partition, unit.map_partition, unit.max_message_bytes
         )
         connections = self._connections or Connections()
         writer = Writer(

@@ -36,6 +36,7 @@ from headgate.replays.offset_map import (
 from headgate.replays.packed import Block
 from headgate.replays.segments import FOREIGN, RECREATED, Gap, Segment
 from headgate_spark.copying.batches import (
+    MAX_BATCH_BYTES,
     START_TIMEOUT_S,
     STEP_TIMEOUT_S,
     Chunk,
@@ -51,8 +52,6 @@ from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, roomy
 from headgate_spark.copying.reader import CopyOptions, MapState, Unit
 from headgate_spark.job.command_line import in_words
 from headgate_spark.job.options import Connection
-
-MAX_BATCH_BYTES = 1_048_576  # of one batch with several records
 
 _REFUSALS = (
     InvalidTimestampError,
@@ -75,12 +74,12 @@ class UnwritableError(WriteError):
 
 
 class Target(NamedTuple):
-    """The target of a partition. `max_batch_bytes`: the topic's max.message.bytes."""
+    """The target of a partition. `max_message_bytes`: the topic's max.message.bytes."""
 
     topic: str
     partition: int
     map_partition: int
-    max_batch_bytes: int = MAX_BATCH_BYTES
+    max_message_bytes: int = MAX_BATCH_BYTES
 
 
 class Writer:
@@ -94,7 +93,7 @@ class Writer:
         connections: Connections,
     ) -> None:  # fmt: skip
         self._target = target
-        batch_bytes = min(MAX_BATCH_BYTES, target.max_batch_bytes)
+        batch_bytes = min(MAX_BATCH_BYTES, target.max_message_bytes)
         self._inner, self._connections = (
             open_producer(connection, transactional_id, batch_bytes), connections,
         )  # fmt: skip
@@ -153,9 +152,9 @@ class Writer:
         except MessageSizeTooLargeError as error:
             target = self._target
             raise UnwritableError(
-                f"{type(error).__name__}: a record is larger than the {target.max_batch_bytes} "
+                f"{type(error).__name__}: a record is larger than the {target.max_message_bytes} "
                 f"bytes that topic {target.topic} takes there, since its producer compressed it "
-                f"better: set its max.message.bytes to {roomy(target.max_batch_bytes)}"
+                f"better: set its max.message.bytes to {roomy(target.max_message_bytes)}"
             ) from error
         except _REFUSALS as error:
             raise UnwritableError(in_words(error)) from error

@@ -64,7 +64,7 @@ async def test_I3_records_as_large_as_the_topic_takes_are_copied(two: Two, topic
     two.target.create_topic(topic_name, 1, mirror_world.TARGET_CONFIGS | limit)
     large = {"message.max.bytes": 12_000_000}
     produce(two.source, topic_name, [b"s", b"x" * 10_000_000, b"t", bytes(2_000_000)], **large)
-    unit = mirror_world.unit(two, topic_name, max_batch_bytes=12_000_000)
+    unit = mirror_world.unit(two, topic_name, max_message_bytes=12_000_000)
     assert (await copy(unit, two.options())).records == 4
     assert mirror_world.judge(two, topic_name) == 4
 
@@ -89,7 +89,7 @@ async def test_I3_what_other_clients_write_is_copied_byte_by_byte(
     batches.append(encoded(1_000, chance.randbytes(room), []))
     assert len(batches[-1]) == limit
     await append(two.source.bootstrap, topic_name, batches)
-    unit = mirror_world.unit(two, topic_name, max_batch_bytes=limit)
+    unit = mirror_world.unit(two, topic_name, max_message_bytes=limit)
     assert (await copy(unit, two.options())).records == len(batches)
     before, after = (
         visible((one.log_dir / f"{topic_name}-0" / f"{0:020}.log").read_bytes()) for one in two
