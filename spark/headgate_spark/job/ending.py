@@ -36,8 +36,8 @@ class Signals:
     clean-up would leave data of the run behind.
     """
 
-    def __init__(self, tell_java: Callable[[], None]) -> None:
-        self._tell_java = tell_java
+    def __init__(self, terminate_java: Callable[[], None]) -> None:
+        self._terminate_java = terminate_java
         # what is ignored (nohup, a shell's background job) stays so
         self._caught = [
             number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN
@@ -68,11 +68,11 @@ class Signals:
         if self.is_ending or is_same:
             return
         self._arrived_s = time.monotonic()
-        self._tell_java()
+        self._terminate_java()
         raise EndedError(signal.Signals(number).name)
 
 
-def _tell_java() -> None:
+def _terminate_java() -> None:
     """End Java: a call that Java works on does not end before it."""
     java = _java()
     if java is not None:
@@ -80,16 +80,16 @@ def _tell_java() -> None:
 
 
 @contextmanager
-def signals_caught(tell_java: Callable[[], None] = _tell_java) -> Iterator[Signals]:
+def signals_caught(terminate_java: Callable[[], None] = _terminate_java) -> Iterator[Signals]:
     """End the job of this block by EndedError on a signal.
 
     Nothing is logged meanwhile. py4j writes a stack trace to the root logger for each call that the
     end of Java has cut off, besides the error that it raises.
 
     Args:
-        tell_java: Ends the call that the job waits for.
+        terminate_java: Ends the call that the job waits for.
     """
-    signals, before = Signals(tell_java), logging.root.manager.disable
+    signals, before = Signals(terminate_java), logging.root.manager.disable
     signals.catch()
     logging.disable()
     try:

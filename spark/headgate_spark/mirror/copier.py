@@ -229,7 +229,7 @@ class Copier:
         self._waiter, self._connections, self._source = waiter or Waiter(), connections, source
         self._unit, self._options, self._buckets, self._seen = unit, options, buckets, seen
         self._records = self._bytes = self._transactions = self._lost = 0
-        self._told_bytes = 0  # of what the reader has read, in the map
+        self._mapped_bytes = 0  # of what the reader has read, in the map
         self._foreign, self._foreign_at = 0, -1
         self._end: int | None = None  # of the target's log, as far as this copier knows
         self._is_mapped, self._newest = False, tuple[Segment, ...]()  # as in `MapState`
@@ -303,7 +303,7 @@ class Copier:
             await writer.start()
             state = await read_map_state(unit, options)  # after the fencing, never before
             await reader.start()
-            self._told_bytes = 0
+            self._mapped_bytes = 0
             await self._begin(state, reader, writer)
             while not self._is_done(lease_end_s):
                 tick_s = asyncio.get_running_loop().time()
@@ -390,8 +390,8 @@ class Copier:
             gap = Gap(self._position, first, NO_RECORDS, now_ms())
             facts.append(gap_record(self._unit.address, gap))
         read = reader.bytes
-        await self._write(writer, chunk, facts, read - self._told_bytes)
-        self._position, self._told_bytes = chunk.end, read
+        await self._write(writer, chunk, facts, read - self._mapped_bytes)
+        self._position, self._mapped_bytes = chunk.end, read
 
     async def _skip_lost(self, reader: SourceReader, writer: Writer) -> None:
         """Record in the map that retention has passed the mirror, and continue behind it."""

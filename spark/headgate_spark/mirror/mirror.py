@@ -206,7 +206,7 @@ class Mirror:
         await prepare_map(target)
         await self._refresh()
         planned = await self._planned(source, target, topics, checks_tail=not self._rounds)
-        self._skips.tell(planned.skipped, topics, time.monotonic())
+        self._skips.report(planned.skipped, topics, time.monotonic())
         await trim(target, self._view, planned.fit)
         return planned
 
@@ -301,7 +301,7 @@ class Mirror:
         except (JobError, *CLIENT_ERRORS) as error:
             self._say(f"cannot read the list of skipped topics: {in_words(error)}")
             return False
-        self._skips.tell(now.skipped, list(planned.skipped), time.monotonic())
+        self._skips.report(now.skipped, list(planned.skipped), time.monotonic())
         return bool(planned.skipped.keys() - now.skipped.keys())
 
     async def _has_changed(self, planned: Plan, source: ClusterAdmin) -> bool:

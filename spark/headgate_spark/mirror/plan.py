@@ -70,7 +70,7 @@ class Skips:
         self._said_s: dict[str, float] = {}
         self.now: Mapping[str, Skip] = {}
 
-    def tell(self, skips: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
+    def report(self, skips: Mapping[str, Skip], topics: Collection[str], now_s: float) -> None:
         """Report this round's skips. `topics`: all topics to mirror. `now_s`: a steady clock."""
         before, self.now = self.now, dict(skips)
         for topic, skip in skips.items():

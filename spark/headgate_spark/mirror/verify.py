@@ -141,7 +141,7 @@ class _Comparison:
             translated = self._table.to_source(target_record.offset)
             if translated.result is not Result.EXACT or translated.offset is None:
                 self._unmapped += 1
-                self._tell(
+                self._add_fault(
                     f"target offset {target_record.offset} is not in the map: not the mirror's"
                 )
                 continue
@@ -166,7 +166,7 @@ class _Comparison:
 
     def _lacks(self, record: SourceRecord) -> None:
         self._source_only += 1
-        self._tell(f"source offset {record.offset} is not on the target")
+        self._add_fault(f"source offset {record.offset} is not on the target")
 
     def _compare(self, source_record: SourceRecord, target_record: SourceRecord) -> None:
         self._compared += 1
@@ -177,12 +177,12 @@ class _Comparison:
         ]
         if wrong:
             self._differing += 1
-            self._tell(
+            self._add_fault(
                 f"source offset {source_record.offset}, target {target_record.offset}: "
                 f"{', '.join(wrong)}"
             )
 
-    def _tell(self, text: str) -> None:
+    def _add_fault(self, text: str) -> None:
         if len(self._first) < _FIRST:
             self._first.append(text)
 

@@ -300,20 +300,20 @@ class ReplayCopy:
             if made.id is None:
                 return await self._end(ReplayState.FAILED, made.why_not)
             planned = with_state(replay, ReplayState.PLANNED, now_ms())
-            return await self._tell({**planned, "topic_id": made.id})
+            return await self._write_status({**planned, "topic_id": made.id})
         if replay.state is ReplayState.PLANNED:
             # A pause that was requested while the runner stood still is not known yet.
             await self._waiting(context.read_from_now())
             if not has_work(replay, now_ms()) or replay.control is Control.CANCEL:
                 return True
-            return await self._tell(with_state(replay, ReplayState.COPYING, now_ms()))
+            return await self._write_status(with_state(replay, ReplayState.COPYING, now_ms()))
         position = next_position(order, replay.status)
         if position is None:
             await self._close()
             context.report.note(
                 f"replay {replay.id}: {replay.status.get('records', 0)} records are ready"
             )
-            return await self._tell(when_ready(replay, order, now_ms()))
+            return await self._write_status(when_ready(replay, order, now_ms()))
         return await self._copy(order, position)
 
     async def _copy(self, order: Order, position: CopyPosition) -> bool:
@@ -415,7 +415,7 @@ class ReplayCopy:
         report, replay = self._context.report, self._replay
         say = report.say if state is ReplayState.FAILED else report.note
         say(f"replay {replay.id}: {state}{': ' + reason if reason else ''}")
-        return await self._tell(with_state(replay, state, now_ms(), reason))
+        return await self._write_status(with_state(replay, state, now_ms(), reason))
 
     async def _delete_topic(self) -> None:
         target = self._context.target
@@ -426,10 +426,10 @@ class ReplayCopy:
         if self._replay.status.get("reason") == reason:
             return
         self._context.report.say(f"replay {self._replay.id}: {reason}")
-        await self._tell(with_state(self._replay, self._replay.state, now_ms(), reason))
+        await self._write_status(with_state(self._replay, self._replay.state, now_ms(), reason))
 
-    async def _tell(self, status: Mapping[str, object]) -> bool:
-        await self._context.writer.tell([record(self._replay.id, "status", status)])
+    async def _write_status(self, status: Mapping[str, object]) -> bool:
+        await self._context.writer.write_status([record(self._replay.id, "status", status)])
         self._set(status)
         return True
 

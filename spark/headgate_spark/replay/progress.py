@@ -205,7 +205,7 @@ class ReplayMetrics:
             series = (name, (("cluster", cluster),))
             self._totals[series] = self._totals.get(series, 0) + value
 
-    def tell(self, cluster: str, replays: Iterable[Replay] | None, now_ms: int) -> None:
+    def update(self, cluster: str, replays: Iterable[Replay] | None, now_ms: int) -> None:
         """Rewrite the file. replays: the registry's; None if another process has the lease."""
         self.copied(cluster, 0, 0)
         self._now[cluster] = {("replay_runner", (("cluster", cluster),)): 0}

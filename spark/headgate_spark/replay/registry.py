@@ -112,7 +112,7 @@ class ReplayWriter:
             async with self._translated(STEP_TIMEOUT_S):
                 await self._inner.commit_transaction()
 
-    async def tell(self, pairs: Sequence[Pair]) -> None:
+    async def write_status(self, pairs: Sequence[Pair]) -> None:
         """Write one transaction with registry records only."""
         await self.write(REGISTRY_TOPIC, 0, (), "", lambda _: pairs)
 

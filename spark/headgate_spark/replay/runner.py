@@ -140,7 +140,7 @@ class Runner:
         if self._heartbeat is not None:
             await self._heartbeat
         self.report()
-        await self._writer.tell([self._beat(is_last=True)])
+        await self._writer.write_status([self._beat(is_last=True)])
 
     async def drop(self) -> None:
         """Cancel all tasks at once."""
@@ -156,13 +156,13 @@ class Runner:
 
     def report(self) -> None:
         """Write the metrics."""
-        self._metrics.tell(self._target.name, self._reader.registry, now_ms())
+        self._metrics.update(self._target.name, self._reader.registry, now_ms())
 
     async def _beats(self) -> None:
         """Write heartbeats until the runner ends. Raises LeaseError."""
         is_over = self._context.is_over
         while not is_over.is_set():
-            await self._writer.tell([self._beat()])
+            await self._writer.write_status([self._beat()])
             try:
                 async with asyncio.timeout(BEAT_S):
                     await is_over.wait()
@@ -287,7 +287,7 @@ class _Post:
         try:
             await reader.start()
             await reader.read_all()
-            self._metrics.tell(self._target.name, None, 0)
+            self._metrics.update(self._target.name, None, 0)
             seen, since = reader.registry.runner, time.monotonic()
             while not self._stop.is_set():
                 is_free = not seen or seen.get("stopped") or seen.get("runner") == self._name

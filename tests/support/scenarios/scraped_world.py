@@ -201,7 +201,7 @@ class JobFiles:
         self._mirror.write(textfile(lags, found, self._totals, skipped, "main", time.time()))
         now_ms = int(time.time() * 1000)
         self._replays.copied("old", 5, 600)
-        self._replays.tell("old", [self._replay()], now_ms)
+        self._replays.update("old", [self._replay()], now_ms)
 
     def _replay(self) -> Replay:
         plan = {"0": {"pieces": [{"tier": BACKFILL, "start": 0, "end": 100}]}}

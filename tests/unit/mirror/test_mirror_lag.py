@@ -75,18 +75,18 @@ def test_what_is_skipped_is_said_when_it_changes_and_now_and_then() -> None:
     skips, topics = Skips(said.append), ["a", "b"]
     wrong = {"a": Skip(Reason.SETTINGS, "x is 1: set it to 2")}
     for now_s in (0.0, 100.0, 299.0):
-        skips.tell(wrong, topics, now_s)
+        skips.report(wrong, topics, now_s)
     assert said == ["topic a is skipped (settings): x is 1: set it to 2"]
-    skips.tell(wrong, topics, 300.0)
-    skips.tell({"a": Skip(Reason.SETTINGS, "y is 1: set it to 2")}, topics, 301.0)
+    skips.report(wrong, topics, 300.0)
+    skips.report({"a": Skip(Reason.SETTINGS, "y is 1: set it to 2")}, topics, 301.0)
     assert len(said) == 3
     lags = {TP: Lag(4, 0.0, 0)}  # its map cannot be read
     text = textfile(lags, {}, Totals(), skips.now, "main", 0.0)
     assert 'headgate_mirror_topic_skipped{topic="a",reason="settings"} 1' in text.splitlines()
-    skips.tell({}, topics, 302.0)
+    skips.report({}, topics, 302.0)
     assert said[3:] == ["topic a can be mirrored again"]
-    skips.tell({"b": Skip(Reason.MAP, "it contradicts itself")}, topics, 303.0)
-    skips.tell({}, ["a"], 304.0)  # deleted
+    skips.report({"b": Skip(Reason.MAP, "it contradicts itself")}, topics, 303.0)
+    skips.report({}, ["a"], 304.0)  # deleted
     assert said[4:] == ["topic b is skipped (map): it contradicts itself"]
 
 

@@ -149,8 +149,8 @@ def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
         Replay("unread", {"mode": "topic", "plan": 3}, {}),
     ]
     metrics.copied("old", 5, 60)
-    metrics.tell("old", [copying, *others[:-1]], 10_500)
-    metrics.tell("other", None, 1_700_000_000_250)
+    metrics.update("old", [copying, *others[:-1]], 10_500)
+    metrics.update("other", None, 1_700_000_000_250)
     lines = file.read_text().splitlines()
     for line in (
         'headgate_replay_runner{cluster="old"} 1',
@@ -169,8 +169,8 @@ def test_only_those_under_way_count_as_progress(tmp_path: Path) -> None:
     ):
         assert line in lines
     assert not [one for one in lines if one.startswith('headgate_replay_copies{cluster="other"')]
-    metrics.tell("old", [others[-1]], 10_500)  # a spec that cannot be read stops nothing
-    metrics.tell("old", None, 0)  # another process has taken over: what this one knew is old
+    metrics.update("old", [others[-1]], 10_500)  # a spec that cannot be read stops nothing
+    metrics.update("old", None, 0)  # another process has taken over: what this one knew is old
     lines = file.read_text().splitlines()
     assert 'headgate_replay_runner{cluster="old"} 0' in lines
     assert 'headgate_replay_records_total{cluster="old"} 5' in lines
