@@ -38,6 +38,9 @@ def kept(seconds: Iterable[int], quiet_s: float, max_s: float) -> int:
     return count
 
 
+# ---- counts of facts, each a DataFrame
+
+
 TOP_KEYS = 50  # by records, and as many by bytes
 TOP_PRODUCERS = 100  # by bytes: a document is small, however many there are
 TOP_MISPLACED = 20  # producers of a topic, by records that do not lie where Kafka's rule puts them

@@ -97,6 +97,9 @@ def _text(key: bytes | None) -> str | None:
     return None if key is None else key.decode("utf-8", "backslashreplace")
 
 
+# ---- figures of the records in Kafka
+
+
 BUCKET_MS = 300_000  # the 5-minute windows in which bursts are looked for
 FITS = 0.99  # of misplaced records: a rule that explains so many explains all
 BUSY_SHARE = 0.05  # of all records or bytes: at most 20 windows of a topic have as much of either

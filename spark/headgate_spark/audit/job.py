@@ -124,6 +124,9 @@ def write_files(
         raise JobError(f"--out {out} cannot take the result: {error}") from error
 
 
+# ---- the job
+
+
 # A restarted broker is unavailable for about 20 s; a longer wait is reported.
 PATIENCE_S = 45.0
 

@@ -330,6 +330,9 @@ a{{color:inherit;text-decoration:none}}}}
 """
 
 
+# ---- the page
+
+
 _CODE = re.compile(r"`([^`]*)`")
 _SECTIONS = 100  # of the worst topics: browsers do not open a page of a thousand of them
 _KEYS = 20

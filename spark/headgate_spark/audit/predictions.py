@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from headgate_spark.audit.figures import KeyFigures, Prediction, TopicFigures
 from headgate_spark.audit.measures import Load, effective_partitions, max_over_mean
 
-# Partition rules over columns of keys: Kafka's murmur2 and librdkafka's CRC32.
+# ---- partition rules over columns of keys: Kafka's murmur2 and librdkafka's CRC32
 #
 # The scalar rule is `headgate.model.keys`; this is the same arithmetic on whole columns (about
 # 4 million keys a second on one core), since a topic may have tens of millions of keys.
@@ -78,7 +78,10 @@ def crc32_partitions(keys: Sequence[bytes], partitions: int) -> Int64s:
     return np.array([zlib.crc32(key) % partitions for key in keys], dtype=np.int64)
 
 
-# What topics are usually given, and powers of two.
+# ---- predicted loads
+
+
+# The usual partition counts of topics, and powers of two.
 _USUAL = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 8)
 _MAX_COUNT = 1000

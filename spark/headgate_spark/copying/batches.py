@@ -118,6 +118,9 @@ def _runs(records: Sequence[SourceRecord], first: int, behind: int) -> Iterator[
         first = end
 
 
+# ---- a record batch of copied records
+
+
 _MAGIC = 2
 _PLAIN = 0
 

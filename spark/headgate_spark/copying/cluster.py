@@ -28,7 +28,7 @@ from headgate.model.internal_topics import InternalTopic
 from headgate_spark.job.command_line import USAGE, JobError, in_words
 from headgate_spark.job.options import Cluster, Connection, JobConfig
 
-# aiokafka's clients as the jobs make them.
+# ---- aiokafka's clients of the jobs
 
 
 CLIENT_ID = "headgate-mirror"  # a quota on it caps all of the mirror at the brokers, too
@@ -44,6 +44,9 @@ def open_consumer(connection: Connection, **options: Any) -> AIOKafkaConsumer:
         isolation_level="read_committed",
         **options,
     )
+
+
+# ---- topics, settings and offsets of one cluster
 
 
 _SETTLED_S, _POLL_S = 30.0, 0.1

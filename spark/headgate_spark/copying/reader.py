@@ -249,6 +249,9 @@ class Copied(NamedTuple):
     foreign_at: int = -1
 
 
+# ---- the consumer of a source cluster, and the reader of one partition
+
+
 _STEP_S = 25.0
 _FETCH_WAIT_MS = 100  # other partitions may wait so long for a fetch of those that have no records
 _RECORD_BYTES = 40  # what a record has beside key and value, roughly

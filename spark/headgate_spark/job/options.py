@@ -51,6 +51,9 @@ def connection(
     return Connection(servers, name=name, sasl_password=password, **chosen)
 
 
+# ---- clusters and policies from the configuration
+
+
 _PREFIX = "HEADGATE_CLUSTERS__"
 _PKCS8 = b"-----BEGIN PRIVATE KEY-----"
 _MAX_REQUEST_MS = 30_000  # Kafka's default

@@ -193,6 +193,9 @@ def end_of(written: Sequence[Written]) -> int:
     return written[-1].end + 1
 
 
+# ---- the copier of one partition
+
+
 _PAUSE_S = 1.0  # between two attempts
 _TRIES = 5
 _REPLACED_S = 3.0  # a copier that took over has committed something by then, if there is anything

@@ -94,6 +94,9 @@ async def _read(
         pending -= timestamps.keys()
 
 
+# ---- lag in records and in seconds, and the metrics
+
+
 _MAX_SAMPLES = 1000  # of one partition; beyond them the lag in seconds is a lower bound
 
 

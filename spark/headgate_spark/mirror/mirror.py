@@ -122,6 +122,9 @@ class MirrorRequest:
     again_s: float = _AGAIN_S
 
 
+# ---- the driver of one ingest cluster's mirror
+
+
 _EVERY_S, _ON_TERMINAL_S = 5.0, 1.0  # progress
 _ROUNDS = 5  # of copying once, when the source changes meanwhile
 

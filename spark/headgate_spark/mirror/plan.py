@@ -180,6 +180,9 @@ class MapView:
         self._seen[topic, partition] = self.seen(topic, partition).plus(records, entry.read_bytes)
 
 
+# ---- the plan of a round
+
+
 Shape = Mapping[str, tuple[str, int]]  # topic -> id and number of partitions
 
 

@@ -204,6 +204,9 @@ async def _records(reader: SourceReader, start: int, end: int) -> AsyncIterator[
             raise TimeoutError(f"nothing comes from offset {position} on, {end} is its end")
 
 
+# ---- the job
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
     """A request of a verification. `out`: a file for the result as JSON."""

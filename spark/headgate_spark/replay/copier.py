@@ -47,6 +47,9 @@ from headgate_spark.replay.progress import (
 )
 from headgate_spark.replay.registry import LeaseError, Pair, RefusedError, ReplayWriter
 
+# ---- the topic of a replay
+
+
 _MORE_ANSWERS, _METADATA_PAUSE_S = 2, 1.0
 _HEADER_BYTES = 1_024  # more than `hg-replay-id` takes
 
@@ -142,6 +145,9 @@ def _topic(
     # No retention by time: the runner deletes the topic.
     configs = copied_configs(-1, max_message_bytes)
     return InternalTopic(replay.topic, cluster, partitions, replicas, configs)
+
+
+# ---- the copy of one replay
 
 
 log = logging.getLogger("headgate_spark.replay")

@@ -169,6 +169,9 @@ def _without_reason(status: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in status.items() if name != "reason"}
 
 
+# ---- metrics of the runner
+
+
 _PAUSED = "paused"
 _NOT_UNDER_WAY = {*FINISHED, ReplayState.READY, _PAUSED}
 _HELP = {

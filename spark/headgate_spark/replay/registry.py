@@ -157,6 +157,9 @@ class ReplayWriter:
             raise self._error from error
 
 
+# ---- the reader of the registry
+
+
 _PARTITION = TopicPartition(REGISTRY_TOPIC, 0)
 _HIDDEN_S = 90.0  # an open transaction of a dead process hides the records behind it
 _POLL_MS = 100

@@ -183,6 +183,9 @@ def unfinished(reader: RegistryReader) -> bool:
     )
 
 
+# ---- the command: one service for each backfill cluster
+
+
 _IDLE_S = 0.5
 _AGAIN_S = 2.0
 _TROUBLE = (LeaseError, JobError, *CLIENT_ERRORS)

@@ -69,6 +69,9 @@ if __name__ == "__main__":
     sys.exit(setup_step(_prepare, (JarsError, JavaMissingError)))
 
 
+# ---- the session
+
+
 _LOOPBACK = "127.0.0.1"
 
 
