@@ -188,7 +188,7 @@ version: ## give all that is released one: make version VERSION=1.2.0
 	@$(PYTHON) .ci/release.py $(or $(VERSION),$(error which one? make version VERSION=1.2.0))
 	@$(MAKE) --no-print-directory docs manifests
 
-count: ## count files, code lines, Protocols and unclear words of the gateway; ARGS=a folder
+count: ## count files, code lines, Protocols and unclear words of the gateway, vague names of jobs and client; ARGS=a folder
 	@$(PYTHON) .ci/count.py $(ARGS)
 
 urls: ## name another repository wherever one is named: make urls URL=https://github.com/you/headgate
