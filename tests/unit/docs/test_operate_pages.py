@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 import pytest
@@ -27,6 +27,10 @@ PAGES = sorted([*(DOCS / "operate").rglob("*.md"), DOCS / "consume" / "replay-on
 NAMES = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES]
 _URL = re.compile(r"127\.0\.0\.1:(?:9090|9096)(/[^\s'\"?|;]*)|`(?:[A-Z]+, )*[A-Z]+ (/v1/[^`?\[]*)")
 _FILTER = re.compile(r"jq(?: -\w+)* '([^']*)'")
+_ASKED = re.compile(
+    r"127\.0\.0\.1:(?:9090|9096)(/[^\s'\"?|;]*)[^\n|]*\|\s*(?:\\\n\s*)?jq(?: -\w+)* '?([^'\n]+)"
+)
+_STEP = re.compile(r"\.(\w+)|\[(?:\d*|\d*:\d*)\]|\[\"([^\"]+)\"\]")
 _JOB = re.compile(r"headgate-spark ([a-z]+)((?:[^\n`#]|\\\n)*)")
 
 
@@ -50,10 +54,18 @@ def test_configurations_have_options_that_exist() -> None:
     for page, source in blocks("toml"):
         for section, values in tomllib.loads(source).items():
             if section in SECTIONS:
-                assert values.keys() <= set(options_of(SECTIONS[section])), page
+                assert values.keys() <= names_of(SECTIONS[section]), page
             else:
-                known = set(options_of(NAMED[section]))
+                known = names_of(NAMED[section])
                 assert all(one.keys() <= known for one in values.values()), page
+
+
+def names_of(section: type) -> set[str]:
+    """The options of a section, and the `_file` that each secret one has."""
+    options = options_of(section).values()
+    return {each.name for each in options} | {
+        f"{each.name}_file" for each in options if each.about.secret
+    }
 
 
 def paths() -> list[str]:
@@ -86,6 +98,74 @@ def test_filters_of_jq_are_understood() -> None:
     for one in filters:
         ran = subprocess.run(["jq", "-n", one], capture_output=True, text=True)
         assert ran.returncode != 3, f"{one}\n{ran.stderr}"  # 3: it does not compile
+
+
+def answer_of(path: str) -> Schema:
+    """The schema of what GET answers; a segment in braces is any name."""
+    page = orjson.loads(document(HttpSettings()))
+    (methods,) = [
+        methods
+        for pattern, methods in page["paths"].items()
+        if re.fullmatch(re.sub(r"{\w+}", "[^/{]+", pattern), path)
+    ]
+    content = methods["get"]["responses"]["200"]["content"]
+    return Schema(page["components"]["schemas"], content["application/json"]["schema"])
+
+
+class Schema(NamedTuple):
+    named: dict[str, Any]
+    schema: dict[str, Any]
+
+    def parts(self) -> list[dict[str, Any]]:
+        """What this schema is made of."""
+        if "$ref" in self.schema:
+            return Schema(self.named, self.named[self.schema["$ref"].split("/")[-1]]).parts()
+        alls = [Schema(self.named, each) for each in self.schema.get("allOf", ())]
+        return [self.schema, *(part for each in alls for part in each.parts())]
+
+    def member(self, name: str) -> Schema | None:
+        """The schema of a member, of an element if the name is empty, or None."""
+        for part in self.parts():
+            inner = part.get("properties", {}).get(name) if name else part.get("items")
+            if inner is None and name:
+                inner = part.get("additionalProperties")
+            if isinstance(inner, dict):
+                return Schema(self.named, inner)
+        return None
+
+
+def beginning_of(query: str) -> list[str]:
+    """The steps of the path with which a filter of jq begins; an element's is empty."""
+    steps, at = list[str](), 0
+    while match := _STEP.match(query, at):
+        steps.append(match[1] or match[2] or "")
+        at = match.end()
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("query", "steps"),
+    [
+        (".topics[] | {topic}", ["topics", ""]),
+        (".on[].owners[] | .x", ["on", "", "owners", ""]),
+        ('.dependencies["redis identity"]', ["dependencies", "redis identity"]),
+        (".recent_rejects[:5]", ["recent_rejects", ""]),
+        ("{skew, keys}", []),
+    ],
+)
+def test_the_beginning_of_a_filter(query: str, steps: list[str]) -> None:
+    assert beginning_of(query) == steps
+
+
+def test_filters_of_jq_begin_with_members_of_the_answer() -> None:
+    asked = [(page, *one) for page in PAGES for one in _ASKED.findall(page.read_text())]
+    assert len(asked) > 30
+    for page, path, query in asked:
+        answer: Schema | None = answer_of(path)
+        for step in beginning_of(query.strip()):
+            assert answer is not None, f"{page.name}: {query}"
+            answer = answer.member(step)
+        assert answer is not None, f"{page.name}: {query}"
 
 
 def help_of(*arguments: str) -> str:
