@@ -9,6 +9,8 @@ _HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held
 _ASIDE = 'headgate_spool_aside_total{topic="t"}'
 _OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
 _UNCHANGED = _OUTCOMES % "unchanged"
+_EVENTS = 'producer_topic:headgate_events:rate5m{producer="p",topic="t"}'
+_OVER_QUOTA = 'headgate_quota_rejected_total{producer="p",instance="a"}'
 _REFUSED = 'headgate_events_total{producer="p",topic="t",reason="%s",outcome="rejected"}'
 _LIMITED = 'headgate_producer_limited_total{producer="p",topic="t"}'
 _FAILED = 'instance:headgate_requests_failed:ratio_rate5m{instance="a"}'
@@ -102,6 +104,18 @@ CASES = (
     ),
     Case("HeadgateProducerRejected", *over(_OUTCOMES % "rejected", 0.8, 0.2)),
     Case("HeadgateProducerRejected", {_OUTCOMES % "rejected": "1x60"}, {_UNCHANGED: "1x60"}),
+    # Above and below a twentieth of its events, in 60 and 6 a minute.
+    Case(
+        "HeadgateProducerOverQuota",
+        {_OVER_QUOTA: "0+60x60", _EVENTS: "10x60"},
+        {_OVER_QUOTA: "0+6x60", _EVENTS: "10x60"},
+    ),
+    # It is over sooner than the alert's time.
+    Case(
+        "HeadgateProducerOverQuota",
+        {_OVER_QUOTA: "0+60x60", _EVENTS: "10x60"},
+        {_OVER_QUOTA: "0x20 0+60x60", _EVENTS: "10x60"},
+    ),
     Case(
         "HeadgateReloadRefused",
         {'headgate_config_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
@@ -119,6 +133,9 @@ CASES = (
         {_EXPIRY: f"{14 * 86400 + 600}x60"},
         {_EXPIRY: f"{14 * 86400 + 3000}x60"},
     ),
+    # The second alert has less time, and stays when the certificate has expired.
+    Case("HeadgateCertificateExpiresSoon", *over(_EXPIRY, 86400, 3 * 86400)),
+    Case("HeadgateCertificateExpiresSoon", *over(_EXPIRY, 60, 3 * 86400)),
     # It failed once and was fetched again; it fails, and nothing else happens.
     Case(
         "HeadgateIssuerAway",

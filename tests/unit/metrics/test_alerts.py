@@ -108,6 +108,25 @@ def test_every_bad_state_has_an_alert() -> None:
     assert 'heat="cold"' in told
 
 
+def test_the_example_for_alertmanager_names_alerts_and_their_labels() -> None:
+    by_name = {rule["alert"]: rule for rule in RULES}
+    example = yaml.safe_load((ALERTS.parent / "alertmanager.yml").read_text())
+    receivers = {one["name"] for one in example["receivers"]}
+    route = example["route"]
+    assert {route["receiver"], *(one["receiver"] for one in route["routes"])} == receivers
+    severities = {rule["labels"]["severity"] for rule in RULES}
+    for inhibition in example["inhibit_rules"]:
+        for side in ("source_matchers", "target_matchers"):
+            matched = dict(re.findall(r'^(\w+) =~? "(.*)"$', "\n".join(inhibition[side]), re.M))
+            assert len(matched) == len(inhibition[side])
+            names = matched.pop("alertname").split("|")
+            for rule in (by_name[name] for name in names):
+                labels = set().union(*(LABELS[one.name] for one in selectors(rule["expr"])))
+                assert {*matched, *inhibition.get("equal", ())} <= labels, rule["alert"]
+    for one in route["routes"]:
+        assert set(re.findall(r'severity = "(\w+)"', one["matchers"][0])) < severities
+
+
 def of(subject: str) -> list[dict[str, Any]]:
     """The rules whose runbooks are in this folder."""
     return [rule for page, rule in PAGES if page.split("/")[2] == subject]
