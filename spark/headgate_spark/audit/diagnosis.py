@@ -26,25 +26,25 @@ from headgate_spark.audit.measures import (
     usefulness,
 )
 
-# Consumers of a group finish together up to here; half as much again is what people notice.
+# Max/mean of a hot topic: its slowest consumer takes half as long again as the mean.
 HOT = 1.5
-# Fewer are measured, not judged.
+# A topic with fewer records gets figures and no diagnosis.
 ENOUGH_RECORDS = 100
 # A run of ten copies is what coalescing or suppression was made for.
 LONG_RUN = 10
-# Longer than what chance makes of the key's share of its partition.
+# Times the mean run that chance gives a key with this share of its partition.
 BEYOND_CHANCE = 3.0
 # With nearly nothing else in its partition, the order cannot distinguish runs from chance.
 ALONE = 0.97
-# More than one hot key and its fair share of the rest explain.
+# Times the max/mean that the top key and its fair share of the rest explain.
 CLUMP = 1.25
 # `max.partition.fetch.bytes` is 1 MiB: fewer than ten such records fit into one answer.
 LARGE_BYTES = 100_000
 OUTSIZED = 4.0  # times the share of records
 WEIGHTY = 0.25  # of all bytes: below it large values do not matter
-# Of keyed records, with confidence: 3 of 1,504 may be as well 1 of a thousand.
+# Share of the keyed records, with confidence: 3 of 1,504 may be 1 of a thousand by chance.
 MISPLACED = 0.001
-# One key lies right under a count of c by chance of 1/c: of ten that is no chance any more.
+# A key fits a partition count of c by chance with probability 1/c; ten keys rule chance out.
 ENOUGH_KEYS = 10
 NAMED_PRODUCERS = 3  # in a sentence
 EMPTY_KEY = "(the empty key)"
@@ -337,7 +337,7 @@ def shown(key: bytes) -> str:
 
 
 _MIN_SHARE = 0.5  # of the records: below it keys decide how even a topic is
-# A partition that is the fullest by chance is not so in window after window.
+# Share of the windows: no partition is the fullest of so many by chance.
 _LASTING = 0.75
 
 
@@ -375,7 +375,7 @@ def notes(figures: TopicFigures) -> list[str]:
 
 WASTEFUL = 0.5  # of its events: more were sent in vain than not
 FEW_EVENTS = 100  # below it nothing is judged, as with records
-# Of sampled facts, events that were seen: a single one in a hundred is scaled up to as many.
+# Events before scaling: with sampled facts, one event alone may count for a hundred.
 FEW_SEEN = 10
 
 

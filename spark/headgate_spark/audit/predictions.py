@@ -85,7 +85,7 @@ def crc32_partitions(keys: Sequence[bytes], partitions: int) -> Int64s:
 _USUAL = (1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 32, 48, 64, 96, 128)
 _MULTIPLES = (0.25, 0.5, 0.75, 1.5, 2, 3, 4, 8)
 _MAX_COUNT = 1000
-# Bars of a picture: more cannot be distinguished, and all counts together stay below 20 kB of JSON.
+# Bars of a chart: more cannot be distinguished, and all counts together stay below 20 kB of JSON.
 MAX_BARS = 96
 
 

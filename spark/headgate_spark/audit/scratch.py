@@ -33,7 +33,7 @@ def scratch(out: Path) -> Iterator[Path]:
         _must_rename(folder, out)
         yield folder
     finally:
-        # tasks may still be writing: what is left is removed when Spark has ended
+        # Tasks may still be writing: the rest is removed when Spark has ended.
         _remove(folder, lock)
 
 
@@ -80,7 +80,7 @@ def _owned(out: Path) -> tuple[Path, int]:
 def _remove(folder: Path, lock: int) -> None:
     try:
         shutil.rmtree(folder, ignore_errors=True)
-    finally:  # also when a signal cuts it short: what is locked, the next one leaves alone
+    finally:  # also after a signal: the next run leaves a locked folder alone
         os.close(lock)
     with suppress(OSError):
         folder.rmdir()  # NFS keeps a name for an open file, and the folder with it

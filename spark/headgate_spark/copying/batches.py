@@ -107,7 +107,7 @@ def _segments(records: Sequence[SourceRecord], batches: Sequence[Written]) -> It
 
 def _runs(records: Sequence[SourceRecord], first: int, behind: int) -> Iterator[tuple[int, int]]:
     """Return the stretches in which the source's offsets advance by one."""
-    # Most chunks are one run: then two offsets say so.
+    # Most chunks are one run, which their first and last offsets show.
     while first < behind:
         end = behind
         if records[end - 1].offset - records[first].offset != end - 1 - first:

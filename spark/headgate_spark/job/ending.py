@@ -62,8 +62,8 @@ class Signals:
             signal.signal(number, handler)
 
     def _end(self, number: int, _: FrameType | None) -> None:
-        # to a process and then to its group is one end; but where Python swallows an exception
-        # (in a finalizer), a later signal must not be the last one
+        # A signal to the process and then to its group is one end. A later signal raises again,
+        # because Python swallows an exception in a finalizer.
         is_same = time.monotonic() - self._arrived_s < _ONE_END_S
         if self.is_ending or is_same:
             return

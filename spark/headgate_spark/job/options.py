@@ -151,7 +151,7 @@ def _sections(content: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
         isinstance(section, dict) for section in sections.values()
     ):
         raise JobError(
-            f"{name}: write [{name}.NAME] sections (`headgate check` names every fault)", USAGE
+            f"{name}: write [{name}.NAME] sections (`headgate check` checks the whole file)", USAGE
         )
     return sections
 

@@ -57,8 +57,6 @@ def _tasks(what: str, context: SparkContext) -> Step | None:
     tracker = context.statusTracker()
     stages = [tracker.getStageInfo(stage_id) for stage_id in tracker.getActiveStageIds()]
     running = [stage for stage in stages if stage is not None]
-    done, total = (
-        sum(stage.numCompletedTasks for stage in running),
-        sum(stage.numTasks for stage in running),
-    )
+    done = sum(stage.numCompletedTasks for stage in running)
+    total = sum(stage.numTasks for stage in running)
     return Step(what, done, total, "tasks") if total else None

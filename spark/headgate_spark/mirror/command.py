@@ -144,7 +144,7 @@ def _with_spark(
     from headgate_spark.session.session import open_session, parse_settings
 
     config = read_config(chosen.config, os.environ)
-    pairs(config, chosen.cluster)  # wrong options are said at once, before Spark starts
+    pairs(config, chosen.cluster)  # report wrong options before Spark starts
     settings = {
         "spark.task.maxFailures": str(_FAILURES),
         "spark.speculation": "false",  # two copies of a task would only fence each other

@@ -52,7 +52,7 @@ from headgate_spark.mirror.writer import (
 
 # ---- replays that wait: gateways write the offset that they need into the registry
 #
-# One consumer in each task, of what is new only: a copier that starts copies at once in any case.
+# Each task has one consumer, which reads new records only: a copier copies at its start anyway.
 # If the registry cannot be read, the next commit comes at its interval.
 
 
@@ -62,7 +62,7 @@ _REGISTRY = TopicPartition(REGISTRY_TOPIC, 0)
 _POLL_MS = 1_000
 _START_S = 30.0
 _AGAIN_S = 10.0
-_HURRY_S = 30.0  # a waiting replay raises the copier's pace for so long; it has given up by then
+_HURRY_S = 30.0  # a waiting replay keeps the copier from resting so long; then it has given up
 
 
 class Waiter:
@@ -388,7 +388,7 @@ class Copier:
         await reader.check(self._unit.layout.source_id)
         facts = []
         first = chunk.records[0].offset if chunk.records else chunk.end
-        # Before the first segment, and where there is none, nothing else says that it was read.
+        # Before the first segment, or without records, no segment shows that offsets were read.
         if first > self._position and not (self._is_mapped and chunk.records):
             gap = Gap(self._position, first, NO_RECORDS, now_ms())
             facts.append(gap_record(self._unit.address, gap))

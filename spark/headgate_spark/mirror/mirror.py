@@ -158,10 +158,10 @@ class Mirror:
             try:
                 await self._round()
             except JobError as error:
-                # What was right once is set right again: a topic that is being recreated.
+                # After a first round a usage error may pass, such as a topic that is recreated.
                 if error.exit_code == USAGE and not self._rounds:
                     raise
-                self._say(str(error))  # an outage: what is not mirrored now is mirrored later
+                self._say(str(error))  # an outage: a later round mirrors the rest
                 self._publish_unseen()
                 await self._pause(self._request.interval_s)
         return OK

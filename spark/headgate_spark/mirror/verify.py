@@ -31,7 +31,7 @@ from headgate_spark.mirror.writer import read_map
 
 
 _FIRST = 5  # findings that are reported one by one
-_STILL_S = 60.0  # no record for so long: it is not going to come
+_STILL_S = 60.0  # without a record for so long, the comparison ends
 
 
 class Verified(NamedTuple):
@@ -81,7 +81,7 @@ async def compare(tp: TopicPartition, options: CopyOptions) -> Verified:
 
     on_target = replace(options, source=options.target)
     async with _reader(tp, options) as source, _reader(tp, on_target) as target:
-        # Before the map: what is there now is in the map by then, if it is the mirror's.
+        # Read before the map, which then has all of the mirror's records within these bounds.
         target_bounds = await target.bounds()
         await read_map(options.target, {map_partition(tp.topic, tp.partition): 0}, see)
         source_bounds = await source.bounds()
@@ -122,7 +122,7 @@ class _Comparison:
         """Create the progress. `bounds`: bounds of the target before the map was read."""
         table = partition_map.table
         self._tp, self._table, self._map = tp, table, partition_map
-        # What one side has removed, the other cannot be compared with.
+        # Records that one side has removed cannot be compared.
         source, target = max(source_begin, table.source_start), max(bounds[0], table.target_start)
         source = max(source, table.to_source(target).offset or 0)
         target = max(target, table.to_target(source).offset or 0)

@@ -15,11 +15,11 @@ from headgate.model.internal_topics import replicas_on
 from headgate_spark.job.command_line import USAGE, JobError
 from headgate_spark.job.options import Cluster
 
-# A wrong address is reported after this time; a cluster that answered before has its patience.
+# A wrong address is reported after this time. A cluster that has answered gets `patience_ms`.
 _MAX_ANSWER_MS = 20_000
 _TIMEOUT = "org.apache.kafka.common.errors.TimeoutException"
-# py4j makes a Java Integer of a lesser number, which the client does not take for a time; no record
-# is from before 25 January 1970.
+# py4j turns a smaller number into a Java Integer, which the client does not take as a time. No
+# record is from before 25 January 1970.
 _MIN_LONG = 2**31
 _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 

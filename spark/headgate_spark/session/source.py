@@ -26,7 +26,7 @@ ROWS_A_TASK = 250_000  # a hot partition is read by several tasks
 def facts_of(spark: SparkSession, cluster: Cluster, ranges: Sequence[Range]) -> DataFrame:
     """Return the facts of these offsets, lazily, as rows of `FACTS`."""
     total = sum(offsets.end - offsets.start for offsets in ranges)
-    # Every partition is a task of its own at least: small ones are read several in one.
+    # The connector makes at least one task of each partition; small ones share a task here.
     tasks = max(spark.sparkContext.defaultParallelism, total // ROWS_A_TASK)
     return (
         read(spark, cluster, ranges, headers=True)
@@ -72,7 +72,7 @@ def read(
         "failOnDataLoss": "true",
         "minPartitions": str(max(len(wanted), total // rows_a_task)),
         "kafka.isolation.level": "read_committed",
-        # Spark's own are 2 minutes for each record, and 3 minutes and more for the first question.
+        # Spark's defaults are 2 minutes for each poll, and 3 or more for the first request.
         "kafkaConsumer.pollTimeoutMs": str(cluster.patience_ms),
         "fetchOffset.numRetries": "1",
         **{f"kafka.{name}": value for name, value in {**cluster.client, **cluster.waiting}.items()},
