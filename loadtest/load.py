@@ -72,7 +72,7 @@ class Load:
         self._due: deque[float] = deque()
         self._running = self._closed = False
 
-    # -- what connections report
+    # ---- what connections report
 
     def answered(self, connection: Connection, answer: Answer) -> None:
         request = connection.request
@@ -91,7 +91,7 @@ class Load:
         if connection in self._idle:
             self._idle.remove(connection)
 
-    # -- what the run does
+    # ---- what the run does
 
     def start(self) -> None:
         self._running = True
@@ -160,7 +160,7 @@ class Load:
                 self._offer(due)
                 count += 1
 
-    # -- who posts next
+    # ---- who posts next
 
     def _offer(self, due_s: float) -> None:
         if self._idle:

@@ -310,6 +310,19 @@ def test_every_module_says_in_its_first_line_what_it_is() -> None:
     assert silent == []
 
 
+def test_sections_of_a_module_have_headings_of_one_form() -> None:
+    # `# ---- the meter`: a comment alone between blank lines is a heading, and has this form
+    alone = re.compile(r"(?<=\n\n) *# (?!---- [^-\s]|fmt: |noqa).*(?=\n\n)|(?<=\n) *# -{2,3} .*")
+    ended = re.compile(r"(?<=\n\n) *# ---- .*\.(?=\n\n)")
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group().strip()}"
+        for path in (*sources(), *sorted((ROOT / "loadtest").rglob("*.py")))
+        for pattern in (alone, ended)
+        for match in pattern.finditer(path.read_text())
+    ]
+    assert found == []
+
+
 def test_every_stage_is_in_the_life_of_an_event() -> None:
     stage = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
     head, *stages = stage.findall((PACKAGE / "ingest" / "path.py").read_text().split('"""')[1])

@@ -106,7 +106,7 @@ def facts_faults(topic: TopicState) -> list[str]:
     return wrong
 
 
-# ---- Facts of a process, until they are written
+# ---- facts of a process, until they are written
 
 
 # 0.2 ms of encoding at once, some 130 kB; a fuller record spares requests, not bytes

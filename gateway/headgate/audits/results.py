@@ -180,7 +180,7 @@ def summaries(document: Json) -> list[AuditSummary]:
     return [audit for audit in read if audit is not None]
 
 
-# ---- Changes since an earlier audit, and the choice of two audits to compare
+# ---- changes since an earlier audit, and the choice of two audits to compare
 
 # Least notable change of the unevenness: a smaller one is normal variation of traffic.
 NOTABLE = 1.1
@@ -258,7 +258,7 @@ def chosen(
     return None if earlier is None or later is None else (earlier, later)
 
 
-# ---- Comparison of two audits: of one topic at two times, or of two topics
+# ---- comparison of two audits: of one topic at two times, or of two topics
 
 
 class Figure(NamedTuple):

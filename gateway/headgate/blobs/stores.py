@@ -60,7 +60,7 @@ class ObjectStore(Protocol):
         ...
 
 
-# ---- Blobs as files: written to a temporary name, synced, renamed
+# ---- blobs as files: written to a temporary name, synced, renamed
 
 
 class FileBlobs:
@@ -188,7 +188,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-# ---- Blobs as objects of an S3 bucket
+# ---- blobs as objects of an S3 bucket
 #
 # Credentials, region and endpoint come from the usual sources of AWS: environment
 # (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, ...), shared files, instance role.

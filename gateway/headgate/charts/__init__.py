@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-# Scales: positions of values on an axis, and its labelled round values.
+# ---- scales: positions of values on an axis, and its labelled round values
 
 
 _MAX_TICKS = 5

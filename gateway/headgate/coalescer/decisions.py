@@ -33,7 +33,7 @@ from headgate.model.suppression import Reservation
 from headgate.offload.helper_process import HelperProcess
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, carried
 
-# Values between a partition's session, its log in Kafka and the suppression state.
+# ---- values between a partition's session, its log in Kafka and the suppression state
 
 
 class LogError(Exception):
@@ -118,7 +118,7 @@ class CoalescingRules(NamedTuple):
     max_bytes: int = 4_194_304
 
 
-# Turns of a process' owners on the event loop: one piece of work at a time.
+# ---- turns of a process' owners on the event loop: one piece of work at a time
 
 
 class Turns:

@@ -61,6 +61,8 @@ from headgate.model.record import Record
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
 
+log = logging.getLogger("headgate.coalescer")
+
 _WAIT_MS = 1000  # the longest fetch: stops and reloads must be noticed
 _IDLE_MS = 500  # an offset alone is committed after so long without records
 _MARKS_A_KEY = 10  # a mark is a key and a number, a held event some hundred bytes and its value
@@ -296,7 +298,7 @@ def _emission(window: Window, decided: WindowDecision) -> Emission:
     return Emission(decided.partition, held.key, held.value, held.headers, held.timestamp_ms)
 
 
-# One partition of a held topic in Kafka, for one session of its owner.
+# ---- one partition of a held topic in Kafka, for one session of its owner
 
 
 GROUP = "headgate.held"  # commits the offsets of all held topics
@@ -457,10 +459,8 @@ class KafkaHeldPartition:
             raise LogError("not_owner", "the partition belongs to another member now", True)
 
 
-# The owner of one partition for one epoch: one session after the other, until the term ends.
+# ---- the owner of one partition for one epoch: one session after the other, until the term ends
 
-
-log = logging.getLogger("headgate.coalescer")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 10.0
 _LIVED_S = 30.0  # after so long a session the next failure is a new one
@@ -610,7 +610,7 @@ class PartitionOwner:
         self._context.report(outcome, windows)
 
 
-# One group member per cluster and process, and the owners of its partitions.
+# ---- one group member per cluster and process, and the owners of its partitions
 
 
 # A transaction takes 0.1 s; a slower one is dropped, and the next owner repeats it.

@@ -219,7 +219,7 @@ class Metadata(NamedTuple):
         return cls(parts[1], parts[2] == "1")
 
 
-# ---- One key's window: events of a key that wait to become one record
+# ---- one key's window: events of a key that wait to become one record
 
 
 class WindowTimes(NamedTuple):
@@ -678,7 +678,7 @@ class Windows:
                 del self._by_burst[burst]
 
 
-# ---- Done marks of a held partition
+# ---- done marks of a held partition
 
 
 class DoneMarks:

@@ -13,7 +13,7 @@ from headgate.model.keys import KeyRule
 from headgate.model.outcome import Refused
 from headgate.model.record import CHUNK_SET, DATAREF, OVERSIZE, SPLIT
 
-# ---- The compared parts of a record: its key and its content
+# ---- the compared parts of a record: its key and its content
 
 _JSON: Final = b"application/json"  # whatever content type a record has, because some have none
 _STANDS_FOR_A_VALUE: Final = frozenset((OVERSIZE, DATAREF, CHUNK_SET, SPLIT))
@@ -65,7 +65,7 @@ class ContentRule:
         return Seen(key, content, any(name in _STANDS_FOR_A_VALUE for name, _ in headers))
 
 
-# ---- The contents of each key, in the order of the log
+# ---- the contents of each key, in the order of the log
 
 _DIGEST: Final = 8  # bytes of a digest: two contents of a key collide once in 10^19
 _NO_PARTITION: Final = -1

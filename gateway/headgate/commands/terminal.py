@@ -71,7 +71,7 @@ def _width(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
-# ---- Colours, if the terminal supports them and the user has not disabled them
+# ---- colours, if the terminal supports them and the user has not disabled them
 
 
 class Ink(StrEnum):
@@ -117,7 +117,7 @@ def style_of(environ: Mapping[str, str], *, is_terminal: bool) -> Style:
     return Style(able, able and not environ.get("NO_COLOR"))
 
 
-# ---- Figures with three digits, and counted nouns
+# ---- figures with three digits, and counted nouns
 
 _THOUSANDS = ("", "k", "M", "G", "T", "P", "E")
 _NONE = "-"  # also for NaN and infinity
@@ -161,7 +161,7 @@ def _digits(size: float) -> int:
     return 2 if size < 9.995 else 1 if size < 99.95 else 0
 
 
-# ---- Tables: columns as wide as their contents, or as the terminal allows
+# ---- tables: columns as wide as their contents, or as the terminal allows
 
 _GAP = "  "
 _MIN_WIDTH = 6  # a narrower column is useless
@@ -266,7 +266,7 @@ def facts(pairs: Iterable[tuple[str, str]], style: Style = PLAIN) -> Iterator[st
         yield f"{style.paint(padded(shown(name), room), Ink.HEAD)}{_GAP}{shown(value)}"
 
 
-# ---- Progress: a line that is redrawn on a terminal, else a new line at intervals
+# ---- progress: a line that is redrawn on a terminal, else a new line at intervals
 
 _SPAN_S = 30.0  # span of a rate: long enough for polls that are seconds apart
 _LOG_EVERY_S = 10.0

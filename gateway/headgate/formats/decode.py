@@ -196,7 +196,7 @@ def _documents(texts: list[bytes], checked: bool) -> list[bytes | RawEvent | Fai
     return documents
 
 
-# ---- Hints for refused bodies
+# ---- hints for refused bodies
 
 _HINTED = frozenset((Reason.MALFORMED, Reason.MISSING_KEY, Reason.INVALID_KEY))
 _HEAD_BYTES = 4096

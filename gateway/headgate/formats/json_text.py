@@ -349,7 +349,7 @@ class StructReader(Generic[S]):
         return Refused(Failure(reason, f"{self._what}: {detail}"))
 
 
-# Largest parts of a JSON document.
+# ---- largest parts of a JSON document
 
 
 DOMINANT = 0.5  # a child with half of its parent's bytes is more useful than the parent

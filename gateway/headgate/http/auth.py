@@ -25,6 +25,8 @@ from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Failure, Reason, brief
 from headgate.model.topics import Globs
 
+log = logging.getLogger("headgate.attempts")
+
 # ---- the peer: its address, and the names in its certificate
 
 
@@ -368,8 +370,6 @@ def network_of(address: str) -> str:
 
 
 _TOLD_APART: Final = 1000  # addresses in the counts of one window
-
-log = logging.getLogger("headgate.attempts")
 
 Later = Callable[[float, Callable[[], None]], object]
 

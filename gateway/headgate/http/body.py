@@ -240,7 +240,7 @@ def _too_much(size: int, cap: int, chunks: list[bytes]) -> TooMuch:
     return TooMuch(too_large(size, cap, "http.body_max_bytes"), chunks)
 
 
-# ---- streaming of bodies that are too large for memory to the blob store, on claim-check topics.
+# ---- streaming of bodies that are too large for memory to the blob store, on claim-check topics
 #
 # At most a few megabytes of each body are in memory, and only those count in the in-flight budget.
 # The event goes on when its blob is stored. Its position among the events of its key counts from

@@ -26,6 +26,8 @@ from headgate.model.outcome import Failure, Reason
 from headgate.model.text import masked, without_secrets
 from headgate.model.times import Outage
 
+log = logging.getLogger("headgate.http")
+
 _RSA_MIN_BITS = 2048  # NIST SP 800-131A, and RFC 7518 section 3.3
 _CURVES = {"P-256": ("ES256",), "P-384": ("ES384",), "P-521": ("ES512",)}
 _OF_RSA = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -127,8 +129,6 @@ def _algorithms(document: Mapping[str, Any], key: Key) -> frozenset[str]:
 
 # ---- keys: fetched in a task, and kept while the issuer does not respond
 
-
-log = logging.getLogger("headgate.http")
 
 FETCHED, FAILED = "fetched", "failed"  # the values of the metric's label `result`
 _MAX_BYTES = 1_048_576

@@ -46,7 +46,9 @@ from headgate.model.publish import RequestIds
 if TYPE_CHECKING:  # the parent serves its pages without the path of events
     from headgate.http.events import EventsFront
 
-# ---- framing of HTTP requests: one request at a time for aiohttp, and checks for invalid requests.
+log = logging.getLogger("headgate.http")
+
+# ---- framing of HTTP requests: one request at a time for aiohttp, and checks for invalid requests
 #
 # If a proxy and this gateway disagree about the end of a request, one client's bytes may become
 # another client's request (request smuggling). tests/app/attacks/test_request_smuggling.py compares
@@ -253,7 +255,6 @@ Handle = Callable[[Any], Awaitable[web.StreamResponse]]
 # aiohttp calls `log_access` only with an enabled logger; a line for each request costs too much.
 _NO_ACCESS_LOG = logging.Logger("access", logging.CRITICAL)
 _ACCESS_LOG = logging.Logger("access", logging.INFO)
-log = logging.getLogger("headgate.http")
 
 
 class HttpConnection(web.RequestHandler):

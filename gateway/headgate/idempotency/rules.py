@@ -103,7 +103,7 @@ class KeyedRequest:
         return self.content
 
 
-# Steps of the script, and the outcomes that Redis remembers.
+# ---- steps of the script, and the outcomes that Redis remembers
 
 
 TOKEN_BYTES = 12
@@ -300,7 +300,7 @@ def id_mismatch() -> Failure:
     return Failure(Reason.IDEMPOTENCY_MISMATCH, _ID_MISMATCH)
 
 
-# ---- The rules of `identity.lua`
+# ---- the rules of `identity.lua`
 #
 # Both have the same replies and write the same bytes: a property test runs them side by side. An
 # entry is one string:

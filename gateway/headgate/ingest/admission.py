@@ -314,7 +314,7 @@ class FairTurns(Generic[Waiting]):
             del self._lines[producer]
 
 
-# Admission of a request's events: their number, the budget and the quotas.
+# ---- admission of a request's events: their number, the budget and the quotas
 
 
 SpendQuota = Callable[[str, int, int], Failure | None]  # `ProducerQuotas.check`
@@ -381,7 +381,7 @@ class Admit:
             raise Refused(failure)
 
 
-# Quotas of producers on this worker.
+# ---- quotas of producers on this worker
 
 
 _EVENTS: Final = "events"

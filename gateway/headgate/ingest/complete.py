@@ -382,7 +382,7 @@ def _bounds(state: TopicState, stamped_ms: int) -> str:
     return " or ".join(bounds) or "another time"
 
 
-# Fan-out of lane reports, in a fixed order.
+# ---- fan-out of lane reports, in a fixed order
 
 
 class Oversize(Protocol):

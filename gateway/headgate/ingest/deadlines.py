@@ -56,7 +56,7 @@ class Deadlines:
                 log.exception("deadline callback failed")
 
 
-# Answers at a request's deadline; they depend on the stage of each event.
+# ---- answers at a request's deadline; they depend on the stage of each event
 
 
 _RETRY_AFTER_S = 2  # an ordinary leader change takes 5-11 s; clients back off by themselves

@@ -269,7 +269,7 @@ class Routes:
         self._routes, self._while_spooled = {}, {}
 
 
-# The gate itself.
+# ---- the gate itself
 
 
 _NO_SIMILAR = "GET /topics lists the topics that you may write to"

@@ -50,7 +50,7 @@ from headgate.model.request import RequestOptions, read_options
 from headgate.model.route import Route, stored_in_vain
 from headgate.model.trace import Trace
 
-# Input from a front: a request, and the function that decodes its body.
+# ---- input from a front: a request, and the function that decodes its body
 
 
 class Inbound:
@@ -95,7 +95,7 @@ class Inbound:
 Decode = Callable[[Inbound, Route], Decoded]
 
 
-# Events that earlier attempts with the same Idempotency-Key completed.
+# ---- events that earlier attempts with the same Idempotency-Key completed
 
 # Placeholder for a completed event, until its answer replaces it.
 _DONE = Failure(Reason.INTERNAL, "done by an earlier attempt")

@@ -270,7 +270,7 @@ def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
             publish.placed = True
 
 
-# The record of one event.
+# ---- the record of one event
 
 
 def build_record(route: Route, event: bytes | RawEvent, common: Common) -> Record:

@@ -27,7 +27,7 @@ from headgate.errors_in_words import (
 from headgate.model.internal_topics import InternalTopic
 from headgate.model.text import masked, without_secrets
 
-# ---- Tokens for SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4)
+# ---- tokens for SASL/OAUTHBEARER, by OAuth's client credentials grant (RFC 6749, 4.4)
 
 
 _TIMEOUT_S = 10.0

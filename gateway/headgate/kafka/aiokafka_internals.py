@@ -180,7 +180,7 @@ def use_own_metadata(client: AIOKafkaClient) -> None:
     client.bootstrap, client._metadata_update = own.bootstrap, own.update
 
 
-# ---- Clients
+# ---- clients
 #
 # A consumer and an admin client have no public way to their client, which sends any request.
 
@@ -241,7 +241,7 @@ def share_connections(
     client._conns, client._get_conn_lock_value = connections, lock
 
 
-# ---- Shutdown of aiokafka clients, also while Kafka does not answer
+# ---- shutdown of aiokafka clients, also while Kafka does not answer
 #
 # `stop()` and `close()` of aiokafka flush first, and hang while a broker is unavailable
 # (aio-libs/aiokafka #1101).
@@ -371,7 +371,7 @@ async def end_task(task: asyncio.Task[None]) -> None:
         task.exception()  # retrieved, because the task was cancelled on purpose
 
 
-# ---- Producers of lanes
+# ---- producers of lanes
 #
 # - `_txn_manager`: a refused batch consumes its sequence numbers, and aiokafka never returns them
 #   (aio-libs/aiokafka #1017). The successor of a producer keeps its id and raises the epoch, as
@@ -530,7 +530,7 @@ def batch_settings(producer: AIOKafkaProducer) -> tuple[int, int]:
     return accumulator._compression_type, accumulator._batch_size
 
 
-# ---- Transactional producers
+# ---- transactional producers
 #
 # - `_send_produce_req`, `_maybe_do_transactional_request`: as for lanes, the sender does not end
 #   the tasks of its requests.
@@ -593,7 +593,7 @@ def _keep_current_task(tasks: set[asyncio.Task[Any]]) -> None:
         _keep(task, tasks)
 
 
-# ---- Consumers and their groups
+# ---- consumers and their groups
 #
 # - `_coordinator`: the public `committed` has no metadata; `commit` reads the member id and the
 #   generation whenever it sends, also when it retries (see `consumer.commits`); the member id is
@@ -654,7 +654,7 @@ def known_position(consumer: AIOKafkaConsumer, tp: TopicPartition) -> int | None
     return state.position if state is not None and state.has_valid_position else None
 
 
-# ---- Codecs
+# ---- codecs
 #
 # `CompiledEncoder` is five times as fast as `PythonEncoder`, but it takes the timestamp -1 for a
 # missing one, and refuses header names that are not UTF-8.
@@ -673,7 +673,7 @@ def replace_zstd(encode: Callable[[Any], bytes]) -> None:
     module.zstd_encode = encode  # type: ignore[attr-defined]
 
 
-# ---- Names of record headers that are not UTF-8
+# ---- names of record headers that are not UTF-8
 #
 # Java writes only UTF-8, but librdkafka accepts any bytes, and aiokafka fails to read and to write
 # them. Here each invalid byte becomes a lone surrogate (PEP 383), so that writing restores the same

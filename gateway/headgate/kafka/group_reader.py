@@ -48,7 +48,9 @@ from headgate.kafka.wire import (
 )
 from headgate.model.topics import TopicState, with_settings
 
-# ---- Requests about many consumer groups at once, of both protocols
+log = logging.getLogger("headgate.kafka")
+
+# ---- requests about many consumer groups at once, of both protocols
 #
 # Sources: ListGroups, FindCoordinator, OffsetFetch, DescribeGroups, ConsumerGroupDescribe and
 # ListOffsets *Request.json / *Response.json of org.apache.kafka.
@@ -308,8 +310,6 @@ def _offsets(reader: Reader) -> dict[Partition, Found]:
     return offsets
 
 
-log = logging.getLogger("headgate.kafka")
-
 _TIMEOUT_MS = 10_000
 _GROUPS_AT_ONCE = 200  # in one request: an answer of some 100 KB, decoded in a few milliseconds
 _SETTINGS = ("retention.ms", "cleanup.policy", "min.insync.replicas")
@@ -547,7 +547,7 @@ def _batches(names: Iterable[str], size: int) -> Iterator[tuple[str, ...]]:
         yield some
 
 
-# ---- New records of `__consumer_offsets`: every commit of a cluster, in order
+# ---- new records of `__consumer_offsets`: every commit of a cluster, in order
 #
 # Offsets in a transaction appear when the transaction is committed.
 

@@ -90,7 +90,7 @@ _COMMIT_FLEXIBLE = 4
 _GROUP_FLEXIBLE = 4
 
 
-# ---- Metadata of commits by members of `headgate.consumer`
+# ---- metadata of commits by members of `headgate.consumer`
 #
 # The committed offset is before the first incomplete set of chunks, so many later events may be
 # done already. The next owner reads those chunks again and skips events that are done.
@@ -137,7 +137,7 @@ def read_note(metadata: str) -> CommitNote | None:
         return None
 
 
-# ---- Records of `__consumer_offsets`
+# ---- records of `__consumer_offsets`
 
 
 class CommitRecord(NamedTuple):

@@ -460,7 +460,7 @@ class Halving:
             self.cap = self.cap * 2 if self._suspects else _NO_CAP
 
 
-# ---- A cluster's producer: created, watched and replaced
+# ---- a cluster's producer: created, watched and replaced
 
 
 _TICK_S = 0.2

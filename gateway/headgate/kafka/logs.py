@@ -138,7 +138,7 @@ async def _positions(
     return {tp: offset for tp, offset in now.items() if offset < ends[tp]}
 
 
-# ---- Repeated reading of a compacted topic, each time the new records
+# ---- repeated reading of a compacted topic, each time the new records
 #
 # No connection stays open, because operators read these topics only a few times a minute.
 
@@ -289,7 +289,7 @@ async def ends_of(
     return ends
 
 
-# ---- Offsets of topics and states of groups, for planning a replay
+# ---- offsets of topics and states of groups, for planning a replay
 
 
 _SAMPLE_S = 3.0

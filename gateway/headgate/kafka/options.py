@@ -86,7 +86,7 @@ def check_codec(cluster: str, compression: str) -> None:
         )
 
 
-# ---- Conversion of a cluster's configuration to options
+# ---- conversion of a cluster's configuration to options
 
 
 _UNUSED_MECHANISM = "PLAIN"  # aiokafka needs a mechanism even for a protocol without SASL

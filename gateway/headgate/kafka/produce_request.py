@@ -14,7 +14,7 @@ from headgate.kafka.wire import NO_TAGS, NULL, FlexibleRequest, Reader, varint
 from headgate.model.outcome import Failure, Reason
 from headgate.model.route import refused_by_kafka
 
-# ---- Meaning of a failed batch: certainly not written, or not known
+# ---- meaning of a failed batch: certainly not written, or not known
 
 
 INVALID_RECORD = 87
@@ -179,7 +179,7 @@ def refusal(verdict: Refusal, size_bytes: int, limit_bytes: int) -> Failure:
     return Failure(verdict.reason, detail)
 
 
-# ---- Produce requests that address topics by id, from Kafka 4.1 on
+# ---- produce requests that address topics by id, from Kafka 4.1 on
 #
 # A topic that was deleted and created again has the same name and another id. Each batch is made
 # for one id. Addressed by name, it would go into the new topic, perhaps into a wrong partition for

@@ -22,7 +22,7 @@ from headgate.kafka.produce_request import NOT_NOW, learn_error_codes, request_b
 from headgate.model.record import BATCH_OVERHEAD, Record
 from headgate.native.chosen import Records, seal, with_body
 
-# ---- Replacement of aiokafka's `BatchBuilder` for a lane's batch
+# ---- replacement of aiokafka's `BatchBuilder` for a lane's batch
 #
 # aiokafka's builder takes a record through three Python calls by keyword and encodes it piece by
 # piece. This one takes a record in one call, and leaves a batch unchanged if a record does not fit.
@@ -77,7 +77,7 @@ class Builder:
         return self._buffer
 
 
-# ---- One zstd compressor for all batches of a process
+# ---- one zstd compressor for all batches of a process
 #
 # aiokafka creates a new one for each batch (through cramjam). This costs 17 us, as much as
 # compressing five events of 648 bytes. With a shared compressor, five such records cost 12 us
@@ -123,7 +123,7 @@ def compressed(batch: bytearray, codec_number: int) -> bytearray:
     return with_body(batch, codec_number, encode(bytes(records)))
 
 
-# ---- A batch of one large record, compressed in a thread instead of on the event loop
+# ---- a batch of one large record, compressed in a thread instead of on the event loop
 #
 # aiokafka compresses a batch on the loop: 16 MB take 50 ms. Here everything except the header is
 # made in advance, so the exact size is known before the hand-over. Only the producer's state (id,
@@ -182,7 +182,7 @@ class SingleRecordBuilder:
         return self._buffer
 
 
-# ---- Times of hand-overs: many lanes at once, because every request to a broker costs the same
+# ---- times of hand-overs: many lanes at once, because every request to a broker costs the same
 #
 # aiokafka sends one request at a time to each broker. A batch that is handed over meanwhile only
 # waits in aiokafka and takes no more records. A lane that waits here fills its batch at the last

@@ -55,7 +55,7 @@ from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.model.text import counted
 from headgate.model.topics import SETTINGS, PartitionState, TopicState, with_settings
 
-# ---- Reader of one cluster's topics and their settings
+# ---- reader of one cluster's topics and their settings
 
 
 log = logging.getLogger("headgate.kafka")
@@ -172,7 +172,7 @@ class TopicReader:
 READ_ERRORS = (KafkaError, OSError, TimeoutError)
 
 
-# ---- Descriptions of Kafka's errors for clients
+# ---- descriptions of Kafka's errors for clients
 #
 # The exceptions of aiokafka contain addresses and classes, which only the log may show.
 
@@ -484,7 +484,7 @@ class _Reading:
         self.detail = f"no answer: {self.trouble}"
 
 
-# ---- Offsets of the next readable records, without markers and aborted records of transactions
+# ---- offsets of the next readable records, without markers and aborted records of transactions
 #
 # Offsets alone do not show this, and Kafka has no request for it, so a little is read.
 
@@ -567,7 +567,7 @@ async def _read(
         unread -= offsets.keys()
 
 
-# ---- Admin clients, for one command each
+# ---- admin clients, for one command each
 
 
 _ADMIN_START_S = 15.0  # longer than an ordinary leader loss

@@ -80,7 +80,7 @@ class Reader:
             self.skip(self.varint())
 
 
-# ---- Requests for which aiokafka has no class, or only an older version
+# ---- requests for which aiokafka has no class, or only an older version
 #
 # Decoding by hand is several times faster than aiokafka's schemas, and all groups of a cluster may
 # have about ten thousand partitions.
@@ -188,7 +188,7 @@ class FlexibleRequest(Generic[_Answer]):
         return _Header(correlation_id)
 
 
-# ---- Metadata of topics with their ids, which aiokafka's own metadata requests lack
+# ---- metadata of topics with their ids, which aiokafka's own metadata requests lack
 #
 # Decoding by hand is several times faster than aiokafka's schemas, and the gateway decodes all
 # partitions of a cluster every few seconds.

@@ -37,7 +37,7 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 BYTES = tuple(float(4**power) for power in range(3, 13))
 
 
-# ---- Consumer groups and clusters: exposed by `headgate monitor` only
+# ---- consumer groups and clusters: exposed by `headgate monitor` only
 
 GROUP_METRICS = (
     Metric(
@@ -136,7 +136,7 @@ GROUP_METRICS = (
 )
 
 
-# ---- The gateway itself: its processes, limits, dependencies and build
+# ---- the gateway itself: its processes, limits, dependencies and build
 
 INSTANCE_METRICS = (
     Metric(
@@ -255,7 +255,7 @@ INSTANCE_METRICS = (
 )
 
 
-# ---- Held and spooled events
+# ---- held and spooled events
 
 WAITING_METRICS = (
     Metric(

@@ -150,7 +150,7 @@ class Rates:
         return Volume((now.events - then.events) / span, (now.bytes - then.bytes) / span)
 
 
-# ---- Metrics over time, in memory: rings of equal steps, bounded in bytes
+# ---- metrics over time, in memory: rings of equal steps, bounded in bytes
 #
 # A series is created when its value first changes. At the limit, the series without a change for
 # the longest time are dropped. While all series change, no new one is added.
@@ -268,7 +268,7 @@ class History:
                 rows[group] = [value + other for value, other in zip(before, values, strict=True)]
         return Points(start, self.step_s, rows)
 
-    # ---- Internals
+    # ---- internals
 
     def _chosen(
         self, name: str, where: Mapping[int, Collection[str]]
@@ -350,7 +350,7 @@ class History:
             self._has_dropped = True
 
 
-# ---- Metrics for the plots of the console
+# ---- metrics for the plots of the console
 
 _MIB = 1_048_576
 EVENTS = "headgate_events_total"

@@ -239,7 +239,7 @@ def _time(record: logging.LogRecord) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# ---- Fields of the log. docs/operate/logs.md shows this table. A test reads every log call and
+# ---- fields of the log. docs/operate/logs.md shows this table. A test reads every log call and
 # fails if a field is missing here.
 
 

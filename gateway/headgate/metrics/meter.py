@@ -48,7 +48,7 @@ class Labels:
         return name if self._knows_topic(name) else OTHER
 
 
-# ---- Gauges of other parts of the worker, for a snapshot
+# ---- gauges of other parts of the worker, for a snapshot
 
 Gauges = dict[str, dict[tuple[str, ...], float]]
 
@@ -119,7 +119,7 @@ def _gauges(names: tuple[str, ...], rows: Mapping[str, tuple[float | None, ...]]
     return gauges
 
 
-# ---- Metrics of the process
+# ---- metrics of the process
 
 _TASKS_EVERY_S = 15.0  # counting 10,000 of them holds the event loop for some milliseconds
 _STATM = Path("/proc/self/statm")
@@ -199,7 +199,7 @@ async def watch_loop(note: Callable[[float], None], interval_s: float = _INTERVA
         note(max(0.0, loop.time() - due))
 
 
-# ---- The meter
+# ---- the meter
 
 Label = TypeVar("Label")
 

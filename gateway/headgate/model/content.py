@@ -143,7 +143,7 @@ def _names(elements: list[object], token: str) -> bool:
     return _INDEX.fullmatch(token) is not None and int(token) < len(elements)
 
 
-# Content types.
+# ---- content types
 
 
 _FORM = "application/x-www-form-urlencoded"

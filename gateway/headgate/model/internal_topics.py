@@ -10,10 +10,10 @@ from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.topics import LONGEST_NAME, TopicState, is_glob
 
-# Held topics: the decision to hold a topic's events, and checks of the configuration.
+# ---- held topics: the decision to hold a topic's events, and checks of the configuration
 
 
-# ---- Records of held topics: held events, done marks, ends of bursts
+# ---- records of held topics: held events, done marks, ends of bursts
 #
 # The gateway writes events there with the headers of their future record, and the coalescer reads
 # them back (docs/design/coalescing-protocol.md; H = the held topic, O = the topic).
@@ -30,7 +30,7 @@ def topic_of(held: str) -> str | None:
     return held[len(HELD_PREFIX) :] if held.startswith(HELD_PREFIX) else None
 
 
-# ---- The decision to hold a topic's events, and checks of held topics
+# ---- the decision to hold a topic's events, and checks of held topics
 #
 # The held topic decides, not the option: as long as it exists in Kafka, all events of its topic go
 # through it. All gateways see the same Kafka. Therefore no gateway overtakes events that another

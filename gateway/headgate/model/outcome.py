@@ -425,7 +425,7 @@ def rejected(failure: Failure, key: bytes | None = None, event_id: str | None = 
     return Outcome(name, key=key, event_id=event_id, failure=failure)
 
 
-# Refusals of requests and events, with the failure for the client.
+# ---- refusals of requests and events, with the failure for the client
 
 
 OVERLOADED_RETRY_S: Final = 1  # the budget turns over in the time of a batch's acknowledgement

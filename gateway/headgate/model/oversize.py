@@ -129,7 +129,7 @@ def without_dataref(headers: Sequence[Header]) -> list[Header]:
     return [header for header in headers if header[0] != DATAREF]
 
 
-# Names of blobs.
+# ---- names of blobs
 
 
 SCHEMES = ("file", "s3")

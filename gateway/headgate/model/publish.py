@@ -18,7 +18,7 @@ from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
 from headgate.model.trace import Trace
 
-# Decoded events, before any decision about them.
+# ---- decoded events, before any decision about them
 
 
 SPREAD = -1  # a partition: any partition for events without a key, whatever `keyless` is
@@ -147,7 +147,7 @@ class EventIds:
         self._start = f"{text[:8]}-{text[8:]}-{0x7000 | high:x}-"
 
 
-# Events with a record of their own.
+# ---- events with a record of their own
 
 
 class Common:
@@ -301,7 +301,7 @@ def advance_all(batch: Iterable[Publish], stage: Stage) -> None:
         publish.stage = stage
 
 
-# The request of the events, and its claims in Redis.
+# ---- the request of the events, and its claims in Redis
 
 
 class Claim:

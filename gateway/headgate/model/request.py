@@ -262,7 +262,7 @@ def _record_headers(
     return tuple(headers)
 
 
-# ---- Hints for unknown paths
+# ---- hints for unknown paths
 
 _EVENTS = re.compile(r"/v1/topics/[^/]+/events")
 _NEARLY = re.compile(

@@ -242,4 +242,4 @@ def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
     return failure._replace(detail=detail)
 
 
-# ---- Largest parts of a JSON document
+# ---- largest parts of a JSON document

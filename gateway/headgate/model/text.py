@@ -51,7 +51,7 @@ def natural_number(text: str, max_digits: int) -> int | None:
     return int(text) if is_number else None
 
 
-# Masks for secrets, also for secrets inside URLs.
+# ---- masks for secrets, also for secrets inside URLs
 
 
 STARS = "***"
@@ -91,7 +91,7 @@ def _parameter(match: re.Match[str]) -> str:
     return f"{before}{name}={STARS}" if is_secret else match[0]
 
 
-# Suggestions for misspelled names: `Did you mean "port"?`.
+# ---- suggestions for misspelled names: `Did you mean "port"?`
 
 
 SIMILAR: Final = 0.7  # difflib's own 0.6 takes "bogus" for "blobs"

@@ -73,7 +73,7 @@ def shown_time(ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# Begin, end and duration of a dependency's outage.
+# ---- begin, end and duration of a dependency's outage
 
 
 class Outage:

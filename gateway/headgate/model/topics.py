@@ -150,7 +150,7 @@ class PartitionState(NamedTuple):
     in_sync: tuple[int, ...]
 
 
-# ---- Globs of topic names, and their precedence
+# ---- globs of topic names, and their precedence
 
 
 _WILDCARDS = "*?"
@@ -253,7 +253,7 @@ def _next_places(glob: str, other: str, i: int, j: int) -> list[tuple[int, int]]
     return places
 
 
-# ---- Suggestions for unknown topic names
+# ---- suggestions for unknown topic names
 
 
 _REFRESH_S: Final = 5.0
@@ -311,7 +311,7 @@ class SimilarTopics:
         return [alike[lower] for lower in get_close_matches(wanted, alike, _KEPT, 0.75)]
 
 
-# ---- A producer's quota: a token bucket
+# ---- a producer's quota: a token bucket
 
 
 def quota_policy(name: str, per_second: int) -> str:

@@ -36,6 +36,8 @@ from headgate.monitor.group_watch import GroupReport, Regression
 from headgate.monitor.rogue_readers import RogueReaders, Totals, read_totals
 from headgate.monitor.rules import Probation
 
+log = logging.getLogger("headgate.monitor")
+
 
 def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression | None:
     """Apply a record of the commit stream; return the regression, if it is one."""
@@ -82,8 +84,6 @@ async def _read(session: aiohttp.ClientSession, url: str) -> Totals:
         why = without_secrets(str(error))
         raise ScrapeError(f"{masked(url)}: {type(error).__name__}: {why}") from error
 
-
-log = logging.getLogger("headgate.monitor")
 
 _POLL_S = 60.0  # all groups of a large cluster take a few seconds
 _BEGIN_S = 90.0  # a poll, and the commits made meanwhile

@@ -290,7 +290,7 @@ class GroupWatch:
         return track
 
 
-# ---- Reports: state, lag, heat and oddities of a group at one moment
+# ---- reports: state, lag, heat and oddities of a group at one moment
 
 _OWNER_CHANGED_MS = 600_000  # longest time from a change of owner to a regression that it caused
 

@@ -25,7 +25,9 @@ from headgate.monitor.rules import LagState, Probation
 from headgate.monitor.views import Json
 from headgate.redis.pauses import Kept
 
-# ---- Probation of groups over a restart, in a small JSON file
+log = logging.getLogger("headgate.monitor")
+
+# ---- probation of groups over a restart, in a small JSON file
 
 probation_log = logging.getLogger("headgate.monitor")
 
@@ -67,7 +69,7 @@ def write_probation(path: Path | None, clusters: Iterable[tuple[str, ClusterWatc
         probation_log.warning("monitor.state_file %s cannot be written: %s", path, error)
 
 
-# ---- Metrics. Group names are unbounded in Kafka, so their number is bounded here
+# ---- metrics. Group names are unbounded in Kafka, so their number is bounded here
 
 _MAX_PARTITIONS = 20_000  # series of the lag; further partitions are summed as `other`
 _MAX_GROUPS = 2_000
@@ -157,8 +159,6 @@ def _raise(table: Table, labels: Labels, value: float) -> None:
     """Set the larger value: two clusters may have a group of the same name."""
     table[labels] = max(table.get(labels, 0.0), float(value))
 
-
-log = logging.getLogger("headgate.monitor")
 
 _REGRESSIONS_SHOWN = 100
 _KEEP_S = 30.0

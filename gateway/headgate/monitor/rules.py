@@ -201,7 +201,7 @@ class LagWindow:
         return last.lag * (last.at_ms - first.at_ms) // gained if gained > 0 else None
 
 
-# ---- Probation of new groups
+# ---- probation of new groups
 
 
 class Probation(NamedTuple):
@@ -234,7 +234,7 @@ class Probation(NamedTuple):
         return self._replace(kept_ms=kept_ms, admitted_ms=admitted_ms)
 
 
-# ---- Times at which the end of a log passed an offset
+# ---- times at which the end of a log passed an offset
 
 _MAX_POINTS = 96
 _FRACTION = 3  # the error of an age is at most a third of it

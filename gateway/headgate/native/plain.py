@@ -7,7 +7,7 @@ from hashlib import blake2b
 from itertools import accumulate
 from typing import Final
 
-# The framing of HTTP requests in received bytes, and the values that each request has alone.
+# ---- the framing of HTTP requests in received bytes, and the values that each request has alone
 
 
 # `http.header_max_bytes` is at least 1024, far more than any value here. If a value has another
@@ -56,7 +56,7 @@ def framed(data: bytes, /) -> tuple[bytes, dict[bytes, bytes], int, int] | None:
     return b"".join(parts), own, start, start + int(length)
 
 
-# Kafka's hash of keys.
+# ---- Kafka's hash of keys
 
 
 _SEED: Final = 0x9747B28C
@@ -89,7 +89,7 @@ def murmur2(key: bytes, /) -> int:
     return h - 0x100000000 if h & 0x80000000 else h
 
 
-# The depth of JSON.
+# ---- the depth of JSON
 
 
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
@@ -110,7 +110,7 @@ def is_too_deep(document: bytes, limit: int, /) -> bool:
     return max(accumulate(memoryview(steps).cast("b")), default=0) > limit
 
 
-# Digests of the names and contents that idempotency compares.
+# ---- digests of the names and contents that idempotency compares
 
 
 def digested(person: bytes, parts: list[bytes], tail: bytes, /) -> bytes:

@@ -41,7 +41,9 @@ from headgate.oversize.chunks import (
     split,
 )
 
-# Plans of the strategies: the records that replace an event, or None if the strategy does not fit.
+log = logging.getLogger("headgate.oversize")
+
+# ---- plans of the strategies: records that replace an event; None if a strategy does not fit
 
 
 JSON_TYPE: Header = (CONTENT_TYPE, b"application/json")
@@ -162,8 +164,6 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
     records.append(finished(publish, parts.manifest, about))
     return OversizePlan("split", records) if all(_fits(each, route) for each in records) else None
 
-
-log = logging.getLogger("headgate.oversize")
 
 _SPLIT_HERE_BYTES = 65_536  # smaller documents cost less to split than to send to the helper
 _AT_A_TIME = 2  # documents compressed or split at a time: each holds copies of its value

@@ -90,7 +90,7 @@ def read_head(headers: Sequence[Header]) -> Head | None:
     return head
 
 
-# ---- Reassembly of chunks that are repeated, interleaved, out of order or incomplete
+# ---- reassembly of chunks that are repeated, interleaved, out of order or incomplete
 #
 # Only its first chunk begins a set. If the first chunk is before the begin of reading, the set had
 # ended for the consumer that committed this offset: it was done or given up. Otherwise it would
@@ -351,7 +351,7 @@ class ChunkSets:
         partition.end(set_id)
 
 
-# ---- Documents split at one of their arrays: elements become records, the rest is the manifest
+# ---- documents split at one of their arrays: elements become records, the rest is the manifest
 #
 # The parts are slices of the text, so `rebuild` returns the document byte for byte. The manifest is
 # a JSON object:

@@ -29,7 +29,7 @@ from headgate.replays.segments import SegmentTable
 from headgate.replays.spec import Bound, ReplayMode, Spec
 from headgate.replays.tiers import OffsetMaps, Tiers, asking
 
-# ---- A topic's current state on both tiers and in the offset map
+# ---- a topic's current state on both tiers and in the offset map
 
 
 _OPTIONAL_S = 5.0  # for requests that do not need the ingest tier

@@ -259,7 +259,7 @@ def _check_quota(spec: Spec, registry: Registry, caller: str, limit: int) -> Non
         raise Refused(Failure(Reason.QUOTA_EXCEEDED, detail, figures, retry_after_s=60))
 
 
-# ---- Pages of replays as JSON, and the registry's record of a request
+# ---- pages of replays as JSON, and the registry's record of a request
 
 
 def replay_page(replay: Replay, servers: str, runner: Mapping[str, Any]) -> dict[str, Any]:
@@ -414,7 +414,7 @@ def _seconds(
     return round(max(by_records, by_bytes), 1)
 
 
-# ---- Maintenance: count replays, note their ends, and expire and forget old ones
+# ---- maintenance: count replays, note their ends, and expire and forget old ones
 
 
 class Sweeper:

@@ -64,7 +64,7 @@ def unpack_topic(packed: bytes) -> TopicState | None:
         return None
 
 
-# Rows of a journal: chunks to write, and chunks that were read.
+# ---- rows of a journal: chunks to write, and chunks that were read
 
 
 class Append(NamedTuple):
@@ -120,7 +120,7 @@ class Raw(NamedTuple):
             return None
 
 
-# Upgrades of files of earlier versions.
+# ---- upgrades of files of earlier versions
 
 
 def upgrade(database: sqlite3.Connection) -> None:

@@ -27,7 +27,9 @@ from headgate.spool.folders import kept_in, move
 from headgate.spool.journal import Journal, Salvage, salvage
 from headgate.spool.reading import CHECK_S, Contents, LaneFigures
 
-# Options and metrics of a spool.
+log = logging.getLogger("headgate.spool")
+
+# ---- options and metrics of a spool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +50,6 @@ class SpoolOptions:
 
 
 Result = TypeVar("Result")
-
-log = logging.getLogger("headgate.spool")
 
 _RETRY_S: Final = 1.0
 _RETRY_AFTER_S: Final = 5

@@ -25,7 +25,9 @@ from headgate.spool.disk import Disk
 from headgate.spool.spool import Spool
 from headgate.tracing.spans import Attributes, Carried, LaterSpans, add_position, carried
 
-# Spans of spooled events on their way to Kafka, if requests are traced.
+log = logging.getLogger("headgate.spool")
+
+# ---- spans of spooled events on their way to Kafka, if requests are traced
 
 
 class _Piece:
@@ -101,10 +103,8 @@ class DrainSpans:
             self._spans.end(piece.of, f"drain {topic}", piece.began_ns, attributes, piece.error)
 
 
-# Group commit: all waiting events go to disk in one transaction.
+# ---- group commit: all waiting events go to disk in one transaction
 
-
-log = logging.getLogger("headgate.spool")
 
 _RETRY_AFTER_S: Final = 5
 _RETRY_S: Final = 1.0

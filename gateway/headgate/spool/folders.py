@@ -27,6 +27,8 @@ from headgate.spool.database import (
 )
 from headgate.spool.reading import Reader
 
+log = logging.getLogger("headgate.spool")
+
 # The folder of a journal: its lock, and the identity of its files.
 #
 # SQLite continues to write to a deleted file, whose contents are lost when the process ends. So
@@ -224,8 +226,6 @@ def _locked(folder: Path) -> int:
         raise
     return descriptor
 
-
-log = logging.getLogger("headgate.spool")
 
 _MOST: Final = 100  # largest number of noted folders
 

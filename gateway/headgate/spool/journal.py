@@ -379,7 +379,7 @@ class Journal:
                 self._database.execute("ROLLBACK")
 
 
-# Salvage of the readable chunks of a damaged journal.
+# ---- salvage of the readable chunks of a damaged journal
 
 
 _AT_ONCE: Final = 50  # chunks in one transaction

@@ -25,7 +25,7 @@ from headgate.model.topics import TopicState
 from headgate.spool.backlog import Backlog, Backlogs, Seam, Unit, Waiting, since
 from headgate.spool.disk import Disk
 
-# Partition counts of events: the topic may have grown since they were placed.
+# ---- partition counts of events: the topic may have grown since they were placed
 
 
 def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:

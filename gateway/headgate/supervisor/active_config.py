@@ -36,6 +36,8 @@ from headgate.wiring.reloading import Reload, prepared
 if TYPE_CHECKING:
     from headgate.check.rules import Finding
 
+log = logging.getLogger("headgate.supervisor")
+
 
 class ActiveConfig:
     """The configuration that the parent has accepted.
@@ -102,8 +104,6 @@ class ActiveConfig:
 
 
 # ---- the private folder
-
-log = logging.getLogger("headgate.supervisor")
 
 _PREFIX = "headgate-"
 _LOCK = "parent.lock"

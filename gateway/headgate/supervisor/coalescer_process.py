@@ -27,6 +27,8 @@ from headgate.wiring.coalescing import HeldTopics, cluster_of
 from headgate.wiring.parts import Parts
 from headgate.wiring.reloading import give_back_leftovers, spare_the_collector
 
+log = logging.getLogger("headgate.supervisor")
+
 _LINGER_S = 1.0
 
 
@@ -50,8 +52,6 @@ def pages(meter: Meter, readiness: Callable[[], Readiness], header_max_bytes: in
     app.router.add_get("/metrics", metrics)
     return PagesRunner(app, header_max_bytes, _LINGER_S)
 
-
-log = logging.getLogger("headgate.supervisor")
 
 _END_S = 1.0  # time for cancelled tasks to end
 

@@ -31,6 +31,8 @@ from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
 from headgate.offload.helper_main import end_with_parent
 
+log = logging.getLogger("headgate.supervisor")
+
 PARENT_SOCKET = "parent.sock"
 PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.requests`
 
@@ -183,8 +185,6 @@ class WorkerClient:
 
 
 # ---- a worker's requests to the parent's management pages
-
-log = logging.getLogger("headgate.supervisor")
 
 _STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_read=300)
 _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "te", "upgrade"})

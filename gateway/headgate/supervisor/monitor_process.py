@@ -35,6 +35,8 @@ from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.active_config import tls_error
 from headgate.wiring.reloading import Callers
 
+log = logging.getLogger("headgate.supervisor")
+
 _LINGER_S = 1.0
 _DIGITS = 10  # a partition's number has fewer
 
@@ -143,8 +145,6 @@ def _wanted(request: web.Request) -> tuple[str | None, int | None]:
         raise Refused(malformed("partition must be a number, and topic must name the topic"))
     return topic, int(given)
 
-
-log = logging.getLogger("headgate.supervisor")
 
 Say = Callable[[str], object]
 

@@ -174,7 +174,7 @@ def _how(code: int) -> str:
     return f"exited with code {code}"
 
 
-# ---- All workers
+# ---- all workers
 
 _POLL_S = 1.0
 _HUNG_S = 60.0

@@ -243,7 +243,7 @@ class LayoutReply(NamedTuple):
     is_disputed: bool
 
 
-# ---- The layout: agreement of the gateways on the list of servers
+# ---- the layout: agreement of the gateways on the list of servers
 #
 # A gateway uses the server of a key (`Slots`). Two gateways with different lists may use different
 # servers for the same key, and then miss each other's publishes. So each gateway announces its

@@ -289,7 +289,7 @@ class ShardedSuppressor:
         return self._waiting.pop(scope, ())
 
 
-# ---- States of topics and servers
+# ---- states of topics and servers
 
 
 States = Mapping[str, TopicSuppression]
@@ -372,7 +372,7 @@ def _effect(states: States, refusing: Collection[str]) -> str:
     return 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'
 
 
-# ---- No suppression
+# ---- no suppression
 
 
 class Unsuppressed:

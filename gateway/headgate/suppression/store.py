@@ -100,7 +100,7 @@ def _identity(lines: Mapping[str, str]) -> bytes:
     return blake2b(identity, digest_size=16).digest()
 
 
-# The suppressor's interface to Redis.
+# ---- the suppressor's interface to Redis
 
 
 class SuppressionStore(Protocol):

@@ -200,7 +200,7 @@ def _since(at: datetime | None, now: datetime) -> str:
     return f"{duration(max(0.0, (now - at).total_seconds()))} ago"
 
 
-# ---- The screen as lines
+# ---- the screen as lines
 
 VIEW_KEYS = {"p": View.PRODUCERS, "t": View.TOPICS, "g": View.GROUPS}
 SORT_KEYS = {

@@ -21,6 +21,8 @@ from headgate.errors_in_words import connection_error
 from headgate.model.times import Outage
 from headgate.tracing.spans import Span, SpanKind
 
+log = logging.getLogger("headgate.tracing")
+
 # ---- OTLP/HTTP in its JSON form (opentelemetry.io/docs/specs/otlp)
 
 PATH: Final = "/v1/traces"
@@ -109,8 +111,6 @@ _CLOSE_S: Final = 2.0  # for the last spans, when the gateway ends
 _CLOSE_CONNECTIONS_S: Final = 1.0
 _SHOWN: Final = 200  # characters of a collector's response in the log
 _ANSWER_BYTES: Final = 4096
-
-log = logging.getLogger("headgate.tracing")
 
 
 class Answer(NamedTuple):

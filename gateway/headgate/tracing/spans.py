@@ -320,7 +320,7 @@ class Traces:
             self._take(spans_of(trace, status, self._digits(16), self.clock_ns()))
 
 
-# ---- Spans of a record after its request was answered
+# ---- spans of a record after its request was answered
 
 _PARENT: Final = TRACEPARENT.decode()
 _STATE: Final = TRACESTATE.decode()

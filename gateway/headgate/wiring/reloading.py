@@ -224,7 +224,7 @@ def _signed_tokens(
     return keys, CheckedTokens(auth, keys, time.time)
 
 
-# ---- Memory: the garbage collector, and the return of memory to the system
+# ---- memory: the garbage collector, and the return of memory to the system
 #
 # Events make many objects and no cycles, so the collector runs rarely. After a backlog, cycles are
 # collected and freed memory is returned to the system.

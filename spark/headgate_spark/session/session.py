@@ -22,7 +22,7 @@ from headgate.devstack.jars import (
 from headgate.devstack.java import JavaMissingError, find_java
 from headgate_spark.job.command_line import USAGE, JobError, reason_of
 
-# ---- Spark's Kafka connector: the jars that PySpark lacks, fetched once and verified
+# ---- spark's Kafka connector: the jars that PySpark lacks, fetched once and verified
 #
 # `python -m headgate_spark.session.session` is a step of `make setup`. On a cluster that has the
 # connector (`spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.4`) none of
