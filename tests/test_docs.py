@@ -323,6 +323,19 @@ def test_sections_of_a_module_have_headings_of_one_form() -> None:
     assert found == []
 
 
+def test_fields_are_documented_as_attributes() -> None:
+    # Args are of functions and constructors; a NamedTuple or dataclass has Attributes
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in (*sources(), *sorted((ROOT / "loadtest").rglob("*.py")))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and not any(getattr(each, "name", "") == "__init__" for each in node.body)
+        and re.search(r"^Args:$", ast.get_docstring(node) or "", re.MULTILINE)
+    ]
+    assert found == []
+
+
 def test_every_stage_is_in_the_life_of_an_event() -> None:
     stage = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
     head, *stages = stage.findall((PACKAGE / "ingest" / "path.py").read_text().split('"""')[1])

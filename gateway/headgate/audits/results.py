@@ -28,7 +28,7 @@ class Load(NamedTuple):
 class AuditSummary(NamedTuple):
     """An audit, reduced to the figures of comparisons.
 
-    Args:
+    Attributes:
         generated_at: Time of the audit, as RFC 3339.
         starts_at: Beginning of the window, as RFC 3339.
         ends_at: End of the window, as RFC 3339.
@@ -310,7 +310,7 @@ class Row(NamedTuple):
 class Comparison(NamedTuple):
     """The differences of two audits.
 
-    Args:
+    Attributes:
         came: New diagnoses.
         went: Former diagnoses.
         stayed: Diagnoses of both.

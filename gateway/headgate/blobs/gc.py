@@ -36,7 +36,7 @@ class NotCollectedError(Exception):
 class BlobCounts(NamedTuple):
     """Numbers of blobs by result.
 
-    Args:
+    Attributes:
         young: Blobs that are too young.
         referred: Blobs that a record refers to.
         removed: Blobs that were removed, or would be in a dry run.

@@ -40,7 +40,7 @@ _RECURRING = frozenset({CONTENT_TYPE, PRODUCER, SCHEMA, BURST})
 class HeldEvent(NamedTuple):
     """A held event.
 
-    Args:
+    Attributes:
         offset: Its offset in H, which identifies it.
         key: The key.
         value: The value.
@@ -77,7 +77,7 @@ class DoneMark(NamedTuple):
     An owner that has not noticed yet that H was recreated writes marks for events of the old H into
     the new one. The id shows which H a mark belongs to.
 
-    Args:
+    Attributes:
         key: The key.
         done: The offset in H.
         topic_id: The id of H, in hexadecimal.
@@ -198,7 +198,7 @@ def _number(text: bytes | None, otherwise: int) -> int:
 class Metadata(NamedTuple):
     """Metadata of a commit of the held group.
 
-    Args:
+    Attributes:
         topic_id: The id of H, in hexadecimal. An offset of a former H means nothing.
         has_unreserved: Whether an event was published without a reservation and is not settled yet
             (rule 12).
@@ -225,7 +225,7 @@ class Metadata(NamedTuple):
 class WindowTimes(NamedTuple):
     """Time limits of a topic's windows, in milliseconds.
 
-    Args:
+    Attributes:
         quiet: `coalesce_quiet_ms`, which restarts at each event.
         max_delay: `coalesce_max_delay_ms`, which does not restart.
         burst_max: Maximum time for which a burst may hold a key.

@@ -45,7 +45,7 @@ class Argument(NamedTuple):
 class Command(NamedTuple):
     """A command with its arguments.
 
-    Args:
+    Attributes:
         words: The words of the command line, the program first.
         purpose: The description, one sentence.
         text: The text below the help, such as examples.

@@ -25,7 +25,7 @@ Headers = Iterable[tuple[str, bytes | None]]
 class Seen(NamedTuple):
     """The compared parts of a record.
 
-    Args:
+    Attributes:
         key: The key, or None.
         content: The content; None for a tombstone.
         is_reference: Whether the record only refers to its value.
@@ -74,7 +74,7 @@ _NO_PARTITION: Final = -1
 class Window(NamedTuple):
     """A range of timestamps, in milliseconds, with a margin.
 
-    Args:
+    Attributes:
         begin_ms: The begin; None for the first record.
         end_ms: The end, exclusive.
         margin_ms: The equal of a record within this distance of an end may be outside the range.

@@ -89,7 +89,7 @@ class Ink(StrEnum):
 class Style(NamedTuple):
     """Capabilities of one output stream.
 
-    Args:
+    Attributes:
         is_terminal: Whether the stream can move its cursor.
         has_colours: Whether the stream shows colours.
     """
@@ -170,7 +170,7 @@ _MIN_WIDTH = 6  # a narrower column is useless
 class Column(NamedTuple):
     """A column of a table.
 
-    Args:
+    Attributes:
         title: The heading.
         right: Whether to align cells to the right, as for figures.
         gives_way: Whether to shrink the column if the table is too wide.
@@ -285,7 +285,7 @@ class Amount(NamedTuple):
 class Step(NamedTuple):
     """State of a task for the progress display.
 
-    Args:
+    Attributes:
         what: Name of the task.
         done: The amount that is done.
         total: The whole amount; None if it is not known.

@@ -26,7 +26,7 @@ class Origins(dict[str, str]):
 class Problem(NamedTuple):
     """One option that is wrong.
 
-    Args:
+    Attributes:
         option: The dotted name.
         found: The value as written.
         expected: The allowed values.

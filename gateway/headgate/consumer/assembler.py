@@ -92,7 +92,7 @@ class ReadRecord(Protocol):
 class Event(NamedTuple):
     """A complete event.
 
-    Args:
+    Attributes:
         offset: Offset of the record, or of the chunk that completed the event.
         timestamp: Milliseconds since 1970.
         headers: Headers without those of the chunks.

@@ -34,7 +34,7 @@ _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without
 class MemberOptions:
     """The options of a member.
 
-    Args:
+    Attributes:
         group: Id of the group.
         session_timeout_ms: Time for which a dead member keeps its partitions.
         revoke_ms: Longest time of the holder to give up partitions; a rebalance waits that long.

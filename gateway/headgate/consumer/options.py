@@ -15,7 +15,7 @@ class Retries:
         `stop`: the consumer ends with `GaveUpError`, and its offset is not committed.
         `hold`: it stays open. Its partition's committed offset stays before it, for ever.
 
-    Args:
+    Attributes:
         attempts: Maximum number of attempts.
         first_s: Wait before the second attempt, in seconds; later waits double. Later events of the
             key wait, too.
@@ -45,7 +45,7 @@ class Retries:
 class ConsumerOptions:
     """The options of a consumer.
 
-    Args:
+    Attributes:
         concurrency: Maximum number of events that are handed out and not done.
         prefetch: Maximum number of records of one partition that are read ahead.
         commit_interval_s: Time between commits while there is progress, in seconds.

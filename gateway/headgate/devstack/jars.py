@@ -73,7 +73,7 @@ class Dependency(NamedTuple):
 class JarSet(NamedTuple):
     """Jars that belong together.
 
-    Args:
+    Attributes:
         title: The name for people.
         megabytes: The size of the download, for people.
         dependencies: The dependencies that Ivy resolves.

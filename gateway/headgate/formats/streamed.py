@@ -19,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"
 class Announced(NamedTuple):
     """An event whose body has not been read yet.
 
-    Args:
+    Attributes:
         event: The event without its value.
         is_json: Whether the body must be JSON.
         may_be_batch: Whether the body would be a batch if it were an array.
@@ -33,7 +33,7 @@ class Announced(NamedTuple):
 class Streamed(NamedTuple):
     """An event whose value is only in the blob store.
 
-    Args:
+    Attributes:
         event: The event without its value.
         stored: The value in the blob store.
         digest: The digest of the value, if the topic suppresses.

@@ -390,7 +390,7 @@ _EVENTS: Final = "events"
 class _Buckets(NamedTuple):
     """Token buckets of one producer.
 
-    Args:
+    Attributes:
         of: The settings for which they are valid.
         named: The buckets of the quotas that the producer has, with their names.
     """

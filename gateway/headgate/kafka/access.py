@@ -126,7 +126,7 @@ def _read(answer: Mapping[str, Any]) -> tuple[str, float]:
 class ClusterAccess:
     """The way to one Kafka cluster.
 
-    Args:
+    Attributes:
         bootstrap_servers: `host:port[,host:port...]`.
         security_protocol: Kafka's security.protocol.
         sasl_mechanism: The mechanism; aiokafka needs one even for a protocol without SASL.

@@ -67,7 +67,7 @@ _LISTED = struct.Struct(">ihqqi")
 class ListedGroup(NamedTuple):
     """A group in the response to ListGroups.
 
-    Args:
+    Attributes:
         group: The name.
         protocol: consumer, connect or another protocol of a classic group.
         status: The coordinator's name of the state.
@@ -267,7 +267,7 @@ def _consumer_places(reader: Reader) -> frozenset[Partition]:
 class Found(NamedTuple):
     """A position in a log.
 
-    Args:
+    Attributes:
         at_ms: The timestamp of the record there; -1 for LATEST and EARLIEST.
         offset: The offset; -1 if no record is as young as requested.
     """
@@ -322,7 +322,7 @@ _T = TypeVar("_T")
 class GroupPoll(NamedTuple):
     """The result of a poll.
 
-    Args:
+    Attributes:
         topics: The topics.
         groups: The groups; None if the coordinator does not describe a group now.
         stored: The committed offsets by group.

@@ -21,7 +21,7 @@ class Partition(NamedTuple):
 class GroupMember(NamedTuple):
     """A member of a group.
 
-    Args:
+    Attributes:
         member_id: The id that the coordinator gave it.
         client_id: The id that the client chose.
         host: The host that the broker sees.
@@ -39,7 +39,7 @@ class GroupMember(NamedTuple):
 class Described(NamedTuple):
     """A group as its coordinator describes it.
 
-    Args:
+    Attributes:
         protocol: classic or consumer (KIP-848).
         status: The coordinator's name of the state, such as Stable or Empty.
         members: The members.
@@ -107,7 +107,7 @@ class Committer(NamedTuple):
 class CommitNote(NamedTuple):
     """The metadata of a commit.
 
-    Args:
+    Attributes:
         committer: The member that committed.
         done_below: All events that end below this offset are done, except those whose chunks were
             not all read. None if the committed offset is exact.
@@ -143,7 +143,7 @@ def read_note(metadata: str) -> CommitNote | None:
 class CommitRecord(NamedTuple):
     """An offset commit.
 
-    Args:
+    Attributes:
         group: The group.
         partition: The partition.
         stored: The offset; None if it was deleted.

@@ -306,7 +306,7 @@ class Extent(NamedTuple):
 class Sample(NamedTuple):
     """A sample of a tier's records.
 
-    Args:
+    Attributes:
         records: The number of records.
         offsets: The number of offsets that were read, including those without a record.
         bytes: The bytes of keys, values and headers.

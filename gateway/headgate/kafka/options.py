@@ -19,7 +19,7 @@ REQUEST_TIMEOUT_MS = 30_000
 class ClusterOptions(ClusterAccess):
     """Options of one Kafka cluster: access, and sending.
 
-    Args:
+    Attributes:
         delivery_timeout_ms: The time limit of a batch. After it the batch ends as `unknown`, or as
             `kafka_unavailable` if no connection received it. Queued events of a lane end as
             `kafka_unavailable` if Kafka has taken nothing for this time plus the next producer's
@@ -48,7 +48,7 @@ BATCH_BYTES = 256 * 1024  # limit of a lane's batch before compression
 class LaneLimits:
     """Limits of a lane.
 
-    Args:
+    Attributes:
         max_bytes: Bytes in one lane; above it the lane refuses as `overloaded`. 32 MiB is 15-25 s
             (the longest ordinary stall that was measured) of 2,000 records/s of 650 bytes on one
             partition.

@@ -68,7 +68,7 @@ class Fate(IntEnum):
 class Refusal(NamedTuple):
     """The judgement of a failed batch.
 
-    Args:
+    Attributes:
         fate: The consequence.
         reason: The reason for the client.
         label: The metric label of a producer rebuild.

@@ -331,7 +331,7 @@ _FENCED = ("ProducerFenced", "InvalidProducerEpoch", "UnknownProducerId")
 class Handed(NamedTuple):
     """A batch that is with a producer.
 
-    Args:
+    Attributes:
         producer: The producer.
         future: The result.
         batch: The batch inside of aiokafka.

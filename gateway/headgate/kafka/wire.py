@@ -205,7 +205,7 @@ _CREATE_NOTHING, _NO_OPERATIONS = b"\0", b"\0"
 class TopicMetadata(NamedTuple):
     """A node's metadata of a topic.
 
-    Args:
+    Attributes:
         error: Kafka's error code; 0 for none.
         topic_id: Kafka's id.
         partitions: The partitions by number.

@@ -166,7 +166,7 @@ Table = Mapping[Labels, float]
 class Points(NamedTuple):
     """Values over time.
 
-    Args:
+    Attributes:
         start: Beginning of the first step, in seconds since 1970.
         step_s: Length of a step, in seconds.
         rows: One value per step, oldest first: of counters the increase per second, of gauges the

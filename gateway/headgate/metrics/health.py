@@ -8,7 +8,7 @@ from headgate.model.reply import JSON, Reply, json_text
 class Dependency(NamedTuple):
     """The state of one dependency.
 
-    Args:
+    Attributes:
         ok: Whether it is reachable.
         required: Whether some topic accepts no event without it.
         limited_s: Seconds for which some topics still do without it, although it is reachable.

@@ -24,7 +24,7 @@ _REMEMBERED: Final = 256  # unreachable brokers at a time
 class Repeated(NamedTuple):
     """A line of a library that repeats a line or an answer of Headgate.
 
-    Args:
+    Attributes:
         report: Where Headgate reports the same.
         is_patient: Whether the line becomes a WARNING if it goes on for `PATIENCE_S` and Headgate
             reports no outage of the cluster: then only some of its brokers are unavailable.

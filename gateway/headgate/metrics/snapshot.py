@@ -41,7 +41,7 @@ class Exemplar(NamedTuple):
 class Buckets(msgspec.Struct, omit_defaults=True):
     """A histogram: counts per bucket (the last one is +Inf, not cumulative) and the sum of values.
 
-    Args:
+    Attributes:
         exemplars: The newest exemplar of each bucket.
     """
 
@@ -65,7 +65,7 @@ class Reject(msgspec.Struct, frozen=True, order=True):
 class ProducerHour(msgspec.Struct):
     """The events of one producer on one topic in one hour.
 
-    Args:
+    Attributes:
         ends: Events by (outcome, reason or "").
         bytes: Bytes of their values.
         sketched: Sketches of their keys and sizes.
@@ -98,7 +98,7 @@ class Stranger(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct):
     """Metrics by name and label values, in the order of the metric's labels.
 
-    Args:
+    Attributes:
         strangers: Producers without a label of their own, by name; at most `STRANGERS_KEPT`.
     """
 

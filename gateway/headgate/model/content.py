@@ -278,7 +278,7 @@ _UNEXAMINED = "it does not fit the topic's schema; where could not be found out 
 class ContentCheck(NamedTuple):
     """A topic's examination: validation against a schema, and a canonical comparison.
 
-    Args:
+    Attributes:
         schema: The schema, or None.
         comparison: None if digests cover the bytes, or if there are no digests.
     """
@@ -290,7 +290,7 @@ class ContentCheck(NamedTuple):
 class Content(NamedTuple):
     """The content of an event.
 
-    Args:
+    Attributes:
         value: The bytes for Kafka.
         content_type: The content type of the value.
         document: The JSON text for the schema, usually the value itself; None if there is none.
@@ -304,7 +304,7 @@ class Content(NamedTuple):
 class CheckResult(NamedTuple):
     """The result of an examination.
 
-    Args:
+    Attributes:
         failure: Why the event is refused; None if it is not.
         digest: 16 bytes; None if the caller must compute it from the bytes.
         fallback: Why the digest does not cover the canonical form.

@@ -114,7 +114,7 @@ MEANINGS: Mapping[Kind, Meaning] = {
 class LogEntry(NamedTuple):
     """An entry of the log.
 
-    Args:
+    Attributes:
         number: The entry's number; each entry has the next one.
         at_ms: Time since 1970, in milliseconds.
         kind: The kind.

@@ -53,7 +53,7 @@ class Reason(StrEnum):
 class Traits(NamedTuple):
     """A row of the reason table.
 
-    Args:
+    Attributes:
         status: HTTP status of a request that failed for this reason alone.
         retryable: Whether the same event may succeed when it is sent again unchanged.
         log_level: A level name of `logging`. Mistakes of clients are no alarm.
@@ -323,7 +323,7 @@ class OutcomeName(StrEnum):
 class Failure(NamedTuple):
     """A reason with details for the client.
 
-    Args:
+    Attributes:
         reason: The reason.
         detail: A sentence for people.
         figures: Numbers and names, such as `size_bytes`, `limit_bytes`, `limit`, `largest_paths`.

@@ -30,7 +30,7 @@ Strategy = Literal["reject", "compress", "notify", "claim-check", "split", "chun
 class SplitRule:
     """Rule for splitting a document.
 
-    Args:
+    Attributes:
         pointer: JSON Pointer of the array.
         key: JSON Pointer of an element's key, within the element.
     """
@@ -42,7 +42,7 @@ class SplitRule:
 class StoredBlob(NamedTuple):
     """A value in the blob store.
 
-    Args:
+    Attributes:
         url: The URL for `ce_dataref`.
         size: The bytes of the value.
         sha256: The digest in hexadecimal.
@@ -67,7 +67,7 @@ class Prepared(Protocol):
 class Large(NamedTuple):
     """Data about an oversized event, or about one of its records.
 
-    Args:
+    Attributes:
         stored: The stored value, if it is in the blob store already; the record has no value then.
         batch: The compressed batch of the record.
     """

@@ -36,7 +36,7 @@ class Section(Protocol):
 class About(NamedTuple):
     """Documentation and bounds of an option.
 
-    Args:
+    Attributes:
         sentence: The description of the option, for the reference.
         minimum: The lower bound of a number, inclusive.
         maximum: The upper bound of a number, inclusive.
@@ -114,7 +114,7 @@ CloudEvents = Literal["binary", "structured"]
 class TopicPolicy:
     """The options of a `[topics."<pattern>"]` section.
 
-    Args:
+    Attributes:
         pattern: A topic name or a glob.
         schema: The compiled contents that `schema_file` had when the configuration was loaded.
     """

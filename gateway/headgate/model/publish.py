@@ -27,7 +27,7 @@ SPREAD = -1  # a partition: any partition for events without a key, whatever `ke
 class RawEvent(NamedTuple):
     """One decoded event.
 
-    Args:
+    Attributes:
         value: The exact bytes for Kafka; None is a tombstone.
         document: The JSON text for the topic's key pointers; None for opaque bytes.
         key: A key from outside the document.

@@ -71,7 +71,7 @@ _OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
 class RequestOptions(NamedTuple):
     """Parsed and validated request headers.
 
-    Args:
+    Attributes:
         key: The key of the event.
         event_id: The id of the event.
         timestamp_ms: The timestamp of the event, in milliseconds since 1970.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 class TopicSuppression(NamedTuple):
     """A topic that suppresses by its policy.
 
-    Args:
+    Attributes:
         state: ON; QUARANTINE: everything is published, because the data in Redis may be
             incomplete; AWAY: Redis does not answer.
         until_s: The remaining seconds of a quarantine; None if Redis was not asked yet.

@@ -20,7 +20,7 @@ _UNLIMITED: Final = 2**63 - 1
 class TopicRules(NamedTuple):
     """The effective rules of a topic. Most settings apply only if another setting allows it.
 
-    Args:
+    Attributes:
         deletes: Whether Kafka deletes old records.
         compacts: Whether Kafka compacts the topic.
         kept_ms: The age at which retention deletes records; None for no limit.
@@ -46,7 +46,7 @@ class TopicState(NamedTuple):
 
     The fields are Kafka's raw settings; `rules` has the effective rules.
 
-    Args:
+    Attributes:
         topic_id: Kafka's 16-byte id; a topic that was deleted and created again has another one.
         max_message_bytes: The topic's limit of a batch after compression, in bytes.
     """
@@ -137,7 +137,7 @@ def _limit(distance_ms: int) -> int | None:
 class PartitionState(NamedTuple):
     """A partition as its cluster describes it.
 
-    Args:
+    Attributes:
         partition: The number of the partition.
         leader: The node id of the leader; -1 if there is none.
         replicas: The node ids of the replicas.

@@ -97,7 +97,7 @@ _UNREADABLE = f"{TOPIC} is not there yet or may not be read: commits between pol
 class Status(NamedTuple):
     """The state of a cluster's monitor.
 
-    Args:
+    Attributes:
         ok: Whether the last poll succeeded.
         detail: Reason of a failure.
         polled_ms: End of the last poll, in milliseconds since 1970; None before the first.

@@ -27,7 +27,7 @@ _MAX_COUNTS = 10_000  # names of groups may be made up for each start of a consu
 class WatchOptions(NamedTuple):
     """Options of a watch. See `LagRules`.
 
-    Args:
+    Attributes:
         rules: Rules of lag.
         horizon_ms: Age up to which records are in the brokers' page cache, in milliseconds.
         probation_ms: Time for which a new group must keep its lag low to be admitted, in

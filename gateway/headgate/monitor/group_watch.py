@@ -37,7 +37,7 @@ class SeenCommit(NamedTuple):
 class Assignee(NamedTuple):
     """The owner of a partition.
 
-    Args:
+    Attributes:
         member: The member.
         since_ms: Time of the assignment, in milliseconds since 1970.
         before: The client and member that owned the partition until then.
@@ -307,7 +307,7 @@ class Heat(StrEnum):
 class PartitionReport(NamedTuple):
     """One partition of a group.
 
-    Args:
+    Attributes:
         pace: The state without regard to regressions.
         committed: The group's offset, also below the log's start or beyond its end; None if there
             was no commit yet.
@@ -347,7 +347,7 @@ class PartitionReport(NamedTuple):
 class GroupReport(NamedTuple):
     """A group, with the state of its worst and the heat of its coldest partition.
 
-    Args:
+    Attributes:
         lag: Lag of all partitions.
         unread_topics: Topics that no member subscribes to any more; all else here ignores them.
     """

@@ -170,7 +170,7 @@ ReadPauses = Callable[[str], Awaitable[Iterable[Kept]]]
 class MonitorOptions(NamedTuple):
     """Options of the monitor.
 
-    Args:
+    Attributes:
         watch: Options of each cluster's watch.
         interval_s: Time between two polls, in seconds.
         state_file: File of the probation, if any.

@@ -39,7 +39,7 @@ SEVERITY = {state: number for number, state in enumerate(LagState)}
 class LagRules(NamedTuple):
     """Rules of lag.
 
-    Args:
+    Attributes:
         allowed_lag: Records that may wait without being lag.
         patience_ms: Minimum time with work and no new commit, in milliseconds, before a group is
             late. Groups that usually take longer get twice their usual time, up to ten times this.
@@ -54,7 +54,7 @@ class LagRules(NamedTuple):
 class Sample(NamedTuple):
     """One poll of a partition.
 
-    Args:
+    Attributes:
         at_ms: Time of the poll, in milliseconds since 1970.
         committed: The committed offset, clamped to the log's start and past markers. Retention
             raises it.
@@ -76,7 +76,7 @@ class Sample(NamedTuple):
 class CommitChange(NamedTuple):
     """The effect of a commit.
 
-    Args:
+    Attributes:
         fell_from: The previous committed offset, if this one is lower.
         recovered: Whether the commit recovered all earlier falls.
     """
@@ -207,7 +207,7 @@ class LagWindow:
 class Probation(NamedTuple):
     """Probation of a group. Times are milliseconds since 1970.
 
-    Args:
+    Attributes:
         first_seen_ms: First poll with the group.
         kept_ms: Beginning of a lag below the bound; None if it is above.
         admitted_ms: End of the probation; None if it lasts.

@@ -35,7 +35,7 @@ _ID_BYTES = 64
 class Head(NamedTuple):
     """The data in a chunk's headers.
 
-    Args:
+    Attributes:
         set_id: The id of the set.
         number: The index of the chunk, from 0.
         total: The number of chunks.
@@ -122,7 +122,7 @@ class Dropped(StrEnum):
 class Bounds(NamedTuple):
     """Limits of incomplete sets.
 
-    Args:
+    Attributes:
         max_bytes: Bytes of all incomplete sets together.
         max_sets: The number of incomplete sets.
         max_age_s: Seconds since a set's first chunk was read.

@@ -40,7 +40,7 @@ class Intent(NamedTuple):
 class Kept(NamedTuple):
     """A stored intent.
 
-    Args:
+    Attributes:
         intent: The intent.
         by: The name of the operator.
         at_ms: The time of the pause, in milliseconds since 1970.

@@ -58,7 +58,7 @@ class MapAddress(NamedTuple):
 class Layout(NamedTuple):
     """An era of a topic: the same topic on both sides, with the same number of partitions.
 
-    Args:
+    Attributes:
         partitions: Their number.
         source_id: Kafka's id of the topic on the ingest tier; a recreated topic has another one.
         target_id: Kafka's id of the topic on the backfill tier.

@@ -46,7 +46,7 @@ class MapError(ValueError):
 class Block(NamedTuple):
     """Consecutive segments, packed.
 
-    Args:
+    Attributes:
         end: The source has been read up to this offset, exclusive.
         target_end: The offset behind the last record on the target.
         columns: As described above.

@@ -33,7 +33,7 @@ class Logs(NamedTuple):
 class PartitionPlan(NamedTuple):
     """The plan of one partition.
 
-    Args:
+    Attributes:
         start, end: Source offsets.
         target_start, target_end: Offsets of the backfill tier around the mirrored part.
         records: Exact number of records of the mirrored part.

@@ -38,7 +38,7 @@ _OPTIONAL_S = 5.0  # for requests that do not need the ingest tier
 class TierNow(NamedTuple):
     """A topic on one tier.
 
-    Args:
+    Attributes:
         id: Kafka's id; None: the tier does not have the topic.
         partitions: Their number.
         logs: The extents of the requested partitions.
@@ -213,7 +213,7 @@ Want = Callable[[Mapping[int, int]], Awaitable[None]]
 class PlannedReplay(NamedTuple):
     """The plan of a replay.
 
-    Args:
+    Attributes:
         plans: One for each partition of the replay.
         partitions: Number of the topic's partitions.
         cold_records: Records that are not mirrored; an estimate unless they are few.

@@ -28,7 +28,7 @@ MAX_RECORDS = 2**31 - 1  # of one segment: its count is 32 bits wide in the tabl
 class Segment(NamedTuple):
     """Consecutive records on both logs.
 
-    Args:
+    Attributes:
         source: Source offset of the first record.
         target: Target offset of the first record.
         records: Their number.
@@ -48,7 +48,7 @@ class Segment(NamedTuple):
 class Gap(NamedTuple):
     """Source offsets from `source` to `end`, exclusive, that are in no segment.
 
-    Args:
+    Attributes:
         reason: One of the reasons below.
         at_ms: Time of the discovery.
     """

@@ -94,7 +94,7 @@ class RecordFilter:
 
     The API refuses a filter that makes no sense; the runner decides for each record.
 
-    Args:
+    Attributes:
         keys: The record has one of these keys.
         headers: Name and values; the record has a header with one of the values. The producer is
             such a header.
@@ -221,7 +221,7 @@ class ReplayMode(StrEnum):
 class Bound(NamedTuple):
     """One end of a range.
 
-    Args:
+    Attributes:
         kind: offsets, timestamp, snapshot, group, or now (the source's end at the time of the
             request). A relative time is a timestamp.
         offsets: Source offsets by partition, of kind offsets.
@@ -245,7 +245,7 @@ class Rate(NamedTuple):
 class Deliver(NamedTuple):
     """The delivery.
 
-    Args:
+    Attributes:
         group: The consumer group of mode group.
         ttl_s: Lifetime of the result, in seconds; None for the configured one.
     """
@@ -259,7 +259,7 @@ class Deliver(NamedTuple):
 class Spec:
     """A requested replay.
 
-    Args:
+    Attributes:
         partitions: None: all.
         start: The first record to replay.
         end: The first record behind the range; None, in mode group alone: there is none.

@@ -40,7 +40,7 @@ PARENT_SECRET = "parent.secret"  # workers show it to the parent, see `admin.req
 class WorkerState(msgspec.Struct, frozen=True):
     """The state of one worker.
 
-    Args:
+    Attributes:
         readiness: Its readiness, with its dependencies.
         topics: Topics of its clusters that a policy matches, and their held topics.
         suppression: Suppression state by topic, for topics that suppress and that this worker
@@ -62,7 +62,7 @@ class Forget(msgspec.Struct, frozen=True):
 class Drained(NamedTuple):
     """The figures of a worker that has stopped, or their sums; the names are those of log fields.
 
-    Args:
+    Attributes:
         answered: Events that were answered after the stop signal.
         spooled: Events that the spool keeps.
         drain_s: Seconds since the stop signal.

@@ -334,7 +334,7 @@ _SPOOL_STOP: tuple[Words, Words] = (
 class Change(NamedTuple, Generic[Value]):
     """A change of a polled value.
 
-    Args:
+    Attributes:
         before: The value before; None if it was not known.
         after: The new value.
         at_ms: Time of the first poll with the new value, in milliseconds since 1970.
@@ -377,7 +377,7 @@ class Debounced(Generic[Value]):
 class Poll(NamedTuple):
     """The result of one poll of all workers.
 
-    Args:
+    Attributes:
         dependencies: For each dependency whether it works, and the reason if not.
         servers: The process that answers for each Redis, if all workers have the same.
         suppression: The suppression state by topic.

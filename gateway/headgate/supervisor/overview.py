@@ -45,7 +45,7 @@ CONFIGURATION_EXIT = 2  # the command line's code for "will never work like this
 class Launch(NamedTuple):
     """The command that starts a worker.
 
-    Args:
+    Attributes:
         command: Command line; `--index N` is appended.
         environ: Environment of the process.
         folder: Directory of the worker's socket.

@@ -75,7 +75,7 @@ _DRAIN_MARGIN_S = 5.0  # added to drain_timeout_ms, in which a worker ends itsel
 class Start(NamedTuple):
     """The arguments of a parent.
 
-    Args:
+    Attributes:
         config: Path of the configuration file.
         environ: Variables that override the file, here and in the workers.
         command: Command that runs a worker; `--config F --folder DIR --index N` are appended.
@@ -376,7 +376,7 @@ _LINGER_S = 1.0  # time for requests in flight at the end
 class Management(NamedTuple):
     """The management pages' server and port.
 
-    Args:
+    Attributes:
         server: The server.
         port: Its listener; None if the workers' port serves both.
     """

@@ -70,7 +70,7 @@ _MAX_SAID = 200  # characters of Prometheus' error text
 class Query(NamedTuple):
     """A query for Prometheus.
 
-    Args:
+    Attributes:
         text: The query in PromQL.
         labels: Names of the labels, in the order of the rows.
     """

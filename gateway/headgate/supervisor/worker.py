@@ -49,7 +49,7 @@ _RETRY_AFTER_S = 2  # the circuit breaker retries Redis about every second
 class WorkerFiles(NamedTuple):
     """The files of a worker.
 
-    Args:
+    Attributes:
         config: The active configuration file.
         environ: Variables that override the file.
         folder: The parent's private folder.

@@ -219,7 +219,7 @@ class View(StrEnum):
 class Tally(NamedTuple):
     """Counts since the gateway's start.
 
-    Args:
+    Attributes:
         events: Events received.
         bytes: Bytes received.
         saved: Bytes not published.
@@ -261,7 +261,7 @@ class GroupRow(NamedTuple):
 class Reading(NamedTuple):
     """One poll.
 
-    Args:
+    Attributes:
         at_s: Time of the poll, in monotonic seconds.
         view: The listed objects.
         health: The page /ready.

@@ -222,7 +222,7 @@ class Trouble(NamedTuple):
 class Shown(NamedTuple):
     """The content of the screen.
 
-    Args:
+    Attributes:
         url: URL of the gateway.
         view: The listed objects.
         sort: Their order.

@@ -47,7 +47,7 @@ class Tracing(NamedTuple):
 
     Without a collector there are no traces, and each stage finds None in a request's slot `trace`.
 
-    Args:
+    Attributes:
         traces: Open traces; None without tracing.
         later: Spans of later steps, in the spool and the coalescer.
         start: Begins to send spans; takes the stack that ends it.
@@ -101,7 +101,7 @@ def _resource(service_name: str) -> Mapping[str, str | int]:
 class Parts:
     """The common parts of a process.
 
-    Args:
+    Attributes:
         settings: The configuration at the start; a reload does not change it.
         ingest: Settings of the clusters of the ingest tier, by name.
         clusters: Options of these clusters, by name.

@@ -31,7 +31,7 @@ OpenLanes = Callable[[Deliveries], Lanes]
 class PipelineParts(NamedTuple):
     """The parts of a pipeline.
 
-    Args:
+    Attributes:
         schedule: Calls its argument at the end of this turn of the event loop.
         batch_max_events: Maximum number of a request's events.
         request_timeout_ms: Time until the deadline's response, in milliseconds.

@@ -164,7 +164,7 @@ T = TypeVar("T")
 class RunnerContext:
     """The shared state of a runner's replays.
 
-    Args:
+    Attributes:
         target: The backfill cluster.
         clusters: Connections of the clusters that specs name.
         statuses: Newer than those of the registry's reader, since only the runner writes them.

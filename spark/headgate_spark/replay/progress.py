@@ -27,7 +27,7 @@ class CopyPosition(NamedTuple):
 class Order(NamedTuple):
     """The runner's view of a replay.
 
-    Args:
+    Attributes:
         topic_ids: Kafka's ids of the topics that the plan's offsets belong to, by tier; not always
             of both tiers.
     """

@@ -194,7 +194,7 @@ _TROUBLE = (LeaseError, JobError, *CLIENT_ERRORS)
 class RunRequest(NamedTuple):
     """The options of the command.
 
-    Args:
+    Attributes:
         cluster: The backfill cluster; None: all.
         is_following: Continue when all replays are done.
         patience_s: Longest silence of the current runner before this one takes over.

@@ -51,7 +51,7 @@ _WITH_RETRY_AFTER = ("429", "503", "504")
 class Operation(NamedTuple):
     """One method of one path.
 
-    Args:
+    Attributes:
         port: `data`, `management` or `both`.
         parameters: As in the document.
     """
