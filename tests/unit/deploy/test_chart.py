@@ -124,6 +124,15 @@ def test_people_reach_what_is_not_ready(name: str) -> None:
     assert one_of("Service", name=name)["spec"]["publishNotReadyAddresses"] is True
 
 
+def test_each_gateway_with_a_disk_has_a_name() -> None:
+    spec = one_of("Service", SPOOL, name="-pods")["spec"]
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+    # `management` would be scraped twice: a ServiceMonitor selects by labels and this name.
+    assert [port["name"] for port in spec["ports"]] == ["events"]
+    named = {one["metadata"]["name"] for one in objects(rendered()) if one["kind"] == "Service"}
+    assert not any(name.endswith("-pods") for name in named)
+
+
 def test_the_data_port_is_that_of_ready_gateways() -> None:
     assert "publishNotReadyAddresses" not in one_of("Service", name="headgate")["spec"]
 
