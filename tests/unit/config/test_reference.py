@@ -1,6 +1,8 @@
 """The files in deploy/ name every option, with its default, and cannot rot."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from dataclasses import MISSING
 from pathlib import Path
@@ -11,11 +13,13 @@ from headgate.config import load
 from headgate.config.reference import EXAMPLE_NAMES
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.model.policy import Option, options_of
+from support.identity.authority import Authority
 from support.root import ROOT
 
 DEPLOY = ROOT / "deploy"
 REFERENCE = DEPLOY / "config" / "reference.toml"
 MINIMAL = DEPLOY / "config" / "minimal.toml"
+PRODUCTION = DEPLOY / "config" / "production.toml"
 ALL_SECTIONS = {**SECTIONS, **NAMED}
 
 
@@ -59,6 +63,32 @@ def test_both_files_load(file: Path) -> None:
     found = load(file, {})
     assert found.topics[0].cluster == "main"
     assert found.http.port == 8080
+
+
+def test_the_file_for_production_passes_the_strict_check(tmp_path: Path) -> None:
+    """With the files that it names, and the folder of the systemd units."""
+    authority = Authority(tmp_path)
+    pair = authority.issue("gateway.example.com")
+    secrets = {
+        "tls.crt": pair.certificate.read_text(),
+        "tls.key": pair.key.read_text(),
+        "kafka-ca.pem": authority.file.read_text(),
+        "redis-ca.pem": authority.file.read_text(),
+        "kafka-password": "secret\n",
+        "redis-url": "rediss://gateway:secret@redis.example.com:6379/0\n",
+    }
+    text = PRODUCTION.read_text()
+    assert set(re.findall(r"/etc/headgate/([\w.-]+)", text)) == secrets.keys()
+    for name, content in secrets.items():
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o600)
+    (tmp_path / "state").mkdir()
+    file = tmp_path / "headgate.toml"
+    text = text.replace("/etc/headgate", str(tmp_path))
+    file.write_text(text.replace("/var/lib/headgate", str(tmp_path / "state")))
+    command = [sys.executable, "-m", "headgate", "check", "--config", str(file), "--strict"]
+    ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def test_the_reference_means_the_defaults() -> None:
