@@ -1,26 +1,22 @@
 """Tables of the pages of both clients: the fields of an outcome, and every option.
 
-They are read from the sources of the clients: dataclasses and docstrings in Python, JSDoc in
-JavaScript.
+They are read from the text of the sources: classes and docstrings in Python, JSDoc in JavaScript.
+No module of a client is imported, because the environment of the documents has no `httpx`.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
-from inspect import cleandoc
-from typing import Any, get_args
+from functools import cache
+from typing import Any
 
-from headgate_client.buffered import DEFAULTS as PRODUCER_DEFAULTS
-from headgate_client.buffered import ProducerOptions
-from headgate_client.outcomes import Rejected, Succeeded, Unknown
-from headgate_client.settings import Buffering, Limits, Retry
-from headgate_client.wire import DEFAULTS as CLIENT_DEFAULTS
-from headgate_client.wire import ClientOptions
 from support.root import ROOT
 
+PYTHON = ROOT / "clients" / "python" / "src" / "headgate_client"
 JS = ROOT / "clients" / "js" / "src"
+OUTCOMES = "outcomes.py"
 # Members of each outcome that are the same for all events of its type.
 CONSTANTS = {
     "name": ("str", "Name of the outcome, such as `published`."),
@@ -42,14 +38,14 @@ _UNITS = {
 def python() -> str:
     """Return the tables of the page of the Python client."""
     groups = [
-        ("`Client`, `AsyncClient`", ClientOptions, CLIENT_DEFAULTS),
-        ("`BufferedProducer`, `AsyncBufferedProducer`", ProducerOptions, PRODUCER_DEFAULTS),
-        *((f"`{kind.__name__}`", kind, _defaults(kind)) for kind in (Retry, Limits, Buffering)),
+        ("`Client`, `AsyncClient`", "wire.py", "ClientOptions"),
+        ("`BufferedProducer`, `AsyncBufferedProducer`", "buffered.py", "ProducerOptions"),
+        *((f"`{kind}`", "settings.py", kind) for kind in ("Retry", "Limits", "Buffering")),
     ]
     options = [
-        (owner, name, _shown(defaults.get(name)), text)
-        for owner, kind, defaults in groups
-        for name, text in _described(kind).items()
+        (owner, name, _shown(_defaults(file, kind).get(name)), text)
+        for owner, file, kind in groups
+        for name, text in _described(file, kind).items()
     ]
     return _tables(_python_fields(), options)
 
@@ -98,22 +94,61 @@ def _unit(name: str) -> str:
     return next((unit for end, unit in _UNITS.items() if name.endswith(end)), "-")
 
 
-def _shown(value: object) -> str:
-    if value is None:
+def _shown(default: ast.expr | None) -> str:
+    if default is None:
         return "-"
-    kind = type(value).__name__
-    if isinstance(value, (Retry, Limits, Buffering)):
-        return f"`{kind}()`"
-    return f"`{value:_}`" if kind == "int" else f"`{value!r}`"
+    value = default.value if isinstance(default, ast.Constant) else None
+    return f"`{value:_}`" if type(value) is int else f"`{ast.unparse(default)}`"
 
 
-def _defaults(kind: type[Any]) -> dict[str, object]:
-    return {one.name: one.default for one in fields(kind) if one.default is not MISSING}
+@cache
+def _module(file: str) -> ast.Module:
+    return ast.parse((PYTHON / file).read_text())
 
 
-def _described(kind: type[Any]) -> dict[str, str]:
+@cache
+def _class(file: str, kind: str) -> ast.ClassDef:
+    classes = (node for node in _module(file).body if isinstance(node, ast.ClassDef))
+    return next(node for node in classes if node.name == kind)
+
+
+def _fields(file: str, kind: str) -> dict[str, ast.AnnAssign]:
+    """Return the annotated fields of a class, without class variables."""
+    return {
+        node.target.id: node
+        for node in _class(file, kind).body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and "ClassVar" not in ast.unparse(node.annotation)
+    }
+
+
+def _assigned(file: str) -> dict[str, ast.expr]:
+    """Return the annotated assignments of a module: constants and type aliases."""
+    return {
+        node.target.id: node.value
+        for node in _module(file).body
+        if isinstance(node, ast.AnnAssign)
+        and isinstance(node.target, ast.Name)
+        and node.value is not None
+    }
+
+
+def _defaults(file: str, kind: str) -> dict[str, ast.expr]:
+    """Return the defaults of a dataclass, or those of a typed dictionary from `DEFAULTS`."""
+    constant = _assigned(file).get("DEFAULTS")
+    if isinstance(constant, ast.Dict):
+        return {
+            str(ast.literal_eval(name)): value
+            for name, value in zip(constant.keys, constant.values, strict=True)
+            if name is not None
+        }
+    return {name: one.value for name, one in _fields(file, kind).items() if one.value is not None}
+
+
+def _described(file: str, kind: str) -> dict[str, str]:
     """Return the names and texts of the sections Attributes and Keys of a docstring."""
-    text = cleandoc(kind.__doc__ or "")
+    text = ast.get_docstring(_class(file, kind)) or ""
     section = re.search(r"^(?:Attributes|Keys):\n((?: +.*\n?|\n)+)", text, re.MULTILINE)
     items: dict[str, str] = {}
     name = ""
@@ -135,8 +170,8 @@ def _python_fields() -> Iterator[tuple[str, str, str, str]]:
 
 def _own_fields() -> Iterator[tuple[str, str, str, str]]:
     """Yield name, type, outcomes and meaning of each field of the dataclasses."""
-    described = {kind: _described(kind) for kind in (Succeeded, Rejected, Unknown)}
-    kinds = {kind: {one.name: one.type for one in fields(kind)} for kind in described}
+    described = {kind: _described(OUTCOMES, kind) for kind in ("Succeeded", "Rejected", "Unknown")}
+    kinds = {kind: _fields(OUTCOMES, kind) for kind in described}
     for name in dict.fromkeys(name for of_kind in kinds.values() for name in of_kind):
         if name in CONSTANTS:
             continue
@@ -145,18 +180,19 @@ def _own_fields() -> Iterator[tuple[str, str, str, str]]:
         common = next(text for text in texts.values() if text)
         for text in dict.fromkeys(text or common for text in texts.values()):
             of_text = [kind for kind in owners if (texts[kind] or common) == text]
-            yield name, _type_text(kinds[of_text[0]][name]), _owners(of_text), text
+            yield name, _type_text(kinds[of_text[0]][name].annotation), _owners(of_text), text
 
 
-def _owners(kinds: list[type[Any]]) -> str:
+def _owners(kinds: list[str]) -> str:
     if len(kinds) == 3:
         return "all"
-    return ", ".join("successes" if kind is Succeeded else f"`{kind.__name__}`" for kind in kinds)
+    return ", ".join("successes" if kind == "Succeeded" else f"`{kind}`" for kind in kinds)
 
 
-def _type_text(kind: object) -> str:
-    text = kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind)
-    return re.sub(r"\w+\.(?=\w)", "", text).replace("|", "\\|")
+def _type_text(annotation: ast.expr) -> str:
+    if isinstance(annotation, ast.Name):  # an alias shows the types that it stands for
+        annotation = _assigned(OUTCOMES).get(annotation.id, annotation)
+    return ast.unparse(annotation).replace("|", "\\|")
 
 
 def _js_fields() -> Iterator[tuple[str, str, str, str]]:
