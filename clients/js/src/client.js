@@ -4,7 +4,7 @@ import { Delivery } from "./core/delivery.js";
 import { checkTopic, checkedBatch, encodeAlone, encodePart, eventOf } from "./core/encode.js";
 import { checkHeaders, checkKey } from "./core/headers.js";
 import { uuid7 } from "./core/ids.js";
-import { checkNames } from "./core/names.js";
+import { checkNames, checkType } from "./core/names.js";
 import { ClosedError, InvalidEventError } from "./errors.js";
 import { FIELDS } from "./events.js";
 import { limitsOf, retryOf } from "./settings.js";
@@ -75,6 +75,9 @@ export class Client {
   constructor(url, options = {}) {
     checkNames("Client", options, OPTIONS);
     const { idempotency = true, eventIds = false, stringify = JSON.stringify } = options;
+    checkType("idempotency", idempotency, "boolean", "true or false");
+    checkType("eventIds", eventIds, "boolean", "true or false");
+    checkType("stringify", stringify, "function", "a function such as JSON.stringify");
     /** @internal */
     this.wire = new Wire(url, options);
     this.#stringify = stringify;

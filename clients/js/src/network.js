@@ -21,6 +21,10 @@ const NO_TLS = /WRONG_VERSION_NUMBER|HTTP_REQUEST|PACKET_LENGTH_TOO_LONG|RECORD_
 const REFUSED_BY_SERVER =
   /ALERT_(?:BAD_CERT|CERT|UNSUPPORTED_CERT|UNKNOWN_CA|HANDSHAKE|PROTOCOL_VERSION|ACCESS_DENIED)|CERTIFICATE_REQUIRED|UNRECOGNIZED_NAME|UNSUPPORTED_PROTOCOL/;
 const UNTRUSTED = /CERT|SELF_SIGNED|UNABLE_TO_(?:GET|VERIFY)/;
+// Mistakes in a program, such as its own fetch. A failed connection is a TypeError, too, so the text
+// decides. Another attempt fails in the same way.
+const MISTAKE = /is not (?:a function|a constructor|an object|iterable|defined)|Cannot (?:read|set|convert|mix|destructure|access)/i;
+const MISTAKE_CODE = /^ERR_INVALID_(?:ARG|THIS|URL)/;
 const BAD_PORT = /^bad port$/; // the text of a port that `fetch` never connects to
 
 /**
@@ -36,12 +40,28 @@ export function classify(error, hide) {
   const detail = hide([String(error), ...codes.map((code) => `(${code})`)].join(" "));
   const hint = hintOf(codes, causes);
   if (hint !== null) return refused("unreachable", `${detail}; ${hint}`, { retryable: false });
+  if (isMistake(error)) {
+    const why = "this is an error of the program or its fetch, so it is not sent again";
+    return lost(`${detail}; ${why}`, { isFinal: true });
+  }
   const wasSent = !codes.some((code) => UNCONNECTED.includes(code));
   return lost(detail, {
     wasSent,
     reason: wasSent ? "no_answer" : "unreachable",
     isUnknownHost: codes.includes(UNKNOWN_HOST),
   });
+}
+
+/**
+ * Whether an error is one of the program, which no other attempt mends.
+ *
+ * @param {unknown} error
+ */
+export function isMistake(error) {
+  if (error instanceof ReferenceError || error instanceof RangeError) return true;
+  if (!(error instanceof TypeError) || error.cause !== undefined) return false;
+  const code = "code" in error ? String(error.code) : "";
+  return MISTAKE.test(error.message) || MISTAKE_CODE.test(code);
 }
 
 /**

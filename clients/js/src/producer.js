@@ -1,8 +1,9 @@
 /** Background sending: the producer takes events at once and sends them in batches. */
 
+import { Client } from "./client.js";
 import { checkTopic, eventOf } from "./core/encode.js";
 import { laneOf, orderingKeyOf } from "./core/keys.js";
-import { checkNames } from "./core/names.js";
+import { checkNames, checkType } from "./core/names.js";
 import { Outbox } from "./core/outbox.js";
 import { counted } from "./core/wording.js";
 import { BufferFullError, ClosedError, InvalidEventError, InvalidOptionError } from "./errors.js";
@@ -11,7 +12,6 @@ import { isHidden, limitsNow } from "./keepalive.js";
 import { bufferingOf } from "./settings.js";
 import { Line, after, follow } from "./waiting.js";
 
-/** @import {Client} from "./client.js" */
 /** @import {EndedEntry} from "./core/outbox.js" */
 /** @import {EventFields} from "./events.js" */
 /** @import {Outcome} from "./outcomes.js" */
@@ -60,10 +60,15 @@ export class BufferedProducer {
    * @param {ProducerOptions} [options]
    */
   constructor(client, options = {}) {
+    if (!(client instanceof Client)) {
+      const kind = typeof client === "string" ? "a string" : typeof client;
+      throw new InvalidOptionError(`client: use new Client(url), not ${kind}`);
+    }
     checkNames("BufferedProducer", options, ["buffering", "orderingKey", "flushWhenHidden"]);
     if (typeof (options.orderingKey ?? String) !== "function") {
       throw new InvalidOptionError("orderingKey: use a function of topic and value");
     }
+    checkType("flushWhenHidden", options.flushWhenHidden, "boolean", "true or false");
     if (client.wire.ending.aborted) throw new ClosedError("the client is closed");
     const buffering = bufferingOf(options.buffering);
     this.#client = client;

@@ -1,6 +1,6 @@
 /** Options of retries, request sizes and buffers. */
 
-import { checkNames } from "./core/names.js";
+import { checkNames, checkNumber, checkType } from "./core/names.js";
 import { InvalidOptionError } from "./errors.js";
 
 /**
@@ -65,10 +65,10 @@ const BUFFERING = {
  */
 export function retryOf(given = {}) {
   const all = filled("retry", RETRY, given);
-  if (!(all.patienceMs >= 0 && all.patienceMs <= LONGEST_PATIENCE_MS)) {
-    throw new InvalidOptionError(`retry.patienceMs: use 0 to ${LONGEST_PATIENCE_MS}`);
-  }
-  checkLeast("retry", all, { firstWaitMs: 0, longestWaitMs: 0 });
+  checkNumber("retry.patienceMs", all.patienceMs, 0, LONGEST_PATIENCE_MS);
+  checkNumber("retry.firstWaitMs", all.firstWaitMs, 0);
+  checkNumber("retry.longestWaitMs", all.longestWaitMs, 0);
+  checkType("retry.repeatUnknown", all.repeatUnknown, "boolean", "true or false");
   if (all.overtaken !== "send" && all.overtaken !== "leave_out") {
     throw new InvalidOptionError('retry.overtaken: use "send" or "leave_out"');
   }
@@ -83,7 +83,7 @@ export function retryOf(given = {}) {
  */
 export function limitsOf(given = {}) {
   const all = filled("limits", LIMITS, given);
-  checkLeast("limits", all, { maxEvents: 1, maxBytes: 1 });
+  checkCounts("limits", { maxEvents: all.maxEvents, maxBytes: all.maxBytes });
   return all;
 }
 
@@ -95,7 +95,10 @@ export function limitsOf(given = {}) {
  */
 export function bufferingOf(given = {}) {
   const all = filled("buffering", BUFFERING, given);
-  checkLeast("buffering", all, { lingerMs: 0, maxEvents: 1, maxBytes: 1, inFlight: 1 });
+  const { maxEvents, maxBytes, inFlight } = all;
+  checkNumber("buffering.lingerMs", all.lingerMs, 0);
+  checkCounts("buffering", { maxEvents, maxBytes, inFlight });
+  checkType("buffering.onePerKey", all.onePerKey, "boolean", "true or false");
   return all;
 }
 
@@ -126,16 +129,11 @@ function filled(owner, usual, given) {
 }
 
 /**
- * @template {object} T
  * @param {string} owner
- * @param {T} options
- * @param {Partial<Record<keyof T, number>>} least
+ * @param {Readonly<Record<string, unknown>>} counts
  */
-function checkLeast(owner, options, least) {
-  for (const [name, bound] of Object.entries(least)) {
-    const value = options[/** @type {keyof T} */ (name)];
-    if (typeof value !== "number" || !(value >= bound)) {
-      throw new InvalidOptionError(`${owner}.${name}: use ${bound} or more`);
-    }
+function checkCounts(owner, counts) {
+  for (const [name, value] of Object.entries(counts)) {
+    checkNumber(`${owner}.${name}`, value, 1, Infinity, true);
   }
 }

@@ -2,10 +2,11 @@
 
 import { readAnswer, refused } from "./core/answer.js";
 import { checkHeaders, checkProducer, checkedToken, hide } from "./core/headers.js";
+import { checkNumber, checkType } from "./core/names.js";
 import { InvalidOptionError } from "./errors.js";
 import { Reports } from "./hooks.js";
 import { Keepalive, isHidden } from "./keepalive.js";
-import { classify } from "./network.js";
+import { classify, isMistake } from "./network.js";
 import { linked } from "./waiting.js";
 
 /** @import {Answer, Refused} from "./core/answer.js" */
@@ -72,15 +73,16 @@ export class Wire {
     if (options.producer !== undefined) checkProducer(options.producer);
     if (options.requestHeaders !== undefined) checkHeaders(options.requestHeaders);
     const { observer = {}, log = console } = options;
+    checkType("observer", observer, "object", "an object with onAttempt or onOutcomes");
+    if (log !== null) checkType("log", log, "object", "null or an object with warn and error");
     /** @readonly */
     this.reports = new Reports(observer, log);
     const { compression, timeoutMs = TIMEOUT_MS } = options;
     if (compression !== undefined && compression !== "gzip") {
       throw new InvalidOptionError(`compression: use "gzip", not ${compression}`);
     }
-    if (!(timeoutMs > 0 && timeoutMs <= LONGEST_TIMEOUT_MS)) {
-      throw new InvalidOptionError(`timeoutMs: use more than 0, at most ${LONGEST_TIMEOUT_MS}`);
-    }
+    checkNumber("timeoutMs", timeoutMs, 1, LONGEST_TIMEOUT_MS);
+    checkType("fetch", options.fetch, "function", "a function such as fetch");
   }
 
   /** Aborted when the client is closed. */
@@ -116,7 +118,7 @@ export class Wire {
       requestId,
       isBypassed: isEnded && answer.isBypassed,
     };
-    const isRetryable = answer.kind === "lost" || (!isEnded && answer.retryable);
+    const isRetryable = answer.kind === "lost" ? !answer.isFinal : !isEnded && answer.retryable;
     this.reports.attempt(attempt, isRetryable);
     return answer;
   }
@@ -135,7 +137,8 @@ export class Wire {
     } catch (error) {
       const kind = error instanceof Error ? error.name : typeof error;
       const isOwn = error instanceof InvalidOptionError;
-      return unsent(isOwn ? error.message : `token: the function threw ${kind}`, true);
+      const why = isOwn ? error.message : `token: the function threw ${kind}`;
+      return unsent(why, !isOwn && !isMistake(error));
     }
     const own = Object.values(this.#options.requestHeaders ?? {});
     const hidden = [bearer ?? "", ...own, ...Object.values(extra)];
@@ -226,7 +229,13 @@ export class Wire {
   async #bearer() {
     const { token = null } = this.#options;
     if (token === null) return null;
-    return checkedToken(typeof token === "function" ? await token() : token);
+    if (typeof token !== "function") return checkedToken(token);
+    const given = /** @type {unknown} */ (await token());
+    if (typeof given === "string") return checkedToken(given);
+    const kind = given === undefined || given === null ? "nothing" : typeof given;
+    throw new InvalidOptionError(
+      `token: the function returned ${kind}; return the token as a string`,
+    );
   }
 
   /**

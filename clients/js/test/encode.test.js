@@ -23,7 +23,7 @@ test("an array that is sent by itself is one event", () => {
 });
 
 test("headers carry key, id, timestamp and record headers", () => {
-  const event = new HeadgateEvent(null, { key: "ключ 'é'*", id: "e-1", timestamp: 17, headers: { author: "Ada", traceparent: "00-1-2-01" } });
+  const event = new HeadgateEvent(1, { key: "ключ 'é'*", id: "e-1", timestamp: 17, headers: { author: "Ada", traceparent: "00-1-2-01" } });
   assert.deepEqual(alone(event).headers, [
     ["Content-Type", "application/json"],
     ["Headgate-Key*", "UTF-8''%D0%BA%D0%BB%D1%8E%D1%87%20%27%C3%A9%27%2A"],

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BufferedProducer, Client, CloudEvent, HeadgateEvent, TOMBSTONE } from "../src/index.js";
+import { BufferedProducer, Client, CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "../src/index.js";
 import { FakeGateway, Refuse } from "../src/testing.js";
 
 const URL_ = "http://headgate.test";
@@ -302,4 +302,93 @@ test("a refused connection is called unreachable with its URL", async () => {
     assert(line.endsWith(`failed: unreachable (${detail})`), line);
   }
   assert.deepEqual(lines.error, [`headgate: orders: 1 event rejected: unreachable (${detail})`]);
+});
+
+for (const [options, text] of [
+  [{ timeoutMs: "3000" }, 'timeoutMs: use a number, 1 to 3600000, not the string "3000": leave out the quotes'],
+  [{ timeoutMs: null }, "timeoutMs: use a number, 1 to 3600000, not null"],
+  [{ timeoutMs: 0 }, "timeoutMs: use 1 to 3600000, not 0"],
+  [{ idempotency: "no" }, "idempotency: use true or false, not string"],
+  [{ eventIds: 1 }, "eventIds: use true or false, not 1"],
+  [{ stringify: "json" }, "stringify: use a function such as JSON.stringify, not string"],
+  [{ fetch: "fetch" }, "fetch: use a function such as fetch, not string"],
+  [{ observer: () => {} }, "observer: use an object with onAttempt or onOutcomes, not function"],
+  [{ log: true }, "log: use null or an object with warn and error, not boolean"],
+  [{ token: "Bearer S3cret" }, "token: leave out the word Bearer; the client adds it"],
+  [{ retry: 3 }, "retry: use an object of options such as { patienceMs: ... }, not 3"],
+  [{ retry: { patienceMs: "3" } }, 'retry.patienceMs: use a number, 0 to 82800000, not the string "3"'],
+  [{ retry: { repeatUnknown: "no" } }, "retry.repeatUnknown: use true or false, not string"],
+  [{ limits: { maxEvents: 1.5 } }, "limits.maxEvents: use a whole number, 1 or more, not 1.5"],
+  [{ patienceMs: 1 }, "Use new Client(url, { retry: { patienceMs } })."],
+  [{ lingerMs: 1 }, "Use new BufferedProducer(client, { buffering: { lingerMs } })."],
+  [{ brokers: [] }, "The first argument is the URL of the gateway"],
+  [{ acks: 1 }, "The gateway always waits for all in-sync replicas."],
+  ["me", "Client: use an object of options such as { producer: ... }, not string"],
+]) {
+  test(`an option of another type or place is refused: ${text}`, () => {
+    assert.throws(() => new Client(URL_, options), (error) => {
+      assert.equal(error.name, "InvalidOptionError");
+      assert(error.message.includes(text), error.message);
+      return !error.message.includes("S3cret");
+    });
+  });
+}
+
+test("the options of a producer and of a call are checked too", async () => {
+  const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+  for (const [options, text] of [
+    [{ buffering: { lingerMs: "1" } }, /buffering.lingerMs: use a number/],
+    [{ buffering: { onePerKey: 1 } }, /buffering.onePerKey: use true or false, not 1/],
+    [{ flushWhenHidden: "no" }, /flushWhenHidden: use true or false/],
+  ]) {
+    assert.throws(() => new BufferedProducer(client, options), text);
+  }
+  assert.throws(() => new BufferedProducer(URL_), /client: use new Client\(url\), not a string/);
+  await assert.rejects(client.send("orders", 1, "key"), /send: use an object .* { key: ... }/);
+  await assert.rejects(client.send("orders", 1, { partition: 1 }), /chooses it by the key: use key/);
+  const kafkajs = { topic: "orders", messages: [] };
+  await assert.rejects(client.send(kafkajs, 1), /topic: it is an object; use send\(topic, value\)/);
+});
+
+test("null, a Map and a Set are refused as values", async () => {
+  const client = new Client(URL_, { fetch: new FakeGateway().fetch });
+  const fix = /^value: null could .* TOMBSTONE to delete the key, or new RawJson\("null"\)/;
+  for (const event of [null, new HeadgateEvent(null, { key: "k" })]) {
+    const wrong = { name: "InvalidEventError", message: fix };
+    await assert.rejects(client.send("orders", event), wrong);
+    await assert.rejects(client.sendBatch("orders", [event]), wrong);
+  }
+  assert((await client.send("orders", new RawJson("null"))).succeeded);
+  for (const value of [new Map([["a", 1]]), { deep: [new Map()] }]) {
+    await assert.rejects(client.send("orders", value), /JSON has no Map.*Object.fromEntries\(map\)/);
+  }
+  await assert.rejects(client.send("orders", new Set([1])), /JSON has no Set.*\[...set\]/);
+  assert((await client.send("orders", { at: new Date(), empty: {} })).succeeded);
+});
+
+test("a mistake in a token function ends the event at once", async () => {
+  for (const [token, text] of [
+    [() => undefined, "token: the function returned nothing; return the token as a string"],
+    [async () => null, "token: the function returned nothing"],
+    [() => 5, "token: the function returned number"],
+    [() => "Bearer S3cret", "token: leave out the word Bearer"],
+    [() => undefined.token, "token: the function threw TypeError"],
+  ]) {
+    const client = new Client(URL_, { fetch: new FakeGateway().fetch, token, log: null });
+    const { reason, retryable, detail } = await client.send("orders", 1);
+    assert.deepEqual([reason, retryable], ["not_sent", false]);
+    assert(detail.includes(text), detail);
+  }
+});
+
+test("an error of the program is not retried as a fault of the network", async () => {
+  let attempts = 0;
+  const fetch = async () => {
+    attempts += 1;
+    return undefined.status;
+  };
+  const outcome = await new Client(URL_, { fetch, log: null }).send("orders", 1);
+  assert.equal(attempts, 1);
+  assert.deepEqual([outcome.name, outcome.isWritten], ["unknown", null]);
+  assert.match(outcome.detail, /TypeError: Cannot read .*; this is an error of the program/);
 });

@@ -6,5 +6,11 @@
  * @returns {Answer}
  */
 export function classify(error: unknown, hide: Hide): Answer;
+/**
+ * Whether an error is one of the program, which no other attempt mends.
+ *
+ * @param {unknown} error
+ */
+export function isMistake(error: unknown): boolean;
 import type { Hide } from "./core/headers.js";
 import type { Answer } from "./core/answer.js";

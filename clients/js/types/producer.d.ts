@@ -72,5 +72,5 @@ export type Taken = {
 import type { EventFields } from "./events.js";
 import type { Outcome } from "./outcomes.js";
 import type { WaitOptions } from "./waiting.js";
-import type { Client } from "./client.js";
+import { Client } from "./client.js";
 import type { Buffering } from "./settings.js";

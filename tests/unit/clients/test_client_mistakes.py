@@ -7,6 +7,7 @@ import logging
 import re
 import urllib.parse
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -27,6 +28,7 @@ from headgate_client import (
     InvalidEventError,
     InvalidOptionError,
     Observer,
+    RawJson,
     Rejected,
     RejectedError,
     Retry,
@@ -270,11 +272,11 @@ def test_an_ordering_key_is_that_of_the_gateway_s_key_rule(named: Any, key: byte
     gateway = FakeGateway()
     with (
         Client(gateway.url, transport=gateway.transport) as client,
-        BufferedProducer(client, ordering_key=lambda topic, value: value) as producer,
+        BufferedProducer(client, ordering_key=lambda topic, value: value or None) as producer,
     ):
         event = Event(named)
         assert producer._config.lane(TOPIC, event, client.wire.part(event)) == key
-        assert producer._config.lane(TOPIC, Event(None), client.wire.part(Event(None))) is None
+        assert producer._config.lane(TOPIC, Event(0), client.wire.part(Event(0))) is None
 
 
 @pytest.mark.parametrize("named", ["", b"", 1.5, ["a"], {"a": 1}, "\ud800"])
@@ -382,3 +384,64 @@ def test_a_refused_connection_is_called_unreachable_with_its_url(
         assert "orders: 1 event, attempt" in record.getMessage()
         assert f"failed: unreachable ({detail})" in record.getMessage()
     assert end.getMessage() == f"orders: 1 event rejected: unreachable ({detail})"
+
+
+@pytest.mark.parametrize("event", [None, Event(None, key="k")])
+def test_none_is_not_a_value(event: Any) -> None:
+    gateway = FakeGateway()
+    fix = r"^value: None could .* TOMBSTONE to delete the key, or RawJson\(b'null'\)"
+    with Client(URL, transport=gateway.transport) as client:
+        for send in (lambda: client.send(TOPIC, event), lambda: client.send_batch(TOPIC, [event])):
+            with pytest.raises(InvalidEventError, match=fix):
+                send()
+        assert gateway.requests == []
+        assert client.send(TOPIC, RawJson(b"null"), key="k").succeeded
+
+
+def test_a_value_that_is_not_json_names_the_function_to_give() -> None:
+    fix = r"dumps=lambda value: json.dumps\(value, default=str\)"
+    with Client(URL) as client, pytest.raises(InvalidEventError, match=fix):
+        client.send(TOPIC, {"at": datetime(2026, 1, 1, tzinfo=UTC)})
+    wrong: Any = lambda value: 5  # noqa: E731
+    with Client(URL, dumps=wrong) as client, pytest.raises(InvalidEventError) as refused:
+        client.send(TOPIC, 1)
+    assert str(refused.value) == "dumps: the function returned int; return a str or bytes"
+
+
+@pytest.mark.parametrize(
+    ("token", "text"),
+    [
+        (lambda: None, "token: the function returned nothing; return the token as a str"),
+        (lambda: b"t", "token: the function returned bytes; return the token as a str"),
+        (lambda: "Bearer S3cret", "token: leave out the word Bearer"),
+        (lambda: {}["S3cret"], "token: the function raised KeyError"),
+        (lambda: None.token, "token: the function raised AttributeError"),  # type: ignore[attr-defined]
+    ],
+)
+def test_a_mistake_in_a_token_function_ends_the_event_at_once(token: Any, text: str) -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport, token=token) as client:
+        outcome = client.send(TOPIC, 1)
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.retryable) == ("not_sent", False)
+    assert text in outcome.detail
+    assert "S3cret" not in outcome.detail
+
+
+def test_an_error_of_the_program_is_not_retried_as_a_fault_of_the_network(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    attempts = []
+
+    def fail(request: httpx.Request) -> httpx.Response:
+        attempts.append(request)
+        raise TypeError("'<' not supported between str and int")
+
+    with Client(URL, transport=httpx.MockTransport(fail)) as client:
+        outcome = client.send(TOPIC, 1)
+    assert len(attempts) == 1
+    assert (outcome.name, outcome.is_written) == ("unknown", None)
+    assert "TypeError: '<' not supported between str and int; this is an error of the program" in (
+        caplog.text
+    )
+    assert "attempt 1 failed" not in caplog.text

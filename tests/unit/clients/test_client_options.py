@@ -174,3 +174,117 @@ def test_the_readme_has_no_link_that_is_dead_on_a_registry(client: str) -> None:
     links = re.findall(r"\]\(([^)]+)\)", text)
     assert links
     assert [link for link in links if not link.startswith("https://")] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        (
+            "timeout_s",
+            "3",
+            "timeout_s: use a number, 0.001 to 3600, not the str '3': leave out the",
+        ),
+        ("timeout_s", None, "timeout_s: use a number, 0.001 to 3600, not NoneType"),
+        ("timeout_s", True, "not bool"),
+        ("timeout_s", 0, "timeout_s: use 0.001 to 3600, not 0"),
+        ("idempotency", "no", "idempotency: use True or False, not str"),
+        ("event_ids", 1, "event_ids: use True or False, not int"),
+        ("dumps", "orjson", "dumps: use a function such as orjson.dumps, not str"),
+        ("observer", Retry, "observer: use an object of a subclass of Observer, not type"),
+        ("tls", False, "tls: use ssl.create_default_context(...), not bool"),
+        ("tls", "/ca.pem", "tls: use ssl.create_default_context(...), not str"),
+        ("retry", {"patience_s": 3}, "retry: use Retry(...), not dict"),
+        ("token", "Bearer S3cret", "token: leave out the word Bearer; the client adds it"),
+        ("transport", "http", "BaseTransport, not str"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_at_construction(
+    option: str, value: object, text: str
+) -> None:
+    options: Any = {option: value}
+    for new in (Client, AsyncClient):
+        with pytest.raises(InvalidOptionError) as refused:
+            new(URL, **options)
+        assert text in str(refused.value)
+        assert "S3cret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("new", "options", "text"),
+    [
+        (Retry, {"patience_s": "3"}, "patience_s: use a number, 0 to 82800, not the str '3'"),
+        (Retry, {"first_wait_s": None}, "first_wait_s: use a number, 0 or more, not NoneType"),
+        (Retry, {"repeat_unknown": "false"}, "repeat_unknown: use True or False, not str"),
+        (Limits, {"max_events": 1.5}, "max_events: use a whole number, 1 or more, not float"),
+        (Limits, {"max_bytes": "10"}, "max_bytes: use a whole number, 1 or more, not the str '10'"),
+        (Buffering, {"linger_s": "1"}, "linger_s: use a number, 0 or more, not the str '1'"),
+        (Buffering, {"in_flight": 0}, "in_flight: use 1 or more, not 0"),
+        (Buffering, {"one_per_key": None}, "one_per_key: use True or False, not NoneType"),
+    ],
+)
+def test_the_groups_of_options_check_the_types_too(
+    new: Callable[..., object], options: dict[str, object], text: str
+) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        new(**options)
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("new", "name", "text"),
+    [
+        (Client, "patience_s", "Use Client(retry=Retry(patience_s=...))."),
+        (
+            Client,
+            "max_events",
+            "Use Client(limits=Limits(max_events=...)) or Buffering(max_events=",
+        ),
+        (Client, "linger_s", "Use BufferedProducer(buffering=Buffering(linger_s=...))."),
+        (Client, "bootstrap_servers", "The first argument is the URL of the gateway"),
+        (Client, "acks", "The gateway always waits for all in-sync replicas."),
+        (AsyncClient, "partition", "The gateway chooses it by the key"),
+    ],
+)
+def test_an_option_of_another_place_is_refused_with_that_place(
+    new: Any, name: str, text: str
+) -> None:
+    with pytest.raises(InvalidOptionError) as refused:
+        new(URL, **{name: 1})
+    assert f"unknown option '{name}'. {text}" in str(refused.value)
+
+
+def test_wrong_arguments_of_a_call_name_the_fix() -> None:
+    gateway = FakeGateway()
+    client: Any
+    with Client(URL, transport=gateway.transport) as client:
+        producer: Any
+        with BufferedProducer(client) as producer:
+            for sender in (client, producer):
+                with pytest.raises(
+                    TypeError, match=r"Name the arguments after value, such as key="
+                ):
+                    sender.send(TOPIC, 1, "key")
+                with pytest.raises(
+                    TypeError, match=r"'partition'\. The gateway chooses it by the k"
+                ):
+                    sender.send(TOPIC, 1, partition=3)
+        with pytest.raises(TypeError, match=r"Did you mean 'request_headers'\?"):
+            client.send_batch(TOPIC, [1], request_header={})
+    with pytest.raises(TypeError, match=r"Name the arguments after url, such as producer="):
+        Client(URL, "me")  # type: ignore[misc]
+    async_client: Any = AsyncClient(URL)
+    with pytest.raises(TypeError, match=r"Name the arguments after value"):
+        async_client.send(TOPIC, 1, "key")
+    assert gateway.requests == []
+
+
+async def test_a_producer_takes_a_client_of_its_kind_only() -> None:
+    for new, client, text in (
+        (BufferedProducer, URL, "client: use Client(url), not str"),
+        (BufferedProducer, AsyncClient(URL), "not AsyncClient (AsyncBufferedProducer takes an"),
+        (AsyncBufferedProducer, URL, "client: use AsyncClient(url), not str"),
+        (AsyncBufferedProducer, Client(URL), "not Client (BufferedProducer takes a Client)"),
+    ):
+        with pytest.raises(InvalidOptionError) as refused:
+            new(client)  # type: ignore[operator]
+        assert text in str(refused.value)

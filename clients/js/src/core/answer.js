@@ -48,6 +48,7 @@ import { counted } from "./wording.js";
  * @property {string} detail
  * @property {boolean} wasSent False if no byte was sent.
  * @property {boolean} isUnknownHost The name of the host does not resolve.
+ * @property {boolean} isFinal Another attempt would fail in the same way.
  * @property {number | null} status
  * @property {number} retryAfterMs
  * @property {string | null} requestId
@@ -89,8 +90,9 @@ export function refused(reason, detail, more) {
  * @returns {Lost}
  */
 export function lost(detail, more = {}) {
-  const usual = { reason: "no_answer", wasSent: true, isUnknownHost: false, status: null };
-  return { kind: "lost", detail, ...usual, retryAfterMs: 0, requestId: null, ...more };
+  const usual = { reason: "no_answer", wasSent: true, isUnknownHost: false, isFinal: false };
+  const response = { status: null, retryAfterMs: 0, requestId: null };
+  return { kind: "lost", detail, ...usual, ...response, ...more };
 }
 
 /**

@@ -179,7 +179,8 @@ export class Delivery {
    * @returns {Refused | Lost}
    */
   #withPortHint(answer) {
-    if (this.#wasAnswered || answer.kind !== "lost" || !answer.wasSent) return answer;
+    if (this.#wasAnswered || answer.kind !== "lost") return answer;
+    if (answer.isFinal || !answer.wasSent) return answer;
     return { ...answer, detail: `${answer.detail}; ${NOT_A_GATEWAY}` };
   }
 
@@ -210,7 +211,8 @@ export class Delivery {
   #afterLost(answer, nowMs) {
     if (answer.wasSent) {
       this.#ledger.doubt(this.#current);
-      if (!this.#rules.retry.repeatUnknown) return this.#nextStep(this.#endAll(this.#current));
+      const isLast = answer.isFinal || !this.#rules.retry.repeatUnknown;
+      if (isLast) return this.#nextStep(this.#endAll(this.#current));
     }
     return this.#again(answer, nowMs);
   }

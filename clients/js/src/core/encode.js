@@ -50,6 +50,11 @@ const TRACE = ["traceparent", "tracestate"];
  * @param {string} topic
  */
 export function checkTopic(topic) {
+  if (typeof topic === "object" && topic !== null) {
+    throw new InvalidEventError(
+      "topic: it is an object; use send(topic, value), or sendBatch(topic, events)",
+    );
+  }
   if (typeof topic !== "string" || !TOPIC.test(topic) || topic === "." || topic === "..") {
     throw new InvalidEventError(
       `topic ${JSON.stringify(String(topic))}: a name has 1 to 249 letters, digits, dots, dashes and underscores`,
@@ -137,7 +142,7 @@ export function encodeAlone(event, stringify, newId) {
     text = asBytes(given.value);
     headers.push(["Content-Type", given.contentType ?? OCTETS]);
   } else {
-    text = jsonBytes(given.value, stringify);
+    text = valueBytes(given.value, stringify);
     headers.push(["Content-Type", "application/json"]);
     if (isArray(text)) headers.push(["Headgate-Batch", "false"]);
   }
@@ -202,7 +207,7 @@ function envelopePart(event, stringify, newId) {
   else if (isBytes(event.value)) members.value_base64 = toBase64(asBytes(event.value));
   let text = encodeUtf8(JSON.stringify(members));
   if (event.value !== TOMBSTONE && !isBytes(event.value)) {
-    text = withMember(text, "value", jsonBytes(event.value, stringify));
+    text = withMember(text, "value", valueBytes(event.value, stringify));
   }
   return { form: "envelope", text, eventId, key, lane: laneOf(key), headers: [] };
 }
@@ -218,6 +223,20 @@ function eventIdOf(event, newId) {
     throw new InvalidEventError(`id: use a string of 1 to ${ID_BYTES} bytes`);
   }
   return id;
+}
+
+/**
+ * Return the bytes of a JSON value that is not null.
+ *
+ * @param {unknown} value
+ * @param {Stringify} stringify
+ */
+function valueBytes(value, stringify) {
+  if (value !== null) return jsonBytes(value, stringify);
+  throw new InvalidEventError(
+    "value: null could mean two things; use TOMBSTONE to delete the key, " +
+      'or new RawJson("null") for the JSON value null',
+  );
 }
 
 /** @param {HeadgateEvent} event */

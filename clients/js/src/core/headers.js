@@ -19,6 +19,9 @@ const FIX = "visible ASCII characters, with spaces only between them";
  */
 export function checkedToken(token) {
   const text = typeof token === "string" ? token.trim() : "";
+  if (/^bearer /i.test(text)) {
+    throw new InvalidOptionError("token: leave out the word Bearer; the client adds it");
+  }
   if (!VALUE.test(text)) {
     throw new InvalidOptionError("token: use one line of visible ASCII characters, not empty");
   }

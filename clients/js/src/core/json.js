@@ -21,9 +21,26 @@ export function jsonBytes(value, stringify) {
     throw new InvalidEventError(`value: it cannot be encoded as JSON (${error})`, { cause: error });
   }
   if (typeof text !== "string") {
-    throw new InvalidEventError(`value: ${typeof value} is not JSON; use null, bytes or TOMBSTONE`);
+    throw new InvalidEventError(`value: ${typeof value} is not JSON; use bytes or TOMBSTONE`);
   }
+  if (stringify === JSON.stringify && text.includes("{}")) refuseEmptied(value);
   return encodeUtf8(text);
+}
+
+/**
+ * Throw InvalidEventError for a Map or Set: `JSON.stringify` writes it without its members.
+ *
+ * @param {unknown} value
+ */
+function refuseEmptied(value) {
+  if (typeof value !== "object" || value === null) return;
+  if (value instanceof Map || value instanceof Set) {
+    const kind = value.constructor.name;
+    const fix = kind === "Map" ? "Object.fromEntries(map)" : "[...set]";
+    throw new InvalidEventError(`value: JSON has no ${kind}, and would lose its members; use ${fix}`);
+  }
+  if ("toJSON" in value) return;
+  for (const member of Object.values(value)) refuseEmptied(member);
 }
 
 /**

@@ -1,8 +1,31 @@
-/** Checks of option names. */
+/** Checks of the names and types of options. */
 
 import { InvalidOptionError } from "../errors.js";
 
 const MOST_EDITS = 0.4; // of the letters of a name, for a guess
+const SURE_EDITS = 0.25; // for a guess before the place of another option
+
+// Names that programs try, with the place where each belongs. Other Kafka clients have some of them.
+/** @type {Readonly<Record<string, string>>} */
+const PLACES = {
+  patienceMs: "Use new Client(url, { retry: { patienceMs } }).",
+  firstWaitMs: "Use new Client(url, { retry: { firstWaitMs } }).",
+  longestWaitMs: "Use new Client(url, { retry: { longestWaitMs } }).",
+  repeatUnknown: "Use new Client(url, { retry: { repeatUnknown } }).",
+  overtaken: "Use new Client(url, { retry: { overtaken } }).",
+  retries: "Use new Client(url, { retry: { patienceMs } }).",
+  lingerMs: "Use new BufferedProducer(client, { buffering: { lingerMs } }).",
+  inFlight: "Use new BufferedProducer(client, { buffering: { inFlight } }).",
+  onePerKey: "Use new BufferedProducer(client, { buffering: { onePerKey } }).",
+  maxEvents: "Use limits: { maxEvents } of the client, or buffering: { maxEvents } of a producer.",
+  maxBytes: "Use limits: { maxBytes } of the client, or buffering: { maxBytes } of a producer.",
+  orderingKey: "Use new BufferedProducer(client, { orderingKey }).",
+  buffering: "Use new BufferedProducer(client, { buffering }).",
+  brokers: 'The first argument is the URL of the gateway: new Client("http://127.0.0.1:8080").',
+  clientId: "Use producer.",
+  acks: "The gateway always waits for all in-sync replicas.",
+  partition: "The gateway chooses it by the key: use key.",
+};
 
 /**
  * Throw InvalidOptionError for the first name that is unknown: it would silently do nothing.
@@ -12,10 +35,17 @@ const MOST_EDITS = 0.4; // of the letters of a name, for a guess
  * @param {readonly string[]} known
  */
 export function checkNames(owner, given, known) {
+  if (typeof given !== "object" || given === null || Array.isArray(given)) {
+    const example = known[0];
+    throw new InvalidOptionError(
+      `${owner}: use an object of options such as { ${example}: ... }, ${not(given)}`,
+    );
+  }
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
-    const similar = mostSimilar(name, known);
-    const hint = similar === null ? "" : ` Did you mean '${similar}'?`;
+    const place = Object.hasOwn(PLACES, name) ? ` ${PLACES[name]}` : "";
+    const similar = mostSimilar(name, known, place ? SURE_EDITS : MOST_EDITS);
+    const hint = similar === null ? place : ` Did you mean '${similar}'?`;
     throw new InvalidOptionError(
       `${owner}: unknown option '${name}'.${hint} The options are ${known.join(", ")}.`,
     );
@@ -23,17 +53,64 @@ export function checkNames(owner, given, known) {
 }
 
 /**
+ * Throw InvalidOptionError if a value that is given is not of the type.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ * @param {"boolean" | "function" | "object"} type
+ * @param {string} fix The value to use.
+ */
+export function checkType(name, value, type, fix) {
+  if (value === undefined || (typeof value === type && value !== null)) return;
+  throw new InvalidOptionError(`${name}: use ${fix}, ${not(value)}`);
+}
+
+/**
+ * Throw InvalidOptionError if a value that is given is not a number within these bounds.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ * @param {number} least
+ * @param {number} [most]
+ * @param {boolean} [isWhole]
+ */
+export function checkNumber(name, value, least, most = Infinity, isWhole = false) {
+  if (value === undefined) return;
+  const bounds = most === Infinity ? `${least} or more` : `${least} to ${most}`;
+  const kind = isWhole ? "a whole number" : "a number";
+  const isNumber = typeof value === "number" && (!isWhole || Number.isInteger(value));
+  if (!isNumber) throw new InvalidOptionError(`${name}: use ${kind}, ${bounds}, ${not(value)}`);
+  if (!(value >= least && value <= most)) {
+    throw new InvalidOptionError(`${name}: use ${bounds}, not ${value}`);
+  }
+}
+
+/**
+ * Return the type that was given, and a number in quotes as it is.
+ *
+ * @param {unknown} value
+ */
+function not(value) {
+  if (typeof value === "string" && /^[0-9]+(?:[.][0-9]+)?$/.test(value)) {
+    return `not the string "${value}": leave out the quotes`;
+  }
+  if (typeof value === "number") return `not ${value}`;
+  return `not ${value === null ? "null" : Array.isArray(value) ? "an array" : typeof value}`;
+}
+
+/**
  * @param {string} name
  * @param {readonly string[]} known
+ * @param {number} mostEdits
  */
-function mostSimilar(name, known) {
+function mostSimilar(name, known, mostEdits) {
   let best = null;
   let least = Infinity;
   for (const other of known) {
     const share = distance(name.toLowerCase(), other.toLowerCase()) / Math.max(name.length, other.length);
     if (share < least) [best, least] = [other, share];
   }
-  if (least <= MOST_EDITS) return best;
+  if (least <= mostEdits) return best;
   const [longer] = known.filter((other) => other.toLowerCase().endsWith(name.toLowerCase()));
   return longer ?? null;
 }

@@ -95,6 +95,10 @@ export type Lost = {
      * The name of the host does not resolve.
      */
     isUnknownHost: boolean;
+    /**
+     * Another attempt would fail in the same way.
+     */
+    isFinal: boolean;
     status: number | null;
     retryAfterMs: number;
     requestId: string | null;

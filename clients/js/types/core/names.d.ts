@@ -6,3 +6,22 @@
  * @param {readonly string[]} known
  */
 export function checkNames(owner: string, given: object, known: readonly string[]): void;
+/**
+ * Throw InvalidOptionError if a value that is given is not of the type.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ * @param {"boolean" | "function" | "object"} type
+ * @param {string} fix The value to use.
+ */
+export function checkType(name: string, value: unknown, type: "boolean" | "function" | "object", fix: string): void;
+/**
+ * Throw InvalidOptionError if a value that is given is not a number within these bounds.
+ *
+ * @param {string} name
+ * @param {unknown} value
+ * @param {number} least
+ * @param {number} [most]
+ * @param {boolean} [isWhole]
+ */
+export function checkNumber(name: string, value: unknown, least: number, most?: number, isWhole?: boolean): void;

@@ -15,6 +15,7 @@ from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
+from headgate_client.settings import check_type, explain_arguments
 from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
@@ -34,6 +35,7 @@ class AsyncClient:
         InvalidOptionError: An option does not exist or has an invalid value.
     """
 
+    @explain_arguments("producer=...")
     def __init__(
         self,
         url: Url | Iterable[Url],
@@ -42,6 +44,10 @@ class AsyncClient:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.wire = Wire(type(self).__name__, url, options)
+        if transport is not None:
+            check_type(
+                "transport", transport, httpx.AsyncBaseTransport, "an httpx.AsyncBaseTransport"
+            )
         self._http = httpx.AsyncClient(
             verify=self.wire.tls,
             timeout=self.wire.timeout,
@@ -49,6 +55,7 @@ class AsyncClient:
             limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_S),
         )
 
+    @explain_arguments("key=...")
     async def send(
         self,
         topic: str,
@@ -85,6 +92,7 @@ class AsyncClient:
         )
         return (await self._deliver(delivery, request_headers))[0]
 
+    @explain_arguments("request_headers=...")
     async def send_batch(
         self,
         topic: str,

@@ -13,6 +13,7 @@ from headgate_client.buffered import (
     LONGEST_WAIT_S,
     ProducerConfig,
     ProducerOptions,
+    check_client,
     full_text,
     resolve,
 )
@@ -22,6 +23,7 @@ from headgate_client.core.outbox import Load, Outbox
 from headgate_client.errors import BufferFullError, ClosedError
 from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
+from headgate_client.settings import explain_arguments
 
 _LOOP_ENDED = "the event loop ended without close() of the producer"
 
@@ -43,7 +45,9 @@ class AsyncBufferedProducer:
         InvalidOptionError: An option does not exist or has an invalid value.
     """
 
+    @explain_arguments("buffering=...")
     def __init__(self, client: AsyncClient, **options: Unpack[ProducerOptions]) -> None:
+        check_client(client, AsyncClient, "BufferedProducer takes a Client")
         self._config = ProducerConfig.of(type(self).__name__, options)
         self._loop = asyncio.get_running_loop()
         self._client, self._wire = client, client.wire
@@ -56,6 +60,7 @@ class AsyncBufferedProducer:
         for task in self._tasks:  # one that is cancelled before it starts has no `finally`
             task.add_done_callback(lambda _: self._end(_LOOP_ENDED))
 
+    @explain_arguments("key=...")
     async def send(
         self,
         topic: str,

@@ -9,7 +9,13 @@ from headgate_client.core.lanes import Entry
 from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.events import CloudEvent, Event
 from headgate_client.outcomes import Outcome
-from headgate_client.settings import Buffering, check_choice, check_type, refuse_unknown
+from headgate_client.settings import (
+    Buffering,
+    check_choice,
+    check_function,
+    check_type,
+    refuse_unknown,
+)
 
 OrderingKey: TypeAlias = Callable[[str, Any], str | bytes | int | None]
 WhenFull: TypeAlias = Literal["wait", "raise"]
@@ -35,6 +41,15 @@ class ProducerOptions(TypedDict, total=False):
 DEFAULTS: ProducerOptions = {"buffering": Buffering(), "when_full": "wait"}
 
 
+def check_client(client: object, expected: type, other: str) -> None:
+    """Raise InvalidOptionError if a producer gets no client, or one of the other kind."""
+    if not isinstance(client, expected):
+        kind = type(client).__name__
+        fix = f"{expected.__name__}(url)"
+        hint = f" ({other})" if kind == other.split()[-1] else ""
+        raise InvalidOptionError(f"client: use {fix}, not {kind}{hint}")
+
+
 class ProducerConfig(NamedTuple):
     """The options with their defaults."""
 
@@ -51,8 +66,8 @@ class ProducerConfig(NamedTuple):
         check_type("buffering", buffering, Buffering)
         check_choice("when_full", when_full, get_args(WhenFull))
         ordering_key = options.get("ordering_key")
-        if ordering_key is not None and not callable(ordering_key):
-            raise InvalidOptionError("ordering_key: use a function of topic and value")
+        if ordering_key is not None:
+            check_function("ordering_key", ordering_key, " of topic and value")
         return cls(buffering, ordering_key, when_full == "wait")
 
     def lane(self, topic: str, event: Event | CloudEvent, part: Part) -> bytes | None:

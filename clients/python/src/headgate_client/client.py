@@ -14,6 +14,7 @@ from headgate_client.core.encode import as_event
 from headgate_client.errors import ClosedError
 from headgate_client.hooks import report_outcomes
 from headgate_client.outcomes import Outcome
+from headgate_client.settings import check_type, explain_arguments
 from headgate_client.wire import IDLE_S, ClientOptions, Url, Wire, all_ended
 
 
@@ -33,6 +34,7 @@ class Client:
         InvalidOptionError: An option does not exist or has an invalid value.
     """
 
+    @explain_arguments("producer=...")
     def __init__(
         self,
         url: Url | Iterable[Url],
@@ -41,6 +43,8 @@ class Client:
         **options: Unpack[ClientOptions],
     ) -> None:
         self.wire = Wire(type(self).__name__, url, options)
+        if transport is not None:
+            check_type("transport", transport, httpx.BaseTransport, "an httpx.BaseTransport")
         self._http = httpx.Client(
             verify=self.wire.tls,
             timeout=self.wire.timeout,
@@ -48,6 +52,7 @@ class Client:
             limits=httpx.Limits(max_connections=None, keepalive_expiry=IDLE_S),
         )
 
+    @explain_arguments("key=...")
     def send(
         self,
         topic: str,
@@ -84,6 +89,7 @@ class Client:
         )
         return self._deliver(delivery, request_headers)[0]
 
+    @explain_arguments("request_headers=...")
     def send_batch(
         self,
         topic: str,

@@ -15,6 +15,7 @@ from headgate_client.buffered import (
     LONGEST_WAIT_S,
     ProducerConfig,
     ProducerOptions,
+    check_client,
     full_text,
     resolve,
 )
@@ -26,6 +27,7 @@ from headgate_client.core.outbox import Load, Outbox
 from headgate_client.errors import BufferFullError, ClosedError
 from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
+from headgate_client.settings import explain_arguments
 
 
 class _Pending(Future[Outcome]):
@@ -52,7 +54,9 @@ class BufferedProducer:
         InvalidOptionError: An option does not exist or has an invalid value.
     """
 
+    @explain_arguments("buffering=...")
     def __init__(self, client: Client, **options: Unpack[ProducerOptions]) -> None:
+        check_client(client, Client, "AsyncBufferedProducer takes an AsyncClient")
         self._config = ProducerConfig.of(type(self).__name__, options)
         self._client, self._wire = client, client.wire
         buffering = self._config.buffering
@@ -71,6 +75,7 @@ class BufferedProducer:
         for thread in self._threads:
             thread.start()
 
+    @explain_arguments("key=...")
     def send(
         self,
         topic: str,

@@ -1,29 +1,112 @@
 """Options of retries, request sizes and buffers."""
 
-from collections.abc import Collection, Iterable, Mapping
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import Literal, Self, TypeAlias, get_args
+from typing import Literal, ParamSpec, Self, TypeAlias, TypeVar, get_args
 
 from headgate_client.errors import InvalidOptionError
 
 Overtaken: TypeAlias = Literal["send", "leave_out"]
 Compression: TypeAlias = Literal["gzip", "zstd"]
+_Given = ParamSpec("_Given")
+_Returned = TypeVar("_Returned")
 
 # The gateway remembers an Idempotency-Key for a day (`redis.idempotency_ttl_ms`). A later retry may
 # write the event twice.
 MAX_PATIENCE_S = 23 * 3600.0
 
 
+# Names that programs try, with the place where each belongs. Other Kafka clients have some of them.
+_PLACES = {
+    **dict.fromkeys(
+        ("patience_s", "first_wait_s", "longest_wait_s", "repeat_unknown", "overtaken"),
+        "Use Client(retry=Retry({}=...)).",
+    ),
+    **dict.fromkeys(
+        ("linger_s", "in_flight", "one_per_key"),
+        "Use BufferedProducer(buffering=Buffering({}=...)).",
+    ),
+    **dict.fromkeys(
+        ("max_events", "max_bytes"), "Use Client(limits=Limits({0}=...)) or Buffering({0}=...)."
+    ),
+    **dict.fromkeys(("ordering_key", "when_full", "buffering"), "Use BufferedProducer({}=...)."),
+    **dict.fromkeys(
+        ("linger_ms", "linger"), "Use BufferedProducer(buffering=Buffering(linger_s=...))."
+    ),
+    **dict.fromkeys(
+        ("bootstrap_servers", "brokers", "base_url"),
+        "The first argument is the URL of the gateway: Client('http://127.0.0.1:8080').",
+    ),
+    "acks": "The gateway always waits for all in-sync replicas.",
+    "partition": "The gateway chooses it by the key: use key=....",
+    "value_serializer": "Use Client(dumps=...).",
+    "enable_idempotence": "It is on: see Client(idempotency=...).",
+    "retries": "Use Client(retry=Retry(patience_s=...)).",
+    "timestamp_ms": "Use timestamp=....",
+    "timeout": "Use timeout_s=....",
+    "key_serializer": "Give the key as a str or bytes.",
+    "client_id": "Use producer=....",
+    "verify": "Use tls=ssl.create_default_context(cafile=...).",
+}
+
+
 def refuse_unknown(owner: str, given: Iterable[str], allowed: Collection[str]) -> None:
     """Raise InvalidOptionError for the first option that does not exist."""
     for name in given:
         if name not in allowed:
-            similar = get_close_matches(name, allowed, 1)
-            hint = f" Did you mean {similar[0]!r}?" if similar else ""
             raise InvalidOptionError(
-                f"{owner}: unknown option {name!r}.{hint} The options are {', '.join(allowed)}."
+                f"{owner}: unknown option {name!r}.{_hint(name, allowed)} "
+                f"The options are {', '.join(allowed)}."
             )
+
+
+def _hint(name: str, allowed: Collection[str]) -> str:
+    is_of_another = name in _PLACES
+    similar = get_close_matches(name, allowed, 1, 0.75 if is_of_another else 0.6)
+    if is_of_another and not similar:
+        return f" {_PLACES[name].format(name)}"
+    return f" Did you mean {similar[0]!r}?" if similar else ""
+
+
+def explain_arguments(
+    example: str,
+) -> Callable[[Callable[_Given, _Returned]], Callable[_Given, _Returned]]:
+    """Let the TypeError of a call with wrong arguments name the fix.
+
+    Args:
+        example: An argument that has to be named.
+    """
+    return functools.partial(_explained, example)
+
+
+def _explained(example: str, call: Callable[_Given, _Returned]) -> Callable[_Given, _Returned]:
+    signature = inspect.signature(call)
+    allowed = [name for name in signature.parameters if name != "self"]
+    positional = [
+        name
+        for name, one in signature.parameters.items()
+        if one.kind is one.POSITIONAL_OR_KEYWORD and name != "self"
+    ]
+
+    @functools.wraps(call)
+    def explained(*args: _Given.args, **kwargs: _Given.kwargs) -> _Returned:
+        try:
+            return call(*args, **kwargs)
+        except TypeError:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                name = next((name for name in kwargs if name not in allowed), "")
+                fix = _hint(name, allowed) if name else ""
+                if len(args) - 1 > len(positional):
+                    fix = f" Name the arguments after {positional[-1]}, such as {example}."
+                raise TypeError(f"{call.__qualname__}: {error}.{fix}") from None
+            raise
+
+    return explained
 
 
 class _Options:
@@ -60,9 +143,10 @@ class Retry(_Options):
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        if not 0 <= self.patience_s <= MAX_PATIENCE_S:
-            raise InvalidOptionError(f"patience_s: use 0 to {MAX_PATIENCE_S:.0f} seconds")
-        _check_minimum(self, {"first_wait_s": 0, "longest_wait_s": 0})
+        check_number("patience_s", self.patience_s, 0, MAX_PATIENCE_S)
+        check_number("first_wait_s", self.first_wait_s)
+        check_number("longest_wait_s", self.longest_wait_s)
+        check_bool("repeat_unknown", self.repeat_unknown)
         check_choice("overtaken", self.overtaken, get_args(Overtaken))
 
     def wait_s(self, attempt: int, retry_after_s: float, share: float) -> float:
@@ -91,7 +175,8 @@ class Limits(_Options):
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        _check_minimum(self, {"max_events": 1, "max_bytes": 1})
+        check_count("max_events", self.max_events)
+        check_count("max_bytes", self.max_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +200,11 @@ class Buffering(_Options):
 
     def __post_init__(self) -> None:
         """Refuse values that are out of range."""
-        _check_minimum(self, {"linger_s": 0, "max_events": 1, "max_bytes": 1, "in_flight": 1})
+        check_number("linger_s", self.linger_s)
+        check_count("max_events", self.max_events)
+        check_count("max_bytes", self.max_bytes)
+        check_count("in_flight", self.in_flight)
+        check_bool("one_per_key", self.one_per_key)
 
 
 def check_choice(name: str, value: object, choices: Collection[object]) -> None:
@@ -125,14 +214,42 @@ def check_choice(name: str, value: object, choices: Collection[object]) -> None:
         raise InvalidOptionError(f"{name}: use {allowed}, not {value!r}")
 
 
-def check_type(name: str, value: object, expected: type) -> None:
-    """Raise InvalidOptionError if the value has another type."""
+def check_type(name: str, value: object, expected: type, fix: str = "") -> None:
+    """Raise InvalidOptionError if the value has another type. fix: the type to use."""
     if not isinstance(value, expected):
-        kind = type(value).__name__
-        raise InvalidOptionError(f"{name}: use {expected.__name__}(...), not {kind}")
+        raise InvalidOptionError(f"{name}: use {fix or expected.__name__ + '(...)'}, {_not(value)}")
 
 
-def _check_minimum(options: Retry | Limits | Buffering, minimum: Mapping[str, float]) -> None:
-    for name, least in minimum.items():
-        if not getattr(options, name) >= least:
-            raise InvalidOptionError(f"{name}: use {least} or more")
+def check_function(name: str, value: object, fix: str) -> None:
+    """Raise InvalidOptionError if the value cannot be called."""
+    if not callable(value):
+        raise InvalidOptionError(f"{name}: use a function{fix}, {_not(value)}")
+
+
+def check_bool(name: str, value: object) -> None:
+    """Raise InvalidOptionError if the value is not True or False."""
+    if not isinstance(value, bool):
+        raise InvalidOptionError(f"{name}: use True or False, {_not(value)}")
+
+
+def check_number(name: str, value: object, least: float = 0, most: float | None = None) -> None:
+    """Raise InvalidOptionError if the value is not a number within these bounds."""
+    bounds = f"{least} or more" if most is None else f"{least} to {most:.0f}"
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise InvalidOptionError(f"{name}: use a number, {bounds}, {_not(value)}")
+    if not least <= value <= (float("inf") if most is None else most):
+        raise InvalidOptionError(f"{name}: use {bounds}, not {value}")
+
+
+def check_count(name: str, value: object) -> None:
+    """Raise InvalidOptionError if the value is not a whole number of at least 1."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise InvalidOptionError(f"{name}: use a whole number, 1 or more, {_not(value)}")
+    check_number(name, value, 1)
+
+
+def _not(value: object) -> str:
+    """Return the type that was given, and the value if it is a number in quotes."""
+    if isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        return f"not the str {value!r}: leave out the quotes"
+    return f"not {type(value).__name__}"

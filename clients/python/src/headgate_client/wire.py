@@ -28,7 +28,16 @@ from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidEventError, InvalidOptionError
 from headgate_client.hooks import Attempt, Observer, report_attempt
 from headgate_client.outcomes import Outcome
-from headgate_client.settings import Compression, Limits, Retry, check_type, refuse_unknown
+from headgate_client.settings import (
+    Compression,
+    Limits,
+    Retry,
+    check_bool,
+    check_function,
+    check_number,
+    check_type,
+    refuse_unknown,
+)
 
 COMPRESSED_FROM_BYTES = 1024  # smaller bodies gain too little
 CONNECT_TIMEOUT_S = 5.0
@@ -44,6 +53,10 @@ _HANDSHAKE_REFUSED = (
 )  # fmt: skip
 _URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080"
 _USER = re.compile("//[^/@]*@")
+# Mistakes in a program, such as its own transport. Another attempt fails in the same way.
+_MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, ImportError)
+_LONGEST_TIMEOUT_S = 3600.0
+_TLS_FIX = "ssl.create_default_context(...)"
 _UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
 
@@ -124,9 +137,16 @@ class Wire:
         self.retry, self.limits = options["retry"], options["limits"]
         check_type("retry", self.retry, Retry)
         check_type("limits", self.limits, Limits)
+        check_bool("idempotency", options["idempotency"])
+        check_bool("event_ids", options["event_ids"])
+        check_number("timeout_s", options["timeout_s"], 0.001, _LONGEST_TIMEOUT_S)
         self.observer = options.get("observer")
+        if self.observer is not None:
+            check_type("observer", self.observer, Observer, "an object of a subclass of Observer")
         self.timeout = httpx.Timeout(options["timeout_s"], connect=CONNECT_TIMEOUT_S)
         self.tls = options.get("tls", True)
+        if "tls" in options:
+            check_type("tls", self.tls, ssl.SSLContext, _TLS_FIX)
         new_key = uuid7 if options["idempotency"] else None
         self.chances = Chances(random.random, new_key)
         self._urls = _urls(url)
@@ -142,6 +162,7 @@ class Wire:
         self._compression = options.get("compression")
         self._compress = compressor(self._compression)
         self._dumps = options.get("dumps", encode.dumps)
+        check_function("dumps", self._dumps, " such as orjson.dumps")
         self._new_id = uuid7 if options["event_ids"] else None
 
     def part(self, event: object) -> Part:
@@ -189,10 +210,11 @@ class Wire:
             try:
                 token = self._bearer()
             except InvalidOptionError as error:
-                return Refused("not_sent", str(error), retryable=True, status=None)
+                return Refused("not_sent", str(error), retryable=False, status=None)
             except Exception as error:  # the caller's code must not end the sender
                 detail = f"token: the function raised {type(error).__name__}"
-                return Refused("not_sent", detail, retryable=True, status=None)
+                is_retryable = not isinstance(error, (*_MISTAKES, LookupError))
+                return Refused("not_sent", detail, is_retryable, status=None)
             headers["Authorization"] = f"Bearer {token}"
         hidden = (token or "", *self._own_headers.values(), *(extra or {}).values())
         content = post.content
@@ -235,7 +257,13 @@ class Wire:
         return replace(answer, detail=f"{self._urls[request.address]}: {answer.detail}")
 
     def _bearer(self) -> str:
-        return checked_token(self._token()) if callable(self._token) else str(self._token)
+        if not callable(self._token):
+            return str(self._token)
+        token = self._token()
+        if isinstance(token, str):
+            return checked_token(token)
+        kind = "nothing" if token is None else type(token).__name__
+        raise InvalidOptionError(f"token: the function returned {kind}; return the token as a str")
 
     def _after(self, request: Request, answer: Answer) -> Answer:
         """Choose another address or check for a new token, if that may help."""
@@ -295,8 +323,10 @@ class Wire:
             request_id=request_id,
             is_bypassed=isinstance(answer, Ended) and answer.bypassed,
         )
-        is_retryable = isinstance(answer, Lost) or (
-            isinstance(answer, Refused) and answer.retryable
+        is_retryable = (
+            not answer.is_final
+            if isinstance(answer, Lost)
+            else isinstance(answer, Refused) and answer.retryable
         )
         report_attempt(self.observer, attempt, is_retryable=is_retryable)
 
@@ -315,6 +345,9 @@ def classify(error: Exception, hide: Hide = str) -> Answer:
         return Lost(detail, False, "unreachable", is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
+    if isinstance(error, _MISTAKES):
+        detail += "; this is an error of the program or its transport, so it is not sent again"
+        return Lost(detail, is_final=True)
     return Lost(detail)
 
 

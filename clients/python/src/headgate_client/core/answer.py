@@ -67,6 +67,7 @@ class Lost:
     was_sent: False if no byte was sent.  reason: `unknown` if the gateway returned that,
     `unreachable` if there was no connection.
     is_unknown_host: the name of the host does not resolve.
+    is_final: another attempt would fail in the same way.
     """
 
     detail: str
@@ -75,6 +76,7 @@ class Lost:
     status: int | None = None
     retry_after_s: float = 0.0
     is_unknown_host: bool = False
+    is_final: bool = False
     request_id: str | None = None
 
 

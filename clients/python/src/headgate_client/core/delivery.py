@@ -116,7 +116,7 @@ class Delivery:
         if isinstance(answer, Lost):
             if answer.was_sent:
                 self._doubtful.update(self._current)
-                if not self._retry.repeat_unknown:
+                if answer.is_final or not self._retry.repeat_unknown:
                     return self._next_step(self._end_all(self._current))
             return self._again(answer, now_s)
         if answer.reason == CONFLICT:
@@ -147,7 +147,9 @@ class Delivery:
 
     def _with_port_hint(self, answer: Refused | Lost) -> Refused | Lost:
         """Add a hint about the port if no request was ever answered in HTTP."""
-        if self._was_answered or not (isinstance(answer, Lost) and answer.was_sent):
+        if self._was_answered or not isinstance(answer, Lost):
+            return answer
+        if answer.is_final or not answer.was_sent:
             return answer
         return replace(answer, detail=f"{answer.detail}; {_NOT_A_GATEWAY}")
 

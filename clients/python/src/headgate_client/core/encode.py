@@ -202,12 +202,21 @@ def _event_id(event: Event, new_id: Callable[[], str] | None) -> str | None:
 def _json_text(value: object, to_json: Dumps) -> bytes:
     if isinstance(value, RawJson):
         return value.text
+    if value is None:
+        raise InvalidEventError(
+            "value: None could mean two things; use TOMBSTONE to delete the key, "
+            "or RawJson(b'null') for the JSON value null"
+        )
     try:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEventError(
-            f"value: it cannot be encoded as JSON ({error}); use bytes, or Client(dumps=...)"
+            f"value: it cannot be encoded as JSON ({error}); use bytes, or for dates and the like "
+            "Client(dumps=lambda value: json.dumps(value, default=str))"
         ) from error
+    if not isinstance(text, (str, bytes)):
+        kind = type(text).__name__
+        raise InvalidEventError(f"dumps: the function returned {kind}; return a str or bytes")
     return _utf8("value", text) if isinstance(text, str) else text
 
 

@@ -20,6 +20,8 @@ _FIX = "visible ASCII characters, with spaces only between them"
 def checked_token(token: object) -> str:
     """Return the token without blanks around it. No error repeats a value."""
     text = token.strip() if isinstance(token, str) else ""
+    if text.lower().startswith("bearer "):
+        raise InvalidOptionError("token: leave out the word Bearer; the client adds it")
     if _VALUE.fullmatch(text) is None:
         raise InvalidOptionError("token: use one line of visible ASCII characters, not empty")
     return text
