@@ -85,6 +85,8 @@ for (const [form, expected] of [
     );
     const { violations } = end({ violations: [VIOLATION] });
     assert.deepEqual(violations, [{ path: "/total", schemaPath: "/type", detail: "a text" }]);
+    const { key } = end({ key: "12" });
+    assert.equal(key, expected === 1 ? "12" : null);
     const bare = end({});
     assert.deepEqual([bare.sizeBytes, bare.limitBytes, bare.largestPaths], [null, null, []]);
   });

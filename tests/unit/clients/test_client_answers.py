@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import asdict
 
 import pytest
 
@@ -111,9 +113,23 @@ def test_a_rejected_event_has_the_figures_of_the_answer(
     assert (found.size_bytes, found.limit_bytes) == (
         figures.get("size_bytes"), figures.get("limit_bytes"),
     )  # fmt: skip
-    assert list(found.largest_paths) == figures.get("largest_paths", [])
-    assert list(found.violations) == figures.get("violations", [])
+    assert [asdict(path) for path in found.largest_paths] == figures.get("largest_paths", [])
+    assert [asdict(place) for place in found.violations] == figures.get("violations", [])
     assert found.request_id == "request-1"
+
+
+def test_a_refused_request_of_one_event_has_the_key_of_the_response() -> None:
+    body = {"reason": "event_too_large", "detail": "why", "retryable": False, "key": "12"}
+    answer = read_answer(TOPIC, 1, 413, {}, json.dumps(body).encode(), 0.0)
+    part = encode_part(Event({"order_id": 12}), dumps, None)
+    delivery = Delivery(
+        TOPIC, [part], Retry(patience_s=0), Limits(), Chances(lambda: 1, None), end_s=0
+    )
+    delivery.post()
+    delivery.answered(answer, 0.0)
+    (found,) = delivery.outcomes
+    assert found is not None
+    assert found.key == "12"
 
 
 @pytest.mark.parametrize("status", [400, 503])

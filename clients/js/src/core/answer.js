@@ -38,6 +38,7 @@ import { counted } from "./wording.js";
  * @property {number | null} status
  * @property {number} retryAfterMs
  * @property {Figures} figures Fields of `Rejected` beside these.
+ * @property {Key} key Record key, if the response names it.
  */
 
 /**
@@ -75,11 +76,12 @@ const SECONDS = /^\s*\d{1,9}\s*$/;
  *
  * @param {string} reason
  * @param {string} detail
- * @param {{retryable: boolean} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>} more
+ * @param {{retryable: boolean} & Partial<Omit<Refused, "kind" | "reason" | "detail">>} more
  * @returns {Refused}
  */
 export function refused(reason, detail, more) {
-  return { kind: "refused", reason, detail, status: null, retryAfterMs: 0, figures: {}, ...more };
+  const usual = { status: null, retryAfterMs: 0, figures: {}, key: null };
+  return { kind: "refused", reason, detail, ...usual, ...more };
 }
 
 /**
@@ -139,8 +141,9 @@ export function readAnswer(topic, expected, { status, body, header }, nowMs, hid
   }
   if (failure instanceof Rejected) {
     const { detail, retryable } = failure;
+    const key = expected === 1 ? failure.key : null;
     const figures = figuresOf(document, requestId);
-    return refused(reason, detail, { retryable, status, retryAfterMs, figures });
+    return refused(reason, detail, { retryable, status, retryAfterMs, figures, key });
   }
   return lost(hide(String(document.detail ?? "")), { reason, ...about });
 }

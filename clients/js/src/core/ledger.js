@@ -77,7 +77,8 @@ export class Ledger {
     const { reason, detail, status } = last;
     const about = { topic: this.#topic, detail, key, eventId };
     if (own?.kind === "refused") {
-      return new Rejected({ ...about, ...own.figures, reason, status, retryable: own.retryable });
+      const why = { reason, status, retryable: own.retryable, key: key ?? own.key };
+      return new Rejected({ ...about, ...own.figures, ...why });
     }
     if (this.#doubtful.has(at)) {
       const why = last.kind === "lost" && last.wasSent ? reason : "no_answer";

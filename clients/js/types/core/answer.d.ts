@@ -3,12 +3,12 @@
  *
  * @param {string} reason
  * @param {string} detail
- * @param {{retryable: boolean} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>} more
+ * @param {{retryable: boolean} & Partial<Omit<Refused, "kind" | "reason" | "detail">>} more
  * @returns {Refused}
  */
 export function refused(reason: string, detail: string, more: {
     retryable: boolean;
-} & Partial<Pick<Refused, "status" | "retryAfterMs" | "figures">>): Refused;
+} & Partial<Omit<Refused, "kind" | "reason" | "detail">>): Refused;
 /**
  * Return a lost answer.
  *
@@ -75,6 +75,10 @@ export type Refused = {
      * Fields of `Rejected` beside these.
      */
     figures: Figures;
+    /**
+     * Record key, if the response names it.
+     */
+    key: Key;
 };
 /**
  * No usable response: the events may or may not be written.
@@ -107,3 +111,4 @@ export type Answer = Ended | Refused | Lost;
 import type { Hide } from "./headers.js";
 import type { Outcome } from "../outcomes.js";
 import type { Figures } from "../outcomes.js";
+import type { Key } from "../outcomes.js";

@@ -19,6 +19,7 @@ from headgate_client.outcomes import (
     Duplicate,
     Failed,
     Held,
+    LargePath,
     Outcome,
     Published,
     Rejected,
@@ -26,6 +27,7 @@ from headgate_client.outcomes import (
     Superseded,
     Unchanged,
     Unknown,
+    Violation,
 )
 from headgate_client.producer import BufferedProducer
 from headgate_client.settings import Buffering, Limits, Retry
@@ -48,6 +50,7 @@ __all__ = [
     "Held",
     "InvalidEventError",
     "InvalidOptionError",
+    "LargePath",
     "Limits",
     "Observer",
     "Outcome",
@@ -62,4 +65,5 @@ __all__ = [
     "Unchanged",
     "Unknown",
     "UnknownOutcomeError",
+    "Violation",
 ]

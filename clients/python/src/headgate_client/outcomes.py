@@ -93,14 +93,16 @@ class Spooled(Succeeded):
     name: ClassVar[Name] = "spooled"
 
 
-class LargePath(TypedDict):
+@dataclass(frozen=True, slots=True)
+class LargePath:
     """A large part of an event. path: JSON Pointer."""
 
     path: str
     bytes: int
 
 
-class Violation(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Violation:
     """A place that the topic's schema does not take. path, schema_path: JSON Pointers."""
 
     path: str

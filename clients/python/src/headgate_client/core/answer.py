@@ -16,6 +16,7 @@ from headgate_client.outcomes import (
     Figures,
     Held,
     Key,
+    LargePath,
     Outcome,
     Published,
     Rejected,
@@ -23,6 +24,7 @@ from headgate_client.outcomes import (
     Superseded,
     Unchanged,
     Unknown,
+    Violation,
 )
 
 _Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
@@ -49,7 +51,7 @@ class Ended:
 class Refused:
     """The request failed as a whole. This attempt wrote nothing.
 
-    figures: fields of `Rejected` beside these.
+    figures: fields of `Rejected` beside these.  key: record key, if the response names it.
     """
 
     reason: str
@@ -58,6 +60,7 @@ class Refused:
     status: int | None
     retry_after_s: float = 0.0
     figures: Figures = field(default_factory=Figures)
+    key: Key = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,9 @@ def read_answer(
         return Ended([failure], bypassed, wait_s)
     if isinstance(failure, Rejected):
         figures = _figures(document, request_id)
-        return Refused(reason, failure.detail, failure.retryable, status, wait_s, figures)
+        return Refused(
+            reason, failure.detail, failure.retryable, status, wait_s, figures, failure.key
+        )
     detail = hide(str(document.get("detail", "")))
     return Lost(detail, True, reason, status, wait_s, request_id=request_id)
 
@@ -170,9 +175,17 @@ def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:
     if isinstance(limit := fields.get("limit_bytes"), int):
         figures["limit_bytes"] = limit
     if isinstance(paths := fields.get("largest_paths"), list):
-        figures["largest_paths"] = tuple(paths)
+        figures["largest_paths"] = tuple(
+            LargePath(str(path.get("path", "")), int(path.get("bytes", 0)))
+            for path in paths
+            if isinstance(path, dict)
+        )
     if isinstance(violations := fields.get("violations"), list):
-        figures["violations"] = tuple(violations)
+        figures["violations"] = tuple(
+            Violation(*(str(place.get(name, "")) for name in ("path", "schema_path", "detail")))
+            for place in violations
+            if isinstance(place, dict)
+        )
     return figures
 
 
