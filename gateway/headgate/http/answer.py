@@ -61,9 +61,8 @@ def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.Str
     if (
         request.version == HttpVersion11
         and request.keep_alive
-        and request.content.is_eof()
-        and "Origin" not in request.headers  # `auth.Cors` may add headers
         and request.content.is_eof()  # else the connection closes after the response
+        and "Origin" not in request.headers  # `auth.Cors` may add headers
     ):
         return cast(web.StreamResponse, Answer(reply, request_id))
     return response(reply, request_id)

@@ -35,7 +35,7 @@ _NO_OFFSET: Final = Failure(
 
 
 class Complete:
-    """Stage that ends events and requests. Implements `base.Deliveries`.
+    """Stage that ends events and requests.
 
     Args:
         admission: Budget of all requests.
@@ -137,9 +137,6 @@ class Complete:
         self._finish(publish, OutcomeName.REJECTED, -1, failure)
 
     # ---- reports of lanes
-
-    def handed_over(self, batch: Sequence[Publish]) -> None:
-        """No-op: each event's stage already shows the hand-over."""
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         if batch[0].record.topic.startswith(HELD_PREFIX):  # a lane's batch has one topic

@@ -4,8 +4,9 @@ Rules:
 
 1. A front (`http`) passes a request as `Inbound` to `Pipeline.take`, and gets a `Ticket`. The
    ticket is done when each of its events has exactly one outcome.
-2. `take` refuses a request as a whole (`Refused`) until its events are admitted. From then on each
-   event ends for itself, and its share of the budget returns once.
+2. Until its events are admitted, a request is refused as a whole: inner steps raise `Refused`, and
+   `take` returns a ticket that is done. From then on each event ends for itself, and its share of
+   the budget returns once.
 3. No stage awaits. `take` passes all stages in one turn of the event loop, as far as no event has
    to wait for Redis, for the helper process or for a blob.
 4. Events of a key reach their lane in order of arrival. A stage in which an event may wait keeps
@@ -20,7 +21,7 @@ Rules:
     admit     is there room in the budget and the quotas?            admission
     records   which key, partition, timestamp and size?              records
     identify  was the event id seen before?                          path      dedupe_ttl_s
-    validate  does it fit the schema; which digest has it?           records   schema, suppress
+    validate  does it fit the schema; which digest has it?           records   schema, canonical suppress
     turn      which events of its topic go on together?              turn
     reserve   is it unchanged? Redis knows                           turn      suppress
     produce   does it fit (`oversize`); which headers; which lane?   turn

@@ -126,7 +126,10 @@ class Produce:
         self._oversize: Oversize | None = None
 
     def take(self, publishes: list[Publish]) -> None:
-        """Take events of one request, in order."""
+        """Take events of one topic, in order.
+
+        They have one route, so the first event shows whether they pass the oversize stage.
+        """
         if not self._may_wait(publishes[0]):
             self.hand_over(publishes)
             return

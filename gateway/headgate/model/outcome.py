@@ -217,8 +217,7 @@ TRAITS: Mapping[Reason, Traits] = {
         "INFO",
         "Too many wrong credentials",
         "Nothing was written, and the token was not checked. Stop the client that sends wrong "
-        "tokens "
-        "from this address. A valid token is accepted after Retry-After seconds.",
+        "tokens from this address. A valid token is accepted after Retry-After seconds.",
     ),
     Reason.HEADERS_TOO_LARGE: Traits(
         431, False, "INFO", "Header fields too large", "Send fewer or shorter headers."

@@ -240,6 +240,3 @@ def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
         return failure
     detail = f"{failure.detail}, and does not fit by any of: {', '.join(route.strategies)}"
     return failure._replace(detail=detail)
-
-
-# ---- largest parts of a JSON document
