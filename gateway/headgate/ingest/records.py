@@ -262,12 +262,9 @@ def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
 def _refer_to(streamed: Streamed, publish: Publish, route: Route) -> None:
     """Set the publish's blob reference and digest; its value is in the blob store."""
     publish.large = Large(streamed.stored)
-    # The configuration may have been reloaded since the first byte. If no digest was computed,
-    # the event equals no other: an empty digest clears the key's digest.
+    # The configuration may have been reloaded since the first byte. Then no digest was computed.
     if route.digest is not None:
         publish.digest = streamed.digest or b""
-        if streamed.digest is None:
-            publish.placed = True
 
 
 # ---- the record of one event

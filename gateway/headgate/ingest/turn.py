@@ -241,8 +241,7 @@ class Reserve:
         for publish in started:
             if uncompared:
                 publish.digest = b""
-            force = uncompared or _common(publish).force
-            self._ask(publish, route, scope, force=force, refuse=refuse)
+            self._ask(publish, route, scope, force=_common(publish).force, refuse=refuse)
 
     def one(self, publish: Publish) -> None:
         """Take one event whose turn has come."""
@@ -285,9 +284,10 @@ class Reserve:
             self._produce.one(publish)
             return
         if publish.placed or route.digest is None:
-            publish.digest, force = b"", True
+            publish.digest = b""
         elif publish.digest is None:
             publish.digest = route.digest(record.value, content_type_of(record))
+        force = force or not publish.digest  # an event with an empty digest equals no other
         assert scope is not None  # events are reserved only within a scope
         partitions = route.state.partitions
         publish.reservation = Reservation(scope, partitions, force, refuse)

@@ -237,7 +237,8 @@ class Publish:
         spooled: Whether it goes to disk or is on disk, although a lane has it.
         dropped: Whether its deadline passed before the hand-over; then no lane may hand it over.
         large: Data for the oversize policy, about the event or one of its records.
-        digest: The digest of its content, 16 bytes if the topic suppresses, else None.
+        digest: The digest of its content, 16 bytes if the topic suppresses, else None. It is empty
+            if the content is not compared: the event is published, and clears its key's digest.
         placed_by: The partition count that chose its partition, if it differs from the count of
             its route and reservation; else 0.
         placed: Whether its client chose the partition. Then its offset means nothing for its key,

@@ -16,10 +16,11 @@ from headgate.formats.streamed import Streamed
 from headgate.http.body import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
+from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import EventIds, RawEvent, Ticket
+from headgate.model.publish import Decoded, EventIds, RawEvent, Ticket
 from headgate.model.record import Record
 from headgate.model.route import Route
 from headgate.model.suppression import Scope
@@ -99,7 +100,8 @@ class OversizeRoom(Room):
                 Scope(state.name, b"\1" * 16, 3, b"f"),
             )
 
-        routes = Routes(PolicyTable(policies), FakeTopics(*states), compile_route)
+        self.topics = FakeTopics(*states)
+        routes = Routes(PolicyTable(policies), self.topics, compile_route)
         tools = Tools(EventIds(b"\2" * 6), self.blobs.put, self.helper, FakeLone, 1 << 20)
         self.build(gate=Gate(routes), tools=tools)
 
@@ -313,6 +315,24 @@ async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
     # Without a scope nothing is compared; where it is, its unknown content must equal nothing.
     assert publish.digest == (None if topic == "claims" else b"")
     assert topic == "claims" or publish.reserved.force
+
+
+@pytest.mark.parametrize("chosen", [2, None])
+async def test_the_parts_of_an_event_whose_topic_grows_stay_where_its_client_chose(
+    chosen: int | None,
+) -> None:
+    room = OversizeRoom()
+    value = big("a")
+    decoded = Decoded([RawEvent(value, value, partition=chosen)], False)
+    inbound = Inbound("chunks", "p", {}, b"", "req-1", 0.0)
+    ticket = room.pipeline.take(inbound, lambda *_: decoded)
+    await idle()
+    room.topics.states["chunks"] = room.topics.states["chunks"]._replace(partitions=7)
+    await room.settle()
+    assert outcome(ticket).name is OutcomeName.PUBLISHED
+    landed = {one.record.partition for log in room.lanes.logs.values() for one in log}
+    assert partition_for(b"a", 7) != 2
+    assert landed == {partition_for(b"a", 7) if chosen is None else chosen}
 
 
 async def test_after_the_first_hand_over_the_deadline_says_unknown_and_all_goes_on() -> None:
