@@ -126,15 +126,19 @@ class Suppression(Protocol):
         """Ask whether the event must be published; `Verdicts` receives the answer."""
         ...
 
-    def passes(self, scope: Scope, count: int) -> bool:
-        """Return whether events of a topic without suppression may go to their lanes at once.
+    def let_pass(self, scope: Scope, count: int) -> bool:
+        """Let events of a topic without suppression pass without reservations, if that is safe.
 
-        If so, the caller sets their scope and reports their ends as for other events. Otherwise the
-        caller reserves them as other events, forced and with an empty digest.
+        The events are counted, and the events of the topic that wait may pass with them.
 
         Args:
             scope: The namespace of the topic.
             count: The number of events.
+
+        Returns:
+            Whether they may go to their lanes at once. If so, the caller sets their scope and
+            reports their ends as for other events. Otherwise the caller reserves them as other
+            events, forced and with an empty digest.
         """
         ...
 

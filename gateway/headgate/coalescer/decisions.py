@@ -309,7 +309,7 @@ class Decisions:
     def _ask(self, publish: Publish) -> None:
         reservation = publish.reservation
         if publish.digest is None:
-            if reservation is None or self._suppression.passes(reservation.scope, 1):
+            if reservation is None or self._suppression.let_pass(reservation.scope, 1):
                 self.publish(publish)
                 return
             publish.digest, reservation.force, reservation.refuse = b"", True, False

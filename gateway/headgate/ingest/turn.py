@@ -196,7 +196,7 @@ class Produce:
 # Suppression.
 #
 # If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
-# other gateways still rely on the topic's state in Redis (`Suppression.passes`).
+# other gateways still rely on the topic's state in Redis (`Suppression.let_pass`).
 
 
 class Reserve:
@@ -230,7 +230,7 @@ class Reserve:
         route = _common(started[0]).route
         scope = self._scope_of(route.state.name) or route.scope
         uncompared = self._is_behind is not None and self._is_behind(route.state.name)
-        if self._passes(route, scope, len(started), uncompared):
+        if self._let_pass(route, scope, len(started), uncompared):
             if scope is not None:
                 passed = Reservation(scope, route.state.partitions)
                 for publish in started:
@@ -262,7 +262,7 @@ class Reserve:
         """
         route = _common(part).route
         scope = route.scope
-        if self._passes(route, scope, 1, False):
+        if self._let_pass(route, scope, 1, False):
             if scope is not None:
                 part.reservation = Reservation(scope, route.state.partitions)
             return False
@@ -270,10 +270,10 @@ class Reserve:
         self._ask(part, route, scope, force=True, refuse=refuse)
         return True
 
-    def _passes(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
+    def _let_pass(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
         if route.digest is not None and (not uncompared or route.refuses):
             return False
-        return scope is None or self._suppression.passes(scope, count)
+        return scope is None or self._suppression.let_pass(scope, count)
 
     def _ask(
         self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool

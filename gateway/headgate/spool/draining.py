@@ -567,7 +567,7 @@ class Draining:
 
     def _put(self, unit: Unit, state: TopicState) -> bool:
         rows, scope = unit.rows, self._backlogs.scope_of(unit.backlog.topic)
-        if scope is not None and not self._suppression.passes(scope, len(rows)):
+        if scope is not None and not self._suppression.let_pass(scope, len(rows)):
             return False  # later: the topic is announced as long as it has spooled events
         repeats = 0
         for at, row in rows.items():

@@ -168,7 +168,7 @@ class Reservations:
             self._owes = any(waits)
         return not self._owes
 
-    def passes(self, scope: Scope, count: int, now_s: float) -> bool:
+    def let_pass(self, scope: Scope, count: int, now_s: float) -> bool:
         """Let events pass unreserved if the topic is announced to the other gateways.
 
         Events that wait for Redis go first, in their order. So no event overtakes another of its
@@ -185,7 +185,7 @@ class Reservations:
             if self.mode != BypassMode.AWAY:
                 return False
         if scope.asked and self.mode != BypassMode.AWAY:  # no event waits while Redis is away
-            self._let_pass(scope)
+            self._let_waiting_pass(scope)
         self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first event
         scope.passed_s = now_s
         scope.unreserved.count += count
@@ -648,7 +648,7 @@ class Reservations:
             self._meter.bypassed("redis_slow", count)
         return given_up
 
-    def _let_pass(self, scope: Scope) -> None:
+    def _let_waiting_pass(self, scope: Scope) -> None:
         """Send the waiting events of an announced topic to their lanes: no later event waits.
 
         This is right even with redis_loss = "refuse", because the announcement covers these events.

@@ -91,13 +91,13 @@ class ShardedSuppressor:
         reservation.scope = self._twins(reservation.scope)[number]
         self._parts[number].reserve(publish)
 
-    def passes(self, scope: Scope, count: int) -> bool:
+    def let_pass(self, scope: Scope, count: int) -> bool:
         """Let events pass unreserved once all servers that answer have the announcement."""
         scope = scope.latest()
         if scope in self._waiting:  # briefly: no event overtakes the waiting ones
             return False
         scopes = self._twins(scope)
-        passing = [part.passes(twin, 0) for part, twin in zip(self._parts, scopes, strict=True)]
+        passing = [part.let_pass(twin, 0) for part, twin in zip(self._parts, scopes, strict=True)]
         if all(passing):
             scope.unreserved.count += count
             return True
@@ -384,7 +384,7 @@ class Unsuppressed:
     def reserve(self, publish: Publish) -> None:
         self._verdicts.publish(publish)
 
-    def passes(self, scope: Scope, count: int) -> bool:
+    def let_pass(self, scope: Scope, count: int) -> bool:
         """Let all events pass: there is no store."""
         return True
 

@@ -190,9 +190,9 @@ class Suppressor:
         self.reservations.reserve(publish)
         self._client.wake()
 
-    def passes(self, scope: Scope, count: int) -> bool:
+    def let_pass(self, scope: Scope, count: int) -> bool:
         """Let events pass unreserved, if their topic is announced."""
-        if self.reservations.passes(scope, count, self._clock()):
+        if self.reservations.let_pass(scope, count, self._clock()):
             return True
         self._client.note()
         return False

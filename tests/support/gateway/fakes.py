@@ -165,7 +165,7 @@ class FakeSuppression:
         publish.advance(Stage.QUEUED)
         self.queue.append(publish)
 
-    def passes(self, scope: Scope, count: int) -> bool:
+    def let_pass(self, scope: Scope, count: int) -> bool:
         first = [one for one in self.queue if one.reserved.scope is scope and not one.dropped]
         self.queue = [one for one in self.queue if one.reserved.scope is not scope]
         for publish in first:

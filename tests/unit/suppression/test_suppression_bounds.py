@@ -234,9 +234,9 @@ def test_what_passes_is_counted_until_it_ends() -> None:
     publishes = [make_publish(content, scope) for content in "BCD"]
     for publish in publishes:
         publish.digest = None
-    assert not reservations.passes(scope, 3, world.g0.seconds)  # not announced yet
+    assert not reservations.let_pass(scope, 3, world.g0.seconds)  # not announced yet
     world.g0.exchange()
-    assert reservations.passes(scope, 3, world.g0.seconds)
+    assert reservations.let_pass(scope, 3, world.g0.seconds)
     assert scope.unreserved.count == 3
     reservations.acknowledged(publishes[:1], 1, world.g0.seconds)
     reservations.ended(publishes[1], True, world.g0.seconds)
@@ -255,7 +255,7 @@ def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: boo
     world.g0.arrive("0", key="other")
     process.exchange()
     process.lane.clear()
-    assert not process.reservations.passes(scope, 1, process.seconds)
+    assert not process.reservations.let_pass(scope, 1, process.seconds)
     process.execute()  # announces it
     waiting = [make_publish(content, scope) for content in "123"]
     for publish in waiting:
@@ -265,7 +265,7 @@ def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: boo
     if is_sent:
         process.execute()
     assert not process.lane
-    assert process.reservations.passes(scope, 1, process.seconds)
+    assert process.reservations.let_pass(scope, 1, process.seconds)
     assert contents(process.lane) == "123"
     if is_sent:
         process.reply()
@@ -281,10 +281,10 @@ def test_what_waits_for_redis_goes_before_what_passes(is_sent: bool, refuse: boo
 def test_what_passed_is_announced_again_whoever_looked_before_it_came() -> None:
     world = World()
     process, scope = world.g0, world.scope
-    assert not process.reservations.passes(scope, 1, process.seconds)
+    assert not process.reservations.let_pass(scope, 1, process.seconds)
     process.exchange()
     process.reservations.tick(process.seconds)  # nothing has passed yet
-    assert process.reservations.passes(scope, 1, process.seconds)
+    assert process.reservations.let_pass(scope, 1, process.seconds)
     until_s = scope.free_until_s
     world.now = until_s * 1000 - 1
     process.reservations.tick(process.seconds)  # it is under way still

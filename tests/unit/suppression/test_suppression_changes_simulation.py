@@ -58,7 +58,7 @@ class Changing(Member):
         publish.digest = Digester(self.policy.encode()).digest(content.encode())
         if self.policy == "off":
             reservation.refuse = False
-            passes = self.reservations.passes(self.scope, 1, self.seconds)
+            passes = self.reservations.let_pass(self.scope, 1, self.seconds)
             publish.digest, reservation.force = (None, False) if passes else (b"", True)
         return publish
 
