@@ -145,7 +145,7 @@ class Bursts:
                 detail = f"this producer may not post to topic {brief(topic)}"
                 raise Refused(Failure(Reason.FORBIDDEN, detail))
             try:
-                held = self._gate.rules(topic).held
+                held = self._gate.find_route(topic).held
             except Refused as refused:
                 failure = self._gate.with_suggestion(refused.failure, topic, may_post)
                 raise Refused(failure) from refused
@@ -160,7 +160,7 @@ class Bursts:
         held_topics = {}
         for topic in sorted(filter(may_post, self._coalescing())):
             try:
-                held = self._gate.rules(topic).held
+                held = self._gate.find_route(topic).held
             except Refused as refused:
                 if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                     raise

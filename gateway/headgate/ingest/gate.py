@@ -342,7 +342,7 @@ class Gate:
             raise Refused(_SPOOLS)
         return route
 
-    def rules(self, topic: str) -> Route:
+    def find_route(self, topic: str) -> Route:
         """Return the topic's route for requests without events, even if it takes no events now.
 
         The end of a burst is such a request: a full held topic must take it, since it empties it.

@@ -145,7 +145,7 @@ async def drain(
 
 def _scope_of(gate: Gate, topic: str) -> Scope | None:
     try:
-        return gate.rules(topic).scope
+        return gate.find_route(topic).scope
     except Refused:
         return None  # its topic is not known (yet)
 

@@ -136,17 +136,17 @@ class ProduceService:
         Raises:
             Refused: The topic is unknown or not available.
         """
-        return self.rules(topic, caller).policy
+        return self.route(topic, caller).policy
 
-    def rules(self, topic: str, caller: Identity) -> Route:
-        """Return the rules of a topic.
+    def route(self, topic: str, caller: Identity) -> Route:
+        """Return the route of a topic.
 
         Raises:
             Refused: The topic is unknown or not available. The failure suggests a similar topic.
         """
         gate = self.events.pipeline.gate
         try:
-            return gate.rules(topic)
+            return gate.find_route(topic)
         except Refused as refused:
             failure = gate.with_suggestion(refused.failure, topic, caller.may_post)
             raise Refused(failure) from refused
@@ -233,7 +233,7 @@ class ProduceService:
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
         try:
-            return self.rules(topic, caller).state
+            return self.route(topic, caller).state
         except Refused as refused:
             if refused.failure.reason is not Reason.UNKNOWN_TOPIC:
                 raise
