@@ -252,7 +252,7 @@ def _take_own_id(publish: Publish, event: bytes | RawEvent) -> None:
     if not isinstance(event, RawEvent):
         return
     if event.partition is not None and event.partition != SPREAD:
-        publish.placed = True
+        publish.is_client_placed = True
     if event.event_id is not None:
         if publish.event_id is None:
             publish.event_id, publish.source = event.event_id, event.source

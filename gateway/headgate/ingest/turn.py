@@ -283,7 +283,7 @@ class Reserve:
             publish.digest = None
             self._produce.one(publish)
             return
-        if publish.placed or route.digest is None:
+        if publish.is_client_placed or route.digest is None:
             publish.digest = b""
         elif publish.digest is None:
             publish.digest = route.digest(record.value, content_type_of(record))

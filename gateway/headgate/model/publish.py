@@ -239,10 +239,10 @@ class Publish:
         large: Data for the oversize policy, about the event or one of its records.
         digest: The digest of its content, 16 bytes if the topic suppresses, else None. It is empty
             if the content is not compared: the event is published, and clears its key's digest.
-        placed_by: The partition count that chose its partition, if it differs from the count of
+        placed_count: The partition count that chose its partition, if it differs from the count of
             its route and reservation; else 0.
-        placed: Whether its client chose the partition. Then its offset means nothing for its key,
-            and its digest is empty.
+        is_client_placed: Whether its client chose the partition. Then its offset means nothing for
+            its key, and its digest is empty.
         reservation: The state of suppression, once a reservation was requested.
         followers: Equal events of the same key that share this event's outcome.
         leader: The event whose outcome this event shares.
@@ -252,8 +252,8 @@ class Publish:
     # every event would cost more than the rest of its construction.
     stage: Stage = Stage.NEW
     digest: bytes | None = None
-    placed: bool = False
-    placed_by: int = 0
+    is_client_placed: bool = False
+    placed_count: int = 0
     reservation: Reservation | None = None
     spooled: bool = False
     dropped: bool = False
@@ -452,8 +452,8 @@ class Ticket:
 
 def count_of(publish: Publish) -> int:
     """Return the partition count that was used to choose the event's partition."""
-    if publish.placed_by:
-        return publish.placed_by
+    if publish.placed_count:
+        return publish.placed_count
     if publish.reservation is not None and publish.reservation.partitions:
         return publish.reservation.partitions
     assert publish.common is not None  # the event belongs to a request
@@ -472,8 +472,8 @@ def place_again(publish: Publish, state: TopicState) -> bool:
     if count_of(publish) == count:
         return False
     record, reservation = publish.record, publish.reservation
-    publish.placed_by = count
-    if not publish.placed:
+    publish.placed_count = count
+    if not publish.is_client_placed:
         record.partition = place(record.key, record.partition, count)
     if reservation is not None:
         if publish.digest is None:  # events without a reservation share this object

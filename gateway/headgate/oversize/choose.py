@@ -351,9 +351,9 @@ class MultiRecordPublish:
         planned = self._records[len(self._parts)]
         part = Publish(planned.record, planned.size, None, len(self._parts), planned.event_id)
         part.common, part.owner = self.parent.common, self
-        # Elements of a split document have keys and partitions of their own.
-        if self.parent.placed and (self.strategy != "split" or part.index == self.count - 1):
-            part.placed = True
+        is_element = self.strategy == "split" and part.index < self.count - 1
+        if self.parent.is_client_placed and not is_element:  # elements have keys of their own
+            part.is_client_placed = True
         if planned.batch is not None:
             part.large = Large(batch=planned.batch)
         self._parts.append(part)

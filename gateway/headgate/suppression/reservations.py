@@ -65,10 +65,10 @@ def grow_alone(scope: Scope, partitions: int) -> None:
     """Ignore the growth of a topic: only suppression has it here."""
 
 
-def place_again(publish: Publish, scope: Scope) -> None:
-    """Place an event by the present partition count of its topic."""
+def _place_by_scope(publish: Publish, scope: Scope) -> None:
+    """Move a waiting event to the partition of its key, by the partition count of its scope."""
     record = publish.record
-    if not publish.placed and record.key is not None:
+    if not publish.is_client_placed and record.key is not None:
         record.partition = partition_for(record.key, scope.partitions)
     publish.reserved.partitions = scope.partitions
 
@@ -140,7 +140,7 @@ class Reservations:
         scope = reservation.scope = reservation.scope.latest()
         scope.asked = True
         if reservation.partitions != scope.partitions:
-            place_again(publish, scope)
+            _place_by_scope(publish, scope)
         key = publish.record.key
         assert key is not None  # events without a key are published without a reservation
         reservation.entry = entry = scope.entry(key)
@@ -206,7 +206,7 @@ class Reservations:
         """Place the waiting events of a topic again, which has more partitions."""
         for publish in self._queue:
             if publish.reserved.scope is scope:
-                place_again(publish, scope)
+                _place_by_scope(publish, scope)
 
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """Replace a topic's namespace, and register the events that may land in the new topic."""
@@ -223,7 +223,7 @@ class Reservations:
                 reservation.entry = new.entry(publish.record.key)
                 is_waiting = publish.stage is _QUEUED or publish.stage is _RESERVING
                 if is_waiting and reservation.partitions != new.partitions:
-                    place_again(publish, new)
+                    _place_by_scope(publish, new)
         self._arrivals.rename()
         self._in_flight.register_again({new})
         self._namespaces.forget(old)
@@ -322,7 +322,7 @@ class Reservations:
         late = [publish for publish in late if publish.stage is _RESERVING]
         for publish in late:
             publish.advance(_QUEUED)
-            place_again(publish, publish.reserved.scope)
+            _place_by_scope(publish, publish.reserved.scope)
         self._put_back(late)
         self._outgoing = None  # only now: after a failure `lost` puts the rest back
 

@@ -37,7 +37,7 @@ def test_an_event_without_a_key_stays_if_it_can() -> None:
 
 def test_a_partition_that_the_client_chose_stays() -> None:
     publish = event(b"key", 4)
-    publish.placed = True
+    publish.is_client_placed = True
     assert place_again(publish, topic_state("orders", 7))
     assert publish.record.partition == 4
 
