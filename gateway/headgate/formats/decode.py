@@ -61,10 +61,11 @@ def kind_of(content_type: bytes) -> BodyKind:
     return BodyKind.JSON_ONE if media_type.endswith(b"+json") else BodyKind.OPAQUE
 
 
-def is_json(content_type: bytes | None) -> bool:
-    """Return whether data of this type is JSON, which is the default of CloudEvents."""
-    if content_type is None:
-        return True
+def is_plain_json(content_type: bytes) -> bool:
+    """Return whether data of this type is JSON without an event format (CloudEvents, envelope).
+
+    `model.content.is_json` accepts those, too.
+    """
     return kind_of(content_type) in (BodyKind.JSON, BodyKind.JSON_ONE)
 
 

@@ -49,7 +49,7 @@ from headgate.model.record import (
     size_of,
 )
 from headgate.model.request import RequestOptions
-from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded
+from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded, fits
 from headgate.native.chosen import is_too_deep
 from headgate.offload.helper_process import HelperProcess
 
@@ -222,7 +222,7 @@ class BuildRecords:
             length: Length of its value, in bytes.
         """
         publish.common = request.common
-        if length > route.max_value_bytes or publish.size > route.max_record_bytes:
+        if not fits(route, length, publish.size):
             if not route.strategies:
                 failure = exceeded(route, length, publish.size)
                 _refuse(publish, failure)

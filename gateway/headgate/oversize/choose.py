@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from headgate.formats.decode import is_json
+from headgate.formats.decode import is_plain_json
 from headgate.model.outcome import (
     OVERLOADED_RETRY_S,
     Failure,
@@ -251,7 +251,7 @@ class ChooseStrategy:
     async def _split(self, publish: Publish, route: Route) -> OversizePlan | None:
         rule, value, key = route.policy.split, publish.record.value or b"", publish.record.key
         content_type = dict(publish.record.headers).get(CONTENT_TYPE)
-        if rule is None or key is None or content_type is None or not is_json(content_type):
+        if rule is None or key is None or content_type is None or not is_plain_json(content_type):
             return None  # only keyed JSON documents are split
         parts: Split | str | None
         if len(value) <= _SPLIT_HERE_BYTES:

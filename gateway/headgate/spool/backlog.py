@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from headgate.backends.base import Suppression
-from headgate.model.keys import partition_for
+from headgate.model.keys import place
 from headgate.model.outcome import Failure, Outcome
 from headgate.model.publish import Publish
 from headgate.model.suppression import Scope
@@ -388,8 +388,7 @@ class Backlogs:
         last = next(reversed(backlog.topic_counts), partitions)
         if last == partitions or partitions not in backlog.topic_counts:
             return backlog, partitions
-        partition = backlog.partition % last if key is None else partition_for(key, last)
-        return self.of(backlog.topic, partition), last
+        return self.of(backlog.topic, place(key, backlog.partition, last)), last
 
     def had_its_turn(self, backlog: Backlog) -> None:
         """Move a backlog behind all others after its turn."""
