@@ -7,7 +7,7 @@ The rules:
 2. A plain post (`PlainPosts`) that has arrived completely goes to the front at once, without a
    task or a request object. Its response is one write when its ticket is done, at the end of the
    event loop's turn, so that lanes can first report all their events.
-3. The first request that is anything else hands the connection over to aiohttp for good, with all
+3. The first request that is anything else passes the connection to aiohttp for good, with all
    bytes that are not consumed (`HttpServer.take_over`). All limits and checks of unusual requests
    are aiohttp's. Some clients send head and body in two segments, so an incomplete plain post may
    first become complete: for a short time, and within a bound on the bytes of all connections.
@@ -388,7 +388,7 @@ class FastConnection:
     def refuse_body(self) -> None:
         """Let aiohttp refuse a request with an incomplete body (503 `draining`)."""
         if self._needed and not self.is_open:
-            self._hand_over(is_refused=True)
+            self._pass_to_aiohttp(is_refused=True)
 
     def close(self) -> None:
         """Close the connection."""
@@ -436,7 +436,7 @@ class FastConnection:
         request = framed(data)
         if request is None:
             if not may_become_plain(data):
-                self._hand_over()
+                self._pass_to_aiohttp()
             elif self._wait is None:
                 self._wait = self._loop.call_later(_WAIT_S, self._end_wait)
             return False
@@ -447,7 +447,7 @@ class FastConnection:
             self._strange = 0
         _, _, start, end = request
         if cached is None or end - start > self._posts.max_bytes:
-            self._hand_over()
+            self._pass_to_aiohttp()
             return False
         if len(data) < end:
             self._wait_for(end)
@@ -487,7 +487,7 @@ class FastConnection:
         if self._needed:
             return
         if self._connections.waiting_bytes + size > _WAITING_BYTES:
-            self._hand_over()
+            self._pass_to_aiohttp()
             return
         self._needed = size
         self._connections.waiting_bytes += size
@@ -504,10 +504,10 @@ class FastConnection:
     def _end_wait(self) -> None:
         self._wait = None
         if not self.is_open and self._transport is not None:
-            self._hand_over()
+            self._pass_to_aiohttp()
 
-    def _hand_over(self, is_refused: bool = False) -> None:
-        """Give the connection to aiohttp, with all bytes that are not consumed."""
+    def _pass_to_aiohttp(self, is_refused: bool = False) -> None:
+        """Pass the connection to aiohttp, with all bytes that are not consumed."""
         transport, data = self._transport, self._buffer
         if self._is_paused:
             self._resume()

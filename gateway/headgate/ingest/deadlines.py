@@ -68,7 +68,7 @@ class Expire:
     Args:
         turn: Batches of this turn of the event loop.
         validate: Validation stage.
-        produce: Stage that hands records over to the lanes.
+        produce: Stage that puts records into the lanes.
         suppression: Suppression state.
         complete: Stage that ends events.
         ids: Generates event ids.

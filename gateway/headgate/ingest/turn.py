@@ -96,7 +96,7 @@ def _route_of(batch: list[Publish]) -> Route:
     return common.route
 
 
-# Hand-over of finished records to their lanes.
+# Finished records enter their lanes.
 #
 # Events that exceed the size limits first go through the topic's oversize policy.
 
@@ -108,7 +108,7 @@ class Produce:
         ids: Generates ids for events without one.
         lanes: Lanes of the producer.
         state_of: Returns a topic's state as Kafka last described it.
-        oversize: Returns the oversize stage, which hands its records back to this object and is
+        oversize: Returns the oversize stage, which passes its records back to this object and is
             built later.
     """
 
@@ -131,7 +131,7 @@ class Produce:
         They have one route, so the first event shows whether they pass the oversize stage.
         """
         if not self._may_wait(publishes[0]):
-            self.hand_over(publishes)
+            self.queue_in_lane(publishes)
             return
         oversize = self._stage()
         for publish in publishes:
@@ -140,7 +140,7 @@ class Produce:
     def one(self, publish: Publish) -> None:
         """Take one event, or one record of an oversized event."""
         if publish.owner is not None or not self._may_wait(publish):
-            self.hand_over((publish,))
+            self.queue_in_lane((publish,))
         else:
             self._stage().take(publish)
 
@@ -154,7 +154,7 @@ class Produce:
             return False
         return bool(common.route.strategies) or len(self._stage().waiting) > 0
 
-    def hand_over(self, publishes: Sequence[Publish]) -> None:
+    def queue_in_lane(self, publishes: Sequence[Publish]) -> None:
         """Put events that are within the size limits into their lanes."""
         for publish in publishes:
             common = publish.common
@@ -258,7 +258,7 @@ class Reserve:
             refuse: Whether to refuse the record if Redis is not available.
 
         Returns:
-            False if no reservation is needed: the record may be handed over at once.
+            False if no reservation is needed: the record may enter its lane at once.
         """
         route = _common(part).route
         scope = route.scope

@@ -135,7 +135,7 @@ def split_plan(publish: Publish, route: Route, parts: Split, set_id: str) -> Ove
     """Return a plan with elements under keys of their own, then the manifest.
 
     All records must be within the limits, and no key may exceed the limit for keys. Elements get
-    the request's headers at hand-over (`ingest.turn.Produce`), like any event.
+    the request's headers when they enter their lanes (`ingest.turn.Produce`), like any event.
 
     Args:
         publish: The event.

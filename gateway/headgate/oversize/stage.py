@@ -157,7 +157,7 @@ class OversizeStage:
             self._put_part(plan.next_part())
         elif publish.large is None:
             if not publish.dropped:
-                self._produce.hand_over((publish,))
+                self._produce.queue_in_lane((publish,))
         elif isinstance(plan, OversizePlan):
             self._put(publish, plan)
         elif plan is None:
@@ -208,7 +208,7 @@ class OversizeStage:
     def _put_element(self, publish: Publish, part: Publish) -> None:
         reservation = publish.reservation
         if not self._reserve.element(part, refuse=reservation is not None and reservation.refuse):
-            self._produce.hand_over((part,))
+            self._produce.queue_in_lane((part,))
 
     def _elements_written(self, multi: MultiRecordPublish) -> None:
         """Send the manifest in its turn, so that its readers find all elements."""

@@ -293,7 +293,7 @@ async def test_a_connection_is_handed_over_once(room: Room) -> None:
     assert len(room.server.connections) == 1
 
 
-async def test_a_connection_with_tls_is_handed_over(tmp_path: Path) -> None:
+async def test_a_connection_with_tls_is_passed_to_aiohttp(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.issue("server")
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
