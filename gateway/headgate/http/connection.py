@@ -115,23 +115,25 @@ class KnownHeads:
         """
         if not self._is_on:
             return
-        head, own, _, _ = request
+        head, own_values, _body_start, _body_end = request
         shared = {
-            name: value for name, value in headers.items() if name not in own and name != _LENGTH
+            name: value
+            for name, value in headers.items()
+            if name not in own_values and name != _LENGTH
         }
         self._known.put(head, (topic, shared))
 
     def find(self, request: Framed) -> tuple[str, Headers] | None:
         """Return topic and headers (without the length) of a request with a known head."""
-        head, own, _, _ = request
+        head, own_values, _body_start, _body_end = request
         cached = self._known.get(head)
         if cached is None:
             return None
         self.hits += 1
-        if not own:
+        if not own_values:
             return cached
         topic, headers = cached
-        return topic, {**headers, **own}
+        return topic, {**headers, **own_values}
 
 
 class PlainPosts:
@@ -244,7 +246,7 @@ def closing(response: bytes) -> bytes:
 _AHEAD_BYTES: Final = 65_536  # in the buffer behind an open request; then reading pauses
 _WAIT_S: Final = 0.25  # for the rest of a plain post; then aiohttp waits for it
 _WAITING_BYTES: Final = 16_777_216  # of such requests on all connections
-_STRANGE_HEADS: Final = 16  # in a row; then the connection's heads are no longer learned
+_NEW_HEADS_MAX: Final = 16  # in a row; later new heads of the connection are not remembered
 FIRST_REQUEST_S: Final = 1.0  # for a new client's first request; later ones may lose the connection
 _USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux alone has it
 _INTERNET: Final = (socket.AF_INET, socket.AF_INET6)
@@ -334,7 +336,7 @@ class FastConnection:
         self._wait: asyncio.TimerHandle | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._made_s = self._answered_s = 0.0
-        self._strange = 0
+        self._new_heads = 0
         self._is_reading = False
         self._is_paused = False  # reading
         self._is_blocked = False  # writing
@@ -440,30 +442,31 @@ class FastConnection:
             elif self._wait is None:
                 self._wait = self._loop.call_later(_WAIT_S, self._end_wait)
             return False
-        cached = self._heads.find(request)
-        if cached is None:
-            cached = self._read_head(request)
+        plain = self._heads.find(request)
+        if plain is None:
+            plain = self._read_head(request)
         else:
-            self._strange = 0
-        _, _, start, end = request
-        if cached is None or end - start > self._posts.max_bytes:
+            self._new_heads = 0
+        _, _, body_start, body_end = request
+        if plain is None or body_end - body_start > self._posts.max_bytes:
             self._pass_to_aiohttp()
             return False
-        if len(data) < end:
-            self._wait_for(end)
+        if len(data) < body_end:
+            self._wait_for(body_end)
             return False
         if self._wait is not None:
             self._stop_waiting()
-        self._buffer = data[end:]
-        topic, headers = cached
-        self._start(topic, data[start:end], headers)
+        self._buffer = data[body_end:]
+        topic, headers = plain
+        self._start(topic, data[body_start:body_end], headers)
         return True
 
     def _read_head(self, request: Framed) -> tuple[str, Headers] | None:
         """Read a head that is not known, and remember it if it is plain."""
-        plain = self._posts.read_head(self._buffer[: request[2]], self._server.header_max_bytes)
-        if plain is not None and self._strange < _STRANGE_HEADS:
-            self._strange += 1
+        _, _, body_start, _ = request
+        plain = self._posts.read_head(self._buffer[:body_start], self._server.header_max_bytes)
+        if plain is not None and self._new_heads < _NEW_HEADS_MAX:
+            self._new_heads += 1
             self._heads.learn(request, *plain)
         return plain
 
