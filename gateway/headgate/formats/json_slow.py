@@ -1,6 +1,6 @@
 """JSON parsing with the standard library: the slow path for lone-surrogate escapes.
 
-RFC 8259 allows them and msgspec refuses them. This is a separate module, because `jsontext` is
+RFC 8259 allows them and msgspec refuses them. This is a separate module, because `json_text` is
 compiled (setup.py) and subclasses of str cannot be.
 """
 

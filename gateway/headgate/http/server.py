@@ -260,7 +260,7 @@ _ACCESS_LOG = logging.Logger("access", logging.INFO)
 class HttpConnection(web.RequestHandler):
     """A connection of aiohttp; it answers requests that aiohttp refuses with a problem document.
 
-    aiohttp gets one request at a time (`framing.Pacing`). So valid requests before invalid data
+    aiohttp gets one request at a time (`Pacing`). So valid requests before invalid data
     are answered, and the connection knows whether a response is its last one.
     """
 

@@ -186,6 +186,10 @@ class Identify:
             self._complete.close(ticket)
 
     def _go_on(self, route: Route, started: list[Publish], events: Sequence[Event]) -> None:
+        """Pass new events on, like `Pipeline`, but without its shortcut (`_is_compared`).
+
+        `Validate` itself lets events pass whose digests the scanner has computed.
+        """
         if route.check is None and not self._validate.waiting:
             self._turn.add(route, started)
         else:
