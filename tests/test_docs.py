@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tokenize
 import tomllib
 from collections.abc import Iterator
 from configparser import ConfigParser
@@ -429,7 +430,7 @@ def test_code_cites_pages_by_their_paths_alone() -> None:
 
 
 def dotted() -> Iterator[tuple[str, str]]:
-    """(where, name) of each thing that code names by its package, such as `core.keys.KeyRule`."""
+    """(where, name) of each thing that code names by its package, such as `model.keys.KeyRule`."""
     packages = "|".join(one.parent.name for one in PACKAGE.glob("*/__init__.py"))
     named = re.compile(rf"`(?:headgate\.)?((?:{packages})(?:\.\w+)+)(?:\(\))?`")
     for path in tracked():
@@ -456,6 +457,82 @@ def test_what_code_names_by_its_package_is_there() -> None:
         f"{where}: {name}"
         for where, name in dotted()
         if name not in options and not name.endswith(files) and not is_there(name)
+    ]
+    assert missing == []
+
+
+def explanations(path: Path) -> Iterator[str]:
+    """The docstrings and comments of a Python file."""
+    text = path.read_text()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+@cache
+def names_in(path: Path) -> frozenset[str]:
+    """The names that a Python file binds, reads or imports."""
+    names = set[str]()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                names.add(node.name)
+            case ast.Name():
+                names.add(node.id)
+            case ast.Attribute():
+                names.add(node.attr)
+            case ast.arg():
+                names.add(node.arg)
+            case ast.alias():
+                names |= {*node.name.split("."), node.asname or ""}
+            case ast.ImportFrom():
+                names |= {*(node.module or "").split(".")}
+    return frozenset(names)
+
+
+def _has_module(folder: Path, name: str) -> bool:
+    return (folder / name).is_dir() or (folder / f"{name}.py").is_file()
+
+
+def test_references_begin_with_a_module_or_name_that_exists() -> None:
+    """A reference such as `framing.Pacing` leads nowhere if there is no `framing`."""
+    of_others = {"controller.quorum.voters"}  # an option of Kafka
+    suffix = re.compile(r"\.(?:c|h|java|js|json|lua|md|mjs|py|toml|ya?ml)$")
+    reference = re.compile(r"`([A-Za-z_]\w*)\.(\w+)((?:\.\w+)*)(?:\([^`]*\))?`")
+    folders = tuple(ROOT / name for name in ("gateway", "spark", "clients"))
+    ours = [path for path in tracked() if any(path.is_relative_to(each) for each in folders)]
+    modules = dict[str, list[Path]]()
+    for path in ours:
+        if path.suffix in {".py", ".c"}:
+            name = path.parent.name if path.stem == "__init__" else path.stem
+            modules.setdefault(name, []).append(path)
+    files = [path for path in ours if path.suffix == ".py"]
+    options = {f"{section}.{name}" for section, names in sections().items() for name in names}
+    everything = frozenset[str]().union(*map(names_in, files))
+
+    def leads_somewhere(path: Path, head: str, attribute: str) -> bool:
+        if head in names_in(path):
+            return True
+        homes = modules.get(head)
+        if homes is None:
+            return head in everything
+        return any(
+            re.search(rf"\b{attribute}\b", home.read_text())
+            or (home.stem == "__init__" and _has_module(home.parent, attribute))
+            for home in homes
+        )
+
+    missing = [
+        f"{path.relative_to(ROOT)}: {head}.{attribute}{rest}"
+        for path in files
+        for text in explanations(path)
+        for head, attribute, rest in reference.findall(text)
+        if (name := f"{head}.{attribute}{rest}") not in options | of_others
+        and not suffix.search(name)
+        and not leads_somewhere(path, head, attribute)
     ]
     assert missing == []
 

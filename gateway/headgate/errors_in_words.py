@@ -233,7 +233,7 @@ def user() -> str:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error and what it was raised from, `URLError.reason` included."""
+    """Yield the error and what it was raised from, the `reason` of a URLError included."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         seen.append(error)

@@ -21,7 +21,7 @@ Rules:
     admit     is there room in the budget and the quotas?            admission
     records   which key, partition, timestamp and size?              records
     identify  was the event id seen before?                          path      dedupe_ttl_s
-    validate  does it fit the schema; which digest has it?           records   schema, canonical suppress
+    validate  does it fit the schema; which digest has it?           records   schema, canonical
     turn      which events of its topic go on together?              turn
     reserve   is it unchanged? Redis knows                           turn      suppress
     produce   does it fit (`oversize`); which headers; which lane?   turn

@@ -31,7 +31,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Known:
-    """A `KnownTopics` over fakes."""
+    """The `KafkaTopics` of a spool, over fakes."""
 
     def __init__(self, topics: FakeTopics) -> None:
         self._topics = topics

@@ -1,4 +1,4 @@
-"""What a real broker writes to `__consumer_offsets`, read with `core.groups`."""
+"""What a real broker writes to `__consumer_offsets`, read with `kafka.groups`."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_each_option_is_named(tmp_path: Path, authority: Authority) -> None:
         assert trouble.option == option
         assert trouble.found.startswith(f"{str(pem)!r} cannot be used: it is not PEM")
         assert trouble.fix
-        if option.startswith("http."):  # `KeptTls` refuses those
+        if option.startswith("http."):  # `TlsSnapshot` refuses those
             refuse_bad_pem_files(file, settings, origins)
         else:
             with pytest.raises(ConfigError) as refused:

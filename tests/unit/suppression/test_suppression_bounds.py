@@ -17,7 +17,7 @@ from support.scale import scaled
 
 LETTERS = {b"r": 31, b"p": 15, b"g": 13, b"s": 41, b"k": 41, b"x": 13, b"c": 1}
 OPTIONS = SuppressOptions()
-# One entry may bring a few more than there is room for (`settlements._MAX_BYTES`).
+# One entry may bring a few more than there is room for (`calls._MAX_BYTES`).
 MOST = OPTIONS.max_operations_per_call + 40
 
 
