@@ -245,10 +245,14 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _specific(error: BaseException) -> str:
+    # OpenSSL sets these attributes; errors that Python code makes, such as aiohttp's, lack them
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not trusted: {error.verify_message.rstrip('.').lower()}"
+        why = getattr(error, "verify_message", "") or _verify_message(error)
+        return f"its certificate is not trusted{why and ': '}{why.rstrip('.').lower()}"
     if isinstance(error, ssl.SSLError):
-        reason = error.reason or ""
+        reason = getattr(error, "reason", None) or ""
+        if not reason and (inner := error.__cause__ or error.__context__):
+            return _specific(inner)
         return _NO_TLS if reason in _NO_TLS_REASONS else f"TLS fails: {_spelled(reason)}"
     if isinstance(error, socket.gaierror):
         return _UNKNOWN_HOST
@@ -268,6 +272,12 @@ def _specific(error: BaseException) -> str:
             number = int(listed[1])
         return _BY_NUMBER.get(number or 0, "")
     return ""
+
+
+def _verify_message(error: BaseException) -> str:
+    """Return OpenSSL's words in the error that this one was raised from; empty if there are none."""
+    messages = (getattr(each, "verify_message", "") for each in _chain(error))
+    return next((message for message in messages if message), "")
 
 
 def _plain(error: BaseException) -> str:

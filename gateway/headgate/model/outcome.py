@@ -44,6 +44,7 @@ class Reason(StrEnum):
     REDIS_UNAVAILABLE = "redis_unavailable"
     BLOBS_UNAVAILABLE = "blobs_unavailable"
     ISSUER_UNAVAILABLE = "issuer_unavailable"
+    MONITOR_UNAVAILABLE = "monitor_unavailable"
     CLOCK_WRONG = "clock_wrong"
     UNKNOWN = "unknown"
 
@@ -280,6 +281,13 @@ TRAITS: Mapping[Reason, Traits] = {
         "The blob store is not available",
         "Nothing was written, because the event is too large for Kafka alone. Wait for Retry-After "
         "seconds, then retry.",
+    ),
+    Reason.MONITOR_UNAVAILABLE: Traits(
+        503,
+        True,
+        "WARNING",
+        "The monitor of consumer groups is not available",
+        "Start `headgate monitor`, or correct what `detail` names.",
     ),
     Reason.CLOCK_WRONG: Traits(
         503,

@@ -14,7 +14,7 @@ from headgate.admin.console.figures import Plots, Recorded
 from headgate.admin.instance import Monitored
 from headgate.config import Settings
 from headgate.config.settings import ConsoleSettings
-from headgate.errors_in_words import connection_error
+from headgate.errors_in_words import cause, connection_error, is_untrusted
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.fleet import Points, Recorder
 from headgate.metrics.snapshot import Labels
@@ -253,6 +253,21 @@ def monitor_url(settings: Settings) -> str:
     return f"{scheme}://{host}:{settings.monitor.port}"
 
 
+def _no_monitor(error: BaseException) -> str:
+    """Return why the monitor does not answer, and the fix, without its address."""
+    if is_untrusted(error):
+        return (
+            f"the gateway cannot use the monitor's TLS: {cause(error)}. Start the gateway with "
+            "SSL_CERT_FILE, the file of the authority that issued the certificate, or set "
+            "monitor.url to a name in the certificate"
+        )
+    why = cause(error)
+    return (
+        f"no monitor answers{why and f' ({why})'}: start `headgate monitor` with this "
+        "configuration, or set monitor.url"
+    )
+
+
 class MonitorClient:
     """A client of the monitor.
 
@@ -296,11 +311,7 @@ class MonitorClient:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             if self._outage.begins():  # a live page sends a request every few seconds
                 log.warning("no monitor answers at %s: %s", masked(url), connection_error(error))
-            detail = (
-                "no monitor answers: start `headgate monitor` with this configuration, or set "
-                "monitor.url"
-            )
-            return Failure(Reason.NOT_FOUND, detail)
+            return Failure(Reason.MONITOR_UNAVAILABLE, _no_monitor(error))
         away_s = self._outage.ends()
         if away_s is not None:
             log.info("monitor at %s answers", masked(url), extra={"away_s": away_s})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from headgate.model.outcome import Failure, Reason
 from headgate.supervisor.monitor_process import MonitorPages
 from headgate.supervisor.upstreams import MonitorClient, monitor_url
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
+from support.identity.authority import Authority
 from support.process.stack import free_port
 from support.scenarios.group_world import GROUP, TOPIC, World
 from support.scenarios.monitored import monitor_of
@@ -73,9 +75,32 @@ async def test_without_a_monitor_it_says_what_to_start() -> None:
     settings = Settings(monitor=MonitorSettings(port=free_port()))
     found = await MonitorClient(lambda: settings).ask("/v1/groups", None)
     assert isinstance(found, Failure)
-    assert found.reason is Reason.NOT_FOUND
+    assert found.reason is Reason.MONITOR_UNAVAILABLE
     assert "headgate monitor" in found.detail
     assert "monitor.url" in found.detail
+
+
+async def test_a_monitor_whose_certificate_is_not_trusted(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    pair = Authority(tmp_path).issue("monitor")
+    http = HttpSettings(tls_cert_file=str(pair.certificate), tls_key_file=str(pair.key))
+    settings = Settings(http=http, monitor=MonitorSettings(port=free_port()))
+    scripted = World()
+    scripted.poll()
+    pages = MonitorPages(monitor_of(scripted), settings)
+    await pages.start()
+    try:
+        failure = await MonitorClient(lambda: settings).ask("/v1/groups", None)
+    finally:
+        await pages.close()
+    assert isinstance(failure, Failure)
+    assert failure.reason is Reason.MONITOR_UNAVAILABLE
+    assert "certificate is not trusted: unable to get local issuer certificate" in failure.detail
+    assert "SSL_CERT_FILE" in failure.detail
+    assert "start `headgate monitor`" not in failure.detail
+    (line,) = [record for record in caplog.records if record.name == "headgate.supervisor"]
+    assert "its certificate is not trusted" in line.message
 
 
 async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:

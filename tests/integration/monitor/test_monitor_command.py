@@ -73,7 +73,7 @@ async def test_the_gateway_shows_what_the_monitor_sees(
     group, state_file, port = f"g-{topic_name}", tmp_path / "state.json", free_port()
     gateway = start_gateway(config(kafka.bootstrap, state_file, port))
     status, problem = get(f"{gateway.management_url}/v1/groups")
-    assert (status, problem["reason"]) == (404, "not_found")
+    assert (status, problem["reason"]) == (503, "monitor_unavailable")
     assert "headgate monitor" in problem["detail"]
 
     monitor = start_monitor(gateway.config)

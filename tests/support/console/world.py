@@ -23,7 +23,7 @@ from support.gateway.admin_world import FakeInstance
 from support.scenarios.group_world import GROUP, World
 
 HOSTILE = "<script>alert('1')</script>\"&amp;'"
-NO_MONITOR = Failure(Reason.NOT_FOUND, "no monitor answers: start `headgate monitor`")
+NO_MONITOR = Failure(Reason.MONITOR_UNAVAILABLE, "no monitor answers: start `headgate monitor`")
 TOO_LARGE = Failure(Reason.TOO_LARGE, "900000 bytes are over max_bytes")
 
 

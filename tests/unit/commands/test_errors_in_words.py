@@ -21,7 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError, ResponseError
 
 import headgate
-from headgate.errors_in_words import connection_error, file_error, listen_option
+from headgate.errors_in_words import cause, connection_error, file_error, listen_option
 from support.identity.authority import Authority
 
 NOT_FOR_PEOPLE = ("Errno", "('", "urlopen", "Error", "_ssl.c", "Errno", "codec")
@@ -73,6 +73,14 @@ async def test_nothing_listens_on_either_address_of_a_host() -> None:
     with pytest.raises(ConnectionRefusedError) as caught:
         await asyncio.open_connection("127.0.0.1", port)
     assert "nothing listens there" in readable(connection_error(caught.value))
+
+
+@pytest.mark.parametrize("kind", [ssl.SSLError, ssl.SSLCertVerificationError])
+def test_errors_of_tls_that_python_code_made(kind: type[ssl.SSLError]) -> None:
+    """OpenSSL sets `reason` and `verify_message`; errors that Python code makes have neither."""
+    assert not hasattr(kind("x"), "reason")
+    assert readable(connection_error(kind("x")))
+    assert readable(cause(kind("x")))
 
 
 def test_the_host_is_unknown() -> None:

@@ -38,6 +38,7 @@ PROMISED = {
     "redis_unavailable": (503, True),
     "issuer_unavailable": (503, True),
     "blobs_unavailable": (503, True),
+    "monitor_unavailable": (503, True),
     "clock_wrong": (503, True),
     "unknown": (504, True),
 }

@@ -32,6 +32,7 @@ export const REASONS = {
   redis_unavailable: [503, true],
   issuer_unavailable: [503, true],
   blobs_unavailable: [503, true],
+  monitor_unavailable: [503, true],
   clock_wrong: [503, true],
   unknown: [504, true],
 };
