@@ -66,10 +66,16 @@ class Complete:
 
     # ---- requests
 
-    def refuse_request(self, ticket: Ticket, failure: Failure) -> None:
-        """Refuse a request as a whole: it gets one outcome, and none of its events is started."""
+    def refuse_request(self, ticket: Ticket, failure: Failure, events: int = 1) -> None:
+        """Refuse a request as a whole: it gets one outcome, and none of its events is started.
+
+        Args:
+            ticket: Ticket of the request.
+            failure: Reason for the refusal.
+            events: Number of its events, if it is known; the metrics count each of them.
+        """
         ticket.refuse_request(rejected(failure))
-        self._account(ticket)
+        self._account(ticket, events)
         self._admission.give(ticket.producer, ticket.body_bytes, 0)
         self._remember(ticket)
 
@@ -224,13 +230,20 @@ class Complete:
             self._release(ticket)
             self._remember(ticket)
 
-    def _account(self, ticket: Ticket) -> None:
-        outcomes = ticket.answered()
+    def _account(self, ticket: Ticket, refused: int = 1) -> None:
+        """Report a request that has ended.
+
+        Args:
+            ticket: Ticket of the request.
+            refused: Number of events for which its only outcome stands.
+        """
+        outcomes, sizes = ticket.answered(), ticket.sizes
         if ticket.trace is not None:
             ticket.trace.answer = (ticket.producer, ticket.topic, outcomes)
-        self._meter.account(
-            ticket.producer, ticket.topic, outcomes, ticket.sizes, ticket.request_id
-        )
+        counted = outcomes
+        if refused > 1:
+            counted, sizes = outcomes * refused, [ticket.body_bytes // refused] * refused
+        self._meter.account(ticket.producer, ticket.topic, counted, sizes, ticket.request_id)
         if ticket.facts:
             self._report(ticket, outcomes, ticket.sizes)
 

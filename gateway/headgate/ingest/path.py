@@ -264,17 +264,19 @@ class Pipeline:
             ticket = self.ticket(inbound)
         ticket.attempt = attempt
         ticket.needs_offset = decode_as is not None
+        count = 1  # of its events, as far as it is known
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
             ticket.facts = route.facts
             options = read_options(inbound.headers)
             decoded = self._decode(inbound, route, options, decode_as, attempt)
+            count = len(decoded.events)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
             streamed = inbound.streamed
             if streamed is not None:
                 _require_strategies(route)
             size = ticket.body_bytes if streamed is None else streamed.stored.size
-            self._admit.take(ticket, options, len(decoded.events), size)
+            self._admit.take(ticket, options, count, size)
             # No refusals from here on: `refuse` returns a request's bytes, not its events.
             if attempt is not None and attempt.known:
                 leave_out_known(ticket, attempt, decoded)
@@ -288,7 +290,8 @@ class Pipeline:
             ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
-            self._complete.refuse_request(ticket, failure)
+            # A request with too many events counts as one, so that counting it stays cheap.
+            self._complete.refuse_request(ticket, failure, count if count <= self._max_events else 1)
             return ticket
         except BaseException:
             self._complete.abandon(ticket)

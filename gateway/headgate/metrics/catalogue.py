@@ -336,7 +336,8 @@ _DECLARED = (
         "headgate_events_total",
         MetricKind.COUNTER,
         (*_BY_PAIR, "outcome", "reason"),
-        "Events by outcome. The reason is empty for events that were accepted.",
+        "Events by outcome. The reason is empty for events that were accepted. A request that is "
+        "refused before its events are read counts as one event.",
     ),
     Metric(
         "headgate_event_bytes",

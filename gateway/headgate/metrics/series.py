@@ -191,6 +191,7 @@ class Series:
     ) -> None:
         keys = self._keys
         end: tuple[str, str] = ("", "")
+        failed: Outcome | None = None
         run = 0  # most events of a request have the outcome of the one before
         for outcome, size in zip(outcomes, sizes, strict=True):
             key, failure = outcome.key, outcome.failure
@@ -209,7 +210,9 @@ class Series:
                 reason = failure.reason
                 if failure.is_of_producer:
                     self.limited += 1
-                self._rejects.append((now_s, outcome, size, request_id))
+                if outcome is not failed:  # a refused request has one outcome for all its events
+                    failed = outcome
+                    self._rejects.append((now_s, outcome, size, request_id))
             elif name is _UNCHANGED:
                 self.suppressed_bytes += size
             if name is end[0] and reason is end[1]:

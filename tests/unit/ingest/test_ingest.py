@@ -8,7 +8,7 @@ from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
-from headgate.model.outcome import Failure, Reason
+from headgate.model.outcome import TRAITS, Failure, Reason
 from headgate.model.oversize import StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import Publish, RawEvent, Ticket
@@ -18,6 +18,8 @@ from headgate.model.topics import TopicState
 from support.gateway.fakes import policy, topic_state
 from support.gateway.meters import counted, sizes
 from support.gateway.room import AWAY, NO_REDIS, Room, digest, shown
+
+NDJSON = b"application/x-ndjson"
 
 # ---- one request
 
@@ -34,6 +36,24 @@ def test_a_published_event_is_answered_with_its_place() -> None:
     assert (room.admission.bytes, room.admission.events) == (0, 0)
     assert counted(room.meter, "events") == {("p", "orders", "published", ""): 1}
     assert sizes(room.meter) == {("p", "orders"): 10}
+
+
+@pytest.mark.parametrize("reason", [Reason.QUOTA_EXCEEDED, Reason.OVERLOADED, Reason.DRAINING])
+def test_each_event_of_a_refused_batch_is_counted(reason: Reason) -> None:
+    """Shares of rejected events, such as the alert on a producer's, depend on it."""
+    room = Room()
+    if reason is Reason.QUOTA_EXCEEDED:
+        room.build(spend_quota=lambda *_: Failure(reason, "used up"))
+    elif reason is Reason.OVERLOADED:
+        room.admission.take_events("other", room.admission.max_events)
+    else:
+        room.admission.close()
+    ticket = room.post("orders", b'{"id":"a"}\n{"id":"b"}\n{"id":"c"}', content_type=NDJSON)
+    status, document = shown(ticket)
+    assert document["reason"] == reason.value
+    assert (status, len(ticket.outcomes)) == (TRAITS[reason].status, 1)
+    assert counted(room.meter, "events") == {("p", "orders", "rejected", reason.value): 3}
+    assert sizes(room.meter) == {("p", "orders"): 30}
 
 
 def test_a_batch_with_bad_events_publishes_the_others_in_order() -> None:
