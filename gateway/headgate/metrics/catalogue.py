@@ -193,9 +193,10 @@ INSTANCE_METRICS = (
         "headgate_dependency_up",
         MetricKind.MAX,
         ("dependency",),
-        "1 while every worker reaches the dependency, else 0. Dependencies: redis, spool, blobs, "
-        "kafka with a cluster's name, backfill with the name of a backfill cluster; each "
-        "of several Redis servers has its own name.",
+        "1 while every worker reaches the dependency, else 0. Dependencies: redis (for "
+        "suppression), redis identity (for Idempotency-Keys and event ids), spool, blobs, kafka "
+        "with a cluster's name, backfill with the name of a backfill cluster. Each of several "
+        "Redis servers has its name behind `redis` and `redis identity`.",
     ),
     Metric(
         "headgate_workers",

@@ -56,6 +56,12 @@ CASES = (
         {'headgate_dependency_up{instance="a",dependency="redis identity"}': "0x60"},
         {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
     ),
+    # Both dependencies on one server: one alert.
+    Case(
+        "HeadgateRedisUnavailable",
+        {_SHARD % "redis-1:6379/0": "0x60", _SHARD % "identity redis-1:6379/0": "0x60"},
+        {_SHARD % "redis-1:6379/0": "1x60", _SHARD % "identity redis-1:6379/0": "1x60"},
+    ),
     # One of several servers.
     Case(
         "HeadgateRedisUnavailable",

@@ -39,7 +39,8 @@ def test_an_alert_can_fire(rule: dict[str, Any]) -> None:
     named = selectors(rule["expr"])
     assert named
     assert wrong(rule["expr"]) == []
-    labels = set().union(*(LABELS[one.name] for one in named))
+    added = re.findall(r'label_replace\(.*?, "(\w+)", "\$1"', rule["expr"])
+    labels = set(added).union(*(LABELS[one.name] for one in named))
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
     assert shown <= labels
 
