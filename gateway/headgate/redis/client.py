@@ -207,9 +207,10 @@ class ScriptClient:
 
     def _lost(self, error: StoreError) -> None:
         self._tried.set()
-        self._outage.begins()
-        if self._connected_at_s is not None or str(self.trouble) != str(error):
+        if self._outage.begins():
             self._log.warning("%s: Redis is not available: %s", self._name, error)
+        elif str(self.trouble) != str(error):  # still the same outage; /ready has the newest cause
+            self._log.debug("%s: Redis is still not available: %s", self._name, error)
         self.trouble = error
         self.is_connected = False
         self._delay()

@@ -116,6 +116,27 @@ def test_the_log_says_when_the_store_is_back(caplog: pytest.LogCaptureFixture) -
     assert 3 <= caplog.records[-1].__dict__["away_s"] < 4
 
 
+def test_an_outage_whose_cause_changes_has_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A connection that is lost ends in one way; the next attempts fail in another."""
+    caplog.set_level("INFO")
+
+    async def work() -> None:
+        store = Store()
+        owner = Owner(store)
+        owner.raises["serve"] = StoreError("redis_error", "the other side closed the connection")
+        store.takes_s = 3.0
+        await owner.client.connect()
+        await asyncio.sleep(20)
+        await owner.client.aclose()
+
+    run_in_virtual_time(work())
+    texts = [one.getMessage().partition(":")[2] for one in caplog.records]
+    assert texts == [
+        " connected to Redis", " Redis is not available: the other side closed the connection",
+        " Redis answers again",
+    ]  # fmt: skip
+
+
 def test_while_the_store_is_away_attempts_are_ever_rarer() -> None:
     async def work() -> None:
         store = Store()
