@@ -63,6 +63,13 @@ def configure(
     logging.getLogger("aiokafka").setLevel(max(logging.WARNING, root.level))
 
 
+def write_counts() -> None:
+    """Write the counts of repeated warnings, before the last line of a process."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, Lines):
+            handler.write_counts()
+
+
 class Lines(logging.StreamHandler[TextIO]):
     """A handler that writes records, and counts repeated warnings instead of writing them.
 
@@ -100,6 +107,12 @@ class Lines(logging.StreamHandler[TextIO]):
         if kind is not None and len(self._held) < _REMEMBERED:
             self._held[kind] = _Repeats(now)
         super().emit(record)
+
+    def write_counts(self) -> None:
+        """Write the counts so far."""
+        with self.lock or threading.RLock():
+            for repeats in self._held.values():
+                self._write_count(repeats)
 
     def close(self) -> None:
         """Write the remaining counts."""

@@ -34,6 +34,7 @@ from headgate.errors_in_words import listen_error, listen_option
 from headgate.http.auth import Origins
 from headgate.http.listener import Listener
 from headgate.http.server import HttpServer, PagesRunner
+from headgate.metrics import logs
 from headgate.metrics.build import start_fields
 from headgate.redis.pauses import RedisPauses
 from headgate.replays.second_tier import second_tier
@@ -100,6 +101,7 @@ async def serve(start: Start) -> int:
         code = await parent.run()
         answered, spooled, drain_s = parent.drained()
         fields = {"answered": answered, "spooled": spooled, "drain_s": drain_s}
+        logs.write_counts()
         log.info("gateway stopped", extra=fields)
         return code
 

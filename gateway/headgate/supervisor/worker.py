@@ -79,6 +79,7 @@ def run_worker(files: WorkerFiles) -> int:
     write_drained(files.folder, files.number, drained)
     answered, spooled, drain_s = drained
     fields = {"answered": answered, "spooled": spooled, "drain_s": drain_s}
+    logs.write_counts()
     log.info("worker %d stopped", files.number, extra=fields)
     return 0
 

@@ -137,6 +137,19 @@ def test_repeats_are_written_before_the_line_that_ends_them(root: logging.Logger
     ]
 
 
+def test_repeats_are_written_before_the_last_line_of_a_process(root: logging.Logger) -> None:
+    stream, ticks = io.StringIO(), Ticks()
+    logs.configure(LogSettings(), stream, ticks, ticks.later)
+    for _ in range(3):
+        logging.getLogger("headgate.x").warning("redis is away")
+    logs.write_counts()
+    logging.getLogger("headgate.y").info("worker 0 stopped")
+    logging.shutdown([lambda: root.handlers[0]])
+    assert texts(stream) == [
+        "redis is away", "redis is away (repeated 2 times)", "worker 0 stopped",
+    ]  # fmt: skip
+
+
 def test_repeats_are_written_by_a_thread_of_their_own(
     root: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
