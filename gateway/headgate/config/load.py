@@ -23,6 +23,7 @@ from headgate.config.values import (
     from_environment,
     from_toml,
     read_file,
+    similar_value,
 )
 from headgate.errors_in_words import file_error
 from headgate.model.policy import Option, TopicPolicy, options_of
@@ -175,7 +176,8 @@ def _value(option: Option, path: Paths, written: Mapping[str, Given], draft: _Dr
         return convert(option, given.value, is_text=given.is_text)
     except BadValueError as error:
         value = shown(given.value, secret=option.about.secret)
-        draft.problems.append(Problem(name, value, str(error), origin=given.origin))
+        hint = "" if option.about.secret else similar_value(option, given.value)
+        draft.problems.append(Problem(name, value, str(error), hint, given.origin))
         return option.default
 
 

@@ -202,6 +202,14 @@ def allowed(option: Option) -> Sequence[str]:
     return get_args(kind) if get_origin(kind) is Literal else ()
 
 
+def similar_value(option: Option, value: Any) -> str:
+    """Return `Did you mean "..."?` with the most similar allowed value, or an empty text."""
+    choices = [str(each) for each in allowed(option)]
+    given = value if isinstance(value, list) else [each.strip() for each in str(value).split(",")]
+    wrong = [each for each in given if isinstance(each, str) and each not in choices]
+    return closest(wrong[0], choices) if wrong else ""
+
+
 def _kind_of(option: Option) -> tuple[Any, bool]:
     """Return the type of a value, without None, and whether the option takes a list of them."""
     kind: Any = option.kind

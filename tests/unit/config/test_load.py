@@ -172,6 +172,9 @@ def test_what_is_refused_names_option_and_allowed_values(
     ("variable", "value", "expected"),
     [
         ("HEADGATE_HTTP__PROT", "1", 'Did you mean "port"?'),
+        ("HEADGATE_AUTH__MODE", "tokens", 'Did you mean "token"?'),
+        ("HEADGATE_AUTH__MODE", "mtls,tokens", 'Did you mean "token"?'),
+        ("HEADGATE_LOGS__LEVEL", "WARN", 'Did you mean "WARNING"?'),
         ("HEADGATE_HTTP__PORT", "many", "an integer from 1 to 65535"),
         ("HEADGATE_HTPP__PORT", "1", 'Did you mean "http"?'),
         ("HEADGATE_HTTP__PORT__X", "1", "HEADGATE_<SECTION>__<OPTION>"),
