@@ -40,7 +40,6 @@ from aiokafka.errors import KafkaError
 from aiokafka.structs import RecordMetadata, TopicPartition
 
 from headgate.backends.base import Deliveries
-from headgate.errors_in_words import connection_error
 from headgate.kafka.options import ClusterOptions, LaneLimits
 from headgate.kafka.produce_request import Fate, Refusal, classify, refusal
 from headgate.kafka.producer import START_TIMEOUT_S, Handed, Producer
@@ -611,9 +610,9 @@ class ProducingCluster:
                 await producer.start(former)
             except READ_ERRORS as error:
                 self._outage.begins()
-                detail = f"cannot connect: {kafka_in_words(error, self.name)}"
+                why = kafka_in_words(error, self.name)
+                detail = f"cannot connect: {why}"
                 if detail != self._detail:
-                    why = connection_error(error)
                     log.warning("cannot connect to cluster %s: %s", self.name, why)
                 self._detail = detail
                 await producer.drop()

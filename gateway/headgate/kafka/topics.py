@@ -478,7 +478,8 @@ class _Reading:
 
     def _failed(self, error: BaseException) -> None:
         if self._outage.begins() or not self.was_read:
-            log.warning("cluster %s does not answer: %s", self.cluster, connection_error(error))
+            words = kafka_in_words(error, self.cluster)
+            log.warning("cluster %s does not answer: %s", self.cluster, words)
         self.answering = False
         self.trouble = kafka_in_words(error, self.cluster)
         self.detail = f"no answer: {self.trouble}"
