@@ -32,7 +32,7 @@ from headgate.monitor.rules import LagRules
 from headgate.monitor.table import lines
 from headgate.monitor.views import RowPlace, row_place
 from headgate.redis.pauses import RedisPauses
-from headgate.supervisor.active_config import tls_error
+from headgate.supervisor.active_config import expires_at, tls_error
 from headgate.wiring.reloading import Callers
 
 log = logging.getLogger("headgate.supervisor")
@@ -53,6 +53,7 @@ class MonitorPages:
         self._tasks = OwnedTasks()
         self._made = Callers(settings.auth, Origins.of_control_plane, lambda _: None)
         self._callers = self._made.of(settings)
+        self._expiry: dict[tuple[str, ...], float] = {}  # of the certificate that `start` loads
         app = web.Application(
             middlewares=[problems(RequestLog(logs_every_request=settings.logs.access))]
         )
@@ -78,6 +79,7 @@ class MonitorPages:
             context = server_context(http)
         except OSError as error:
             raise tls_error(http, error) from error
+        self._expiry = _expiry(http.tls_cert_file)
         await self._runner.listen(http.host, port, context)
 
     async def close(self) -> None:
@@ -103,7 +105,10 @@ class MonitorPages:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         figures = self._monitor.figures()
-        return metrics_page(request, replace(figures, gauges={**figures.gauges, **BUILD_GAUGES}))
+        gauges = {**figures.gauges, **BUILD_GAUGES}
+        if self._expiry:
+            gauges["headgate_certificate_expiry_timestamp_seconds"] = self._expiry
+        return metrics_page(request, replace(figures, gauges=gauges))
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._may_view(request)
@@ -129,6 +134,12 @@ class MonitorPages:
         request.setdefault(REPORTED, {})["producer"] = caller.name
         if "view" not in caller.roles:
             raise Refused(Failure(Reason.FORBIDDEN, "this needs the role 'view'"))
+
+
+def _expiry(certificate: str | None) -> dict[tuple[str, ...], float]:
+    """Return the gauge of a certificate's expiry; empty without one."""
+    at_s = None if certificate is None else expires_at(Path(certificate).read_bytes())
+    return {} if at_s is None else {(): at_s}
 
 
 def _wanted(request: web.Request) -> tuple[str | None, int | None]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from headgate.admin.app import management_app
 from headgate.admin.instance import Monitored
 from headgate.config.settings import AuthSettings, HttpSettings, MonitorSettings, Settings
 from headgate.model.outcome import Failure, Reason
+from headgate.supervisor.active_config import expires_at
 from headgate.supervisor.monitor_process import MonitorPages
 from headgate.supervisor.upstreams import MonitorClient, monitor_url
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
@@ -101,6 +104,30 @@ async def test_a_monitor_whose_certificate_is_not_trusted(
     assert "start `headgate monitor`" not in failure.detail
     (line,) = [record for record in caplog.records if record.name == "headgate.supervisor"]
     assert "its certificate is not trusted" in line.message
+
+
+async def test_the_monitor_shows_the_expiry_of_its_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("monitor")
+    http = HttpSettings(tls_cert_file=str(pair.certificate), tls_key_file=str(pair.key))
+    settings = Settings(http=http, monitor=MonitorSettings(port=free_port()))
+    scripted = World()
+    scripted.poll()
+    pages = MonitorPages(monitor_of(scripted), settings)
+    await pages.start()
+    try:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        url = f"{monitor_url(settings)}/metrics"
+        async with ClientSession() as client, client.get(url, ssl=context) as answer:
+            figures = await answer.text()
+    finally:
+        await pages.close()
+    expiry = expires_at(pair.certificate.read_bytes())
+    assert expiry is not None
+    (line,) = re.findall(
+        r"(?m)^headgate_certificate_expiry_timestamp_seconds(?:\{\})? (.*)$", figures
+    )
+    assert float(line) == expiry
 
 
 async def test_that_no_monitor_answers_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
