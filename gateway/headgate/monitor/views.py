@@ -247,7 +247,12 @@ def hints(watch: GroupWatch, report: GroupReport) -> list[str]:
             "is written until the log is as long. Set the offset"
         )
     if report.state in (LagState.STOP, LagState.STALL) and not watch.described.members:
-        said.append("the group has no members")
+        said.append("the group has no members: start one")
+    elif not said and report.state is LagState.STOP:
+        said.append(
+            "it has members and commits nothing, although records wait: look at the log of the "
+            "member that owns the partition, for an error or a record that it cannot process"
+        )
     said += [
         f"no member reads topic {topic}: none subscribes to it any more, and its offsets are left "
         "over. Subscribe a member, or delete them: kafka-consumer-groups.sh --bootstrap-server "
@@ -264,7 +269,8 @@ def hints(watch: GroupWatch, report: GroupReport) -> list[str]:
     if watch.probation.admitted_ms is None and lags:
         said.append(
             "on probation and does not keep up: read from the backfill tier, or pause it "
-            f"(PUT /v1/pauses/{name}, ours), or set a quota on its client id at the broker"
+            f"(PUT /v1/pauses/{name}; it needs members that use headgate.consumer), or set a quota "
+            "on its client id at the broker"
         )
     elif report.heat is Heat.COLD:
         said.append("reads from the brokers' disks: replays belong to the backfill tier")
