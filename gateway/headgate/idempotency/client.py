@@ -136,7 +136,7 @@ class IdentityClient:
         """Return whether claims are made now, and a description."""
         if not self._client.is_connected:
             why = self._client.trouble.in_words
-            effect = "Idempotency-Keys and event ids go past Redis"
+            effect = "Idempotency-Keys and event ids are not compared"
             exception = 'topics with redis_loss = "refuse" refuse them'
             return False, f"{effect} ({exception}): {why}"
         if self._clock() - self._slow_s < _SLOW_S:

@@ -366,10 +366,13 @@ def _effect(states: States, refusing: Collection[str]) -> str:
     """Describe the effect on events of these topics while Redis is unavailable."""
     refused = sum(topic in refusing for topic in states)
     if not refused:
-        return "events go past Redis"
+        return "events are published without comparison"
     if refused == len(states):
         return 'events are refused (redis_loss = "refuse")'
-    return 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'
+    return (
+        "events are published without comparison, or are refused if the topic has "
+        'redis_loss = "refuse"'
+    )
 
 
 # ---- no suppression

@@ -277,7 +277,7 @@ class Suppressor:
         self._client.note()
         await done
 
-    def health(self, effect: str = "events go past Redis") -> tuple[bool, str]:
+    def health(self, effect: str = "events are published without comparison") -> tuple[bool, str]:
         """Return whether events are reserved now, and a description.
 
         Args:

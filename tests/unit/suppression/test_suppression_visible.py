@@ -60,9 +60,12 @@ def test_redis_that_is_unavailable_says_whether_events_are_published_or_refused(
             suppressor.health, "", states, refusing=policies.refusing(states)
         ).detail
 
-    assert detail("deals") == "events go past Redis"
+    assert detail("deals") == "events are published without comparison"
     assert detail("orders") == 'events are refused (redis_loss = "refuse")'
-    both = 'events go past Redis, or are refused if the topic has redis_loss = "refuse"'
+    both = (
+        "events are published without comparison, or are refused if the topic has "
+        'redis_loss = "refuse"'
+    )
     assert detail("deals", "orders") == both
 
 
