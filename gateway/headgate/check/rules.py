@@ -24,6 +24,10 @@ _MAX_SHOWN = 20  # patterns in one finding
 _SHOWN_TOPICS = 10
 _KAFKA_CODECS = {"none": "uncompressed"}  # codecs with another name in Kafka
 _SUBJECT = "redis"
+_MORE_REPLICAS = (
+    "Give each partition 3 replicas: kafka-reassign-partitions.sh --execute with a list of them; a "
+    "new topic: --replication-factor 3."
+)
 _NEARLY_FULL = 0.9
 
 
@@ -311,7 +315,7 @@ def _durability(state: TopicState) -> Iterator[Finding]:
     replicas, needed = state.replication_factor, state.min_insync_replicas
     if replicas < 2:
         text = "replication factor 1: one disk holds the only copy of every published event"
-        yield warn(subject, text, "Create it with --replication-factor 3.")
+        yield warn(subject, text, _MORE_REPLICAS)
     if needed > replicas:
         text = f"min.insync.replicas {needed} of {replicas} replicas: every write is refused"
         yield error(subject, text, f"Set min.insync.replicas to {max(1, replicas - 1)}.")
