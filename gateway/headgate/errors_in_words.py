@@ -275,7 +275,7 @@ def _specific(error: BaseException) -> str:
 
 
 def _verify_message(error: BaseException) -> str:
-    """Return OpenSSL's words in the error that this one was raised from; empty if there are none."""
+    """Return OpenSSL's words in the errors behind this one; empty if there are none."""
     messages = (getattr(each, "verify_message", "") for each in _chain(error))
     return next((message for message in messages if message), "")
 

@@ -291,7 +291,9 @@ class Pipeline:
             if decode_as is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
             # A request with too many events counts as one, so that counting it stays cheap.
-            self._complete.refuse_request(ticket, failure, count if count <= self._max_events else 1)
+            self._complete.refuse_request(
+                ticket, failure, count if count <= self._max_events else 1
+            )
             return ticket
         except BaseException:
             self._complete.abandon(ticket)

@@ -20,7 +20,7 @@ def _hot_path() -> str:
 
 
 HOT_PATH: Final = _hot_path()
-DESCRIPTION: Final = f"native code: {CODE}, hot path: {HOT_PATH}"
+DESCRIPTION: Final = f"native code: {'none' if CODE == 'python' else CODE}, hot path: {HOT_PATH}"
 VERSION: Final = f"headgate {__version__} ({DESCRIPTION}, Python {platform.python_version()})"
 
 BUILD_GAUGES: Final[dict[str, dict[tuple[str, ...], float]]] = {

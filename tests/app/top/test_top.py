@@ -210,7 +210,9 @@ def test_who_may_not_look_is_told(tmp_path: Path) -> None:
 
 
 def test_a_monitor_that_does_not_run_is_named(management: Management) -> None:
-    management.instance.failure = Failure(Reason.MONITOR_UNAVAILABLE, "no monitor answers: start one")
+    management.instance.failure = Failure(
+        Reason.MONITOR_UNAVAILABLE, "no monitor answers: start one"
+    )
     with top(management, "--view", "groups") as terminal:
         terminal.shows("503 monitor_unavailable: no monitor answers: start one")
         terminal.type("p")
