@@ -287,7 +287,7 @@ TRAITS: Mapping[Reason, Traits] = {
         True,
         "WARNING",
         "The monitor of consumer groups is not available",
-        "Start `headgate monitor`, or correct what `detail` names.",
+        "Start `headgate monitor`. If it runs already, `detail` has the cause.",
     ),
     Reason.CLOCK_WRONG: Traits(
         503,
