@@ -121,10 +121,9 @@ def start_node(installation: KafkaInstallation, plan: BrokerPlan, *jvm_flags: st
     _format_storage(plan, installation.bootstrap_checkpoint)
     settings = plan.directory / "server.properties"
     settings.write_text("".join(f"{name}={value}\n" for name, value in _settings(plan).items()))
-    flags = (f"-Xmx{plan.heap_mb}m", *jvm_flags)
     return Child(
         f"kafka broker {plan.node_id} on port {plan.port}",
-        [*installation.command("kafka.Kafka", *flags), str(settings)],
+        [*installation.command("kafka.Kafka", f"-Xmx{plan.heap_mb}m", *jvm_flags), str(settings)],
         plan.directory / "broker.log",
         signal_on_parent_death=signal.SIGTERM,  # a clean shutdown keeps the next start fast
     )

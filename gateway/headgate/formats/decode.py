@@ -310,8 +310,9 @@ def scanner_for(
     limit = lane.batch_limit_bytes if policy.max_bytes is None else policy.max_bytes
     # Events without a key are not compared. With a digest, suppression would settle them anyway.
     digests = _digests(compared) if pointers else _NO_DIGESTS
-    rules = (_encoded(pointers), lane.partitions, json_max_depth, limit)
-    scanner: Scanner = chosen.Scanner(*rules, *digests, key_max_bytes)
+    scanner: Scanner = chosen.Scanner(
+        _encoded(pointers), lane.partitions, json_max_depth, limit, *digests, key_max_bytes
+    )
     return scanner
 
 

@@ -225,9 +225,10 @@ class EventsFront:
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
             producer = call.reported["producer"] = call.producer or refused.producer
-            named = (topic, producer, call.request_id)
             seconds = self._loop.time() - call.arrived
-            reply = self.reply_to_refused(failure, *named, seconds, request.get(TRACE))
+            reply = self.reply_to_refused(
+                failure, topic, producer, call.request_id, seconds, request.get(TRACE)
+            )
         else:
             ticket = await self.run(inbound, None if inbound.streamed is None else streamed)
             for index, document in ticket.weighing or ():
@@ -278,8 +279,17 @@ class EventsFront:
         except Refused as refused:
             self._count(producer, topic, refused.failure, call.request_id)
             raise
-        named = (topic, producer, call.headers, body, call.request_id, self._loop.time())
-        return Inbound(*named, value, caller.may_post, call.request.get(TRACE))
+        return Inbound(
+            topic,
+            producer,
+            call.headers,
+            body,
+            call.request_id,
+            self._loop.time(),
+            value,
+            caller.may_post,
+            call.request.get(TRACE),
+        )
 
     async def body(self, call: Call, topic: str) -> bytes:
         """Return the decompressed body; its bytes are taken from the producer's budget.
@@ -320,8 +330,9 @@ class EventsFront:
 
     async def _read(self, call: Call, budget: ProducerBudget) -> bytes:
         encoding = call.headers.get(b"content-encoding", b"")
-        limits = self._body_max_bytes, self._body_timeout_s
-        return await read_body(call.request, encoding, *limits, budget)
+        return await read_body(
+            call.request, encoding, self._body_max_bytes, self._body_timeout_s, budget
+        )
 
     # ---- plain posts that a connection has read itself
 
@@ -372,8 +383,7 @@ class EventsFront:
             self._take(producer, topic, len(body), request_id)
         except Refused as refused:
             producer = producer or refused.producer
-            named = (topic, producer, request_id)
-            reply = self.reply_to_refused(refused.failure, *named, 0.0, trace)
+            reply = self.reply_to_refused(refused.failure, topic, producer, request_id, 0.0, trace)
             if trace is not None and self.traces is not None:
                 self.traces.end(trace, reply.status)
             if self._logs_every_request:
@@ -402,8 +412,15 @@ class EventsFront:
             if ticket.trace is not None and self.traces is not None:
                 self.traces.end(ticket.trace, status)
         if self._logs_every_request:
-            fields = (ticket.body_bytes, seconds, ticket.request_id, ticket.producer)
-            self._served(ticket.topic, status, *fields, ticket.trace)
+            self._served(
+                ticket.topic,
+                status,
+                ticket.body_bytes,
+                seconds,
+                ticket.request_id,
+                ticket.producer,
+                ticket.trace,
+            )
         return on_the_wire(reply, ticket.request_id)
 
     def _served(
@@ -530,9 +547,13 @@ class EventsFront:
         value = inbound.streamed
         body = inbound.body if value is None else value.stored.sha256.encode()
         refuse = route.policy.redis_loss == "refuse"
-        named = (endpoint, route.state.topic_id, inbound.producer, inbound.headers, body, refuse)
         go_on = partial(self._go_on, inbound, ended, decode_as)
-        self._keys.begin(KeyedRequest(*named), go_on)
+        self._keys.begin(
+            KeyedRequest(
+                endpoint, route.state.topic_id, inbound.producer, inbound.headers, body, refuse
+            ),
+            go_on,
+        )
 
     def _go_on(
         self,

@@ -454,9 +454,15 @@ class HttpConnection(web.RequestHandler):
         if time is None:
             return
         fields = request.get(REPORTED) or {"request_id": response.headers.get("X-Request-Id", "")}
-        sizes = (response.status, received_bytes(request), self._time() - time)
-        served = (request.method, request.rel_url.raw_path, *sizes, request.get(TRACE))
-        self._server.request_log.served(*served, **fields)
+        self._server.request_log.served(
+            request.method,
+            request.rel_url.raw_path,
+            response.status,
+            received_bytes(request),
+            self._time() - time,
+            request.get(TRACE),
+            **fields,
+        )
 
     def log_exception(self, *args: Any, **fields: Any) -> None:
         """Log an exception like aiohttp, except errors of a body that is no longer read."""

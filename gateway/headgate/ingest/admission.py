@@ -111,8 +111,9 @@ class Admission:
         held = self._of(producer)
         total = self.events + count
         if total > self._open_events and self.events:
-            figures = (count, self.events, self.max_events, held.events)
-            failure = self._refusal(producer, "events", *figures)
+            failure = self._refusal(
+                producer, "events", count, self.events, self.max_events, held.events
+            )
             if failure is not None:
                 return self._refused(producer, held, failure)
         if self.limits:

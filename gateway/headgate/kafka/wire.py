@@ -174,8 +174,8 @@ class FlexibleRequest(Generic[_Answer]):
     def build_request_header(self, correlation_id: int, client_id: str) -> _Encoded:
         """Encode RequestHeader.json, version 2."""
         name = client_id.encode()
-        numbers = (self.API_KEY, self.API_VERSION, correlation_id, len(name))
-        return _Encoded(struct.pack(">hhih", *numbers) + name + NO_TAGS)
+        head = struct.pack(">hhih", self.API_KEY, self.API_VERSION, correlation_id, len(name))
+        return _Encoded(head + name + NO_TAGS)
 
     def encode(self) -> bytes:
         """Encode the body."""

@@ -415,14 +415,30 @@ class Outcome:
 
     def of(self, name: OutcomeName, event_id: str | None) -> "Outcome":
         """Return the outcome of another event that this event's record represents."""
-        position = (self.partition, self.offset, self.key)
-        return Outcome(name, *position, event_id, self.failure, 0, self.oversize, self.timestamp_ms)
+        return Outcome(
+            name,
+            self.partition,
+            self.offset,
+            self.key,
+            event_id,
+            self.failure,
+            records=0,
+            oversize=self.oversize,
+            timestamp_ms=self.timestamp_ms,
+        )
 
     def with_failure(self, failure: Failure) -> "Outcome":
         """Return the same outcome with a more detailed failure."""
-        identity = (self.partition, self.offset, self.key, self.event_id)
         return Outcome(
-            self.name, *identity, failure, self.records, self.oversize, self.timestamp_ms
+            self.name,
+            self.partition,
+            self.offset,
+            self.key,
+            self.event_id,
+            failure,
+            self.records,
+            self.oversize,
+            self.timestamp_ms,
         )
 
 

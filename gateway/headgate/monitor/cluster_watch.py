@@ -80,8 +80,8 @@ class ClusterWatch:
             if before is not None and before.topic_id != topic.topic_id:
                 self._recreated(name, before, topic, now_ms)
             elif before is not None and len(before.partitions) != len(topic.partitions):
-                counts = (str(len(before.partitions)), str(len(topic.partitions)))
-                self.drifts.append(Drift("partitions", name, *counts, now_ms))
+                old, new = str(len(before.partitions)), str(len(topic.partitions))
+                self.drifts.append(Drift("partitions", name, old, new, now_ms))
         gone = self._topics.keys() - topics.keys()
         self._away |= {name: self._topics[name] for name in gone}
         while len(self._away) > _AWAY_KEPT:
@@ -92,8 +92,9 @@ class ClusterWatch:
             del self.logs[partition]
 
     def _recreated(self, topic: str, before: TopicSeen, now: TopicSeen, now_ms: int) -> None:
-        ids = (before.topic_id.hex(), now.topic_id.hex())
-        self.drifts.append(Drift("recreated", topic, *ids, now_ms))
+        self.drifts.append(
+            Drift("recreated", topic, before.topic_id.hex(), now.topic_id.hex(), now_ms)
+        )
         for partition in [each for each in self.logs if each.topic == topic]:
             del self.logs[partition]
         for watch in self.groups.values():

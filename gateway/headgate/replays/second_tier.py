@@ -49,8 +49,12 @@ def second_tier(
     from headgate.replays.tiers import SecondTiers
 
     tiers = SecondTiers(settings)
-    services = (ReplayService(tiers, settings), Offsets(tiers), Snapshots(tiers))
-    return SecondTier(*services, Sweeper(tiers, figures, note).follow)
+    return SecondTier(
+        ReplayService(tiers, settings),
+        Offsets(tiers),
+        Snapshots(tiers),
+        Sweeper(tiers, figures, note).follow,
+    )
 
 
 class NoSecondTier:

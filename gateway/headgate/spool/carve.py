@@ -471,8 +471,7 @@ class Wreck:
             if (row.number, _content_of(row)) not in seen:
                 yield row, reason
         for row in self.unplaced:
-            columns = (row.topic, row.partition, 0, row.events, row.at_ms)
-            checksum = checksum_of(row.packed, *columns)
+            checksum = checksum_of(row.packed, row.topic, row.partition, 0, row.events, row.at_ms)
             yield row._replace(partitions=0, checksum=checksum), _UNPLACED
 
     def _aside_rows(self) -> Iterator[tuple[Raw, str]]:

@@ -107,8 +107,10 @@ class Raw(NamedTuple):
 
     def is_whole(self) -> bool:
         """Return whether the checksum matches."""
-        columns = (self.topic, self.partition, self.partitions, self.events, self.at_ms)
-        return checksum_of(self.packed, *columns) == self.checksum
+        checksum = checksum_of(
+            self.packed, self.topic, self.partition, self.partitions, self.events, self.at_ms
+        )
+        return checksum == self.checksum
 
     def unpacked(self) -> list[Packed] | None:
         """Return the events; None if the chunk is damaged."""

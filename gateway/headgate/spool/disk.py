@@ -184,9 +184,10 @@ class Disk:
             most: Limits of events and of bytes.
         """
         before = self._known + 1 if before is None else min(before, self._known + 1)
-        arguments = (topic, partition, after, before, *most)
         try:
-            chunks = await self._run(self._open_journal().read, *arguments)
+            chunks = await self._run(
+                self._open_journal().read, topic, partition, after, before, *most
+            )
         except JournalError as error:
             if self._unread != str(error):
                 log.warning("spool: %s-%d cannot be read: %s", topic, partition, error)

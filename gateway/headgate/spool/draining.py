@@ -628,8 +628,7 @@ class Draining:
         self._meter.set_aside(backlog.topic, 1)
         key, value, headers, timestamp_ms = row.event
         record = Record(backlog.topic, backlog.partition, key, value, headers, timestamp_ms)
-        lane = (backlog.topic, backlog.partition)
-        append = Append(*lane, unit.placed_by, unit.at_ms, [record])
+        append = Append(backlog.topic, backlog.partition, unit.placed_by, unit.at_ms, [record])
         self._writing.aside.append((append, why))
 
 

@@ -171,9 +171,9 @@ class Journal:
                         break
                     if chunks and partitions != chunks[0].partitions:
                         break
-                    columns = (topic, partition, partitions, count, at_ms, checksum, packed)
-                    unpacked, length = Raw(number, *columns).unpacked(), cost(len(packed))
-                    chunks.append(Stored(number, partitions, count, at_ms, unpacked, length))
+                    raw = Raw(number, topic, partition, partitions, count, at_ms, checksum, packed)
+                    length = cost(len(packed))
+                    chunks.append(Stored(number, partitions, count, at_ms, raw.unpacked(), length))
         except JournalError:
             if not chunks:  # otherwise return the chunks before the fault
                 raise

@@ -65,9 +65,10 @@ def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
     timeout_s = settings.timeout_ms / 1000
     collector = Collector(settings.endpoint, settings.header_pairs, timeout_s)
     exporter = Exporter(_resource(settings.service_name), collector.post, meter.spans)
-    making = (lambda digits: os.urandom(digits // 2).hex(), time.time_ns, exporter.take)
     left_out = partial(meter.spans, "dropped", _SPANS)
-    traces = Traces(settings.sample_one_in, random.random, *making, left_out)
+    traces = Traces(
+        settings.sample_one_in, random.random, _random_hex, time.time_ns, exporter.take, left_out
+    )
 
     def start(closing: AsyncExitStack) -> None:
         tasks = OwnedTasks()
@@ -76,7 +77,11 @@ def tracing_of(settings: TracingSettings, meter: Meter) -> Tracing:
         closing.push_async_callback(tasks.end, _END_S)
         tasks.keep(exporter.run, "export of spans")
 
-    return Tracing(traces, LaterSpans(*making), start)
+    return Tracing(traces, LaterSpans(_random_hex, time.time_ns, exporter.take), start)
+
+
+def _random_hex(digits: int) -> str:
+    return os.urandom(digits // 2).hex()
 
 
 def _resource(service_name: str) -> Mapping[str, str | int]:

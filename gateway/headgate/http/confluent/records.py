@@ -67,8 +67,15 @@ class Group:
         self.is_broken = False  # a record is no JSON, so the start of the next is unknown
         self._sent: list[Sent | None] = []
         events = target.events
-        named = (target.topic, target.producer, target.headers, body, target.request_id)
-        inbound = Inbound(*named, events.now(), trace=target.trace)
+        inbound = Inbound(
+            target.topic,
+            target.producer,
+            target.headers,
+            body,
+            target.request_id,
+            events.now(),
+            trace=target.trace,
+        )
         self._ticket = events.pipeline.take(inbound, self._decode)
         self._done = events.ended(self._ticket)
 
@@ -325,8 +332,15 @@ class RecordStreams:
             return self.service.refused_as(call, Reason.UNSUPPORTED_ENCODING, wrong)
         if self.service.cluster_id(self.service.policy(topic, caller)) != cluster_id:
             return self.service.refused_as(call, Reason.NOT_FOUND, no_cluster(cluster_id))
-        named = (events, topic, producer, call.headers, call.request_id, cluster_id)
-        target = ProduceTarget(*named, call.request.get(TRACE))
+        target = ProduceTarget(
+            events,
+            topic,
+            producer,
+            call.headers,
+            call.request_id,
+            cluster_id,
+            call.request.get(TRACE),
+        )
         chunked = b"chunked" in call.headers.get(b"transfer-encoding", b"").lower()
         if chunked and not is_coded(call.headers.get(b"content-encoding", b"")):
             events.look_first(call, topic, needs_offset=True)

@@ -275,8 +275,15 @@ class ProduceService:
         self.policy(topic, caller)
         number = None if partition is None else _number(topic, partition)
         body = await events.body(call, topic)
-        named = (topic, producer, call.headers, body, call.request_id, events.now())
-        inbound = Inbound(*named, trace=call.request.get(TRACE))
+        inbound = Inbound(
+            topic,
+            producer,
+            call.headers,
+            body,
+            call.request_id,
+            events.now(),
+            trace=call.request.get(TRACE),
+        )
         endpoint = f"v2/{'' if number is None else number}".encode()
         ticket = await events.run(inbound, partial(self._decode, form, number), endpoint)
         outcomes = ticket.answered()
