@@ -215,7 +215,7 @@ class EventsFront:
         """Respond once every event of the request has ended, or at the deadline."""
         call, caller = self.call_of(request), None
         try:
-            caller = self.producer(call, topic)
+            caller = self.admit_call(call, topic)
             headers = with_query_key(call.headers, request.rel_url.raw_query_string)
             call = call._replace(headers=headers)
             self.look_first(call, topic)
@@ -249,13 +249,13 @@ class EventsFront:
         reported = {"request_id": request_id, "producer": ""}
         return Call(request, headers, request_id, self._loop.time(), reported)
 
-    def producer(self, call: Call, topic: str) -> Identity:
-        """Return the caller like `caller`, and note its name."""
-        caller = self.caller(call.headers, peer_of(call.request), topic, call.request_id)
+    def admit_call(self, call: Call, topic: str) -> Identity:
+        """Return the caller like `admit_caller`, and note its name."""
+        caller = self.admit_caller(call.headers, peer_of(call.request), topic, call.request_id)
         call.reported["producer"] = caller.name
         return caller
 
-    def identified(self, call: Call) -> Identity:
+    def identify(self, call: Call) -> Identity:
         """Return the caller whatever it may do, and note its name.
 
         Raises:
@@ -378,16 +378,16 @@ class EventsFront:
         arrived = self._loop.time()
         request_id, producer = self.request_id(headers), ""
         try:
-            caller = self.caller(headers, peer, topic, request_id)
+            caller = self.admit_caller(headers, peer, topic, request_id)
             producer = caller.name
-            self._take(producer, topic, len(body), request_id)
+            self._take_bytes(producer, topic, len(body), request_id)
         except Refused as refused:
             producer = producer or refused.producer
             reply = self.reply_to_refused(refused.failure, topic, producer, request_id, 0.0, trace)
             if trace is not None and self.traces is not None:
                 self.traces.end(trace, reply.status)
             if self._logs_every_request:
-                self._served(topic, reply.status, len(body), 0.0, request_id, producer, trace)
+                self._log_served(topic, reply.status, len(body), 0.0, request_id, producer, trace)
             return on_the_wire(reply, request_id)
         inbound = Inbound(
             topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
@@ -395,7 +395,7 @@ class EventsFront:
         self.start(inbound, ended)
         return None
 
-    def _take(self, producer: str, topic: str, size: int, request_id: str) -> None:
+    def _take_bytes(self, producer: str, topic: str, size: int, request_id: str) -> None:
         failure = self.budget.take_bytes(producer, size)
         if failure is not None:
             self._count(producer, topic, failure, request_id)
@@ -412,7 +412,7 @@ class EventsFront:
             if ticket.trace is not None and self.traces is not None:
                 self.traces.end(ticket.trace, status)
         if self._logs_every_request:
-            self._served(
+            self._log_served(
                 ticket.topic,
                 status,
                 ticket.body_bytes,
@@ -423,7 +423,7 @@ class EventsFront:
             )
         return on_the_wire(reply, ticket.request_id)
 
-    def _served(
+    def _log_served(
         self,
         topic: str,
         status: int,
@@ -440,7 +440,7 @@ class EventsFront:
 
     # ---- both: the caller
 
-    def caller(
+    def admit_caller(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
     ) -> Identity:
         """Return the caller, if it may post to the topic.
@@ -451,9 +451,9 @@ class EventsFront:
         """
         if self.budget.is_closed:
             raise Refused(DRAINING)
-        return self.may_post(headers, peer, topic, request_id)
+        return self.authorise(headers, peer, topic, request_id)
 
-    def may_post(
+    def authorise(
         self, headers: Mapping[bytes, bytes], peer: Peer, topic: str, request_id: str
     ) -> Identity:
         """Return the caller, if it may post to the topic, even while the gateway drains.
@@ -701,4 +701,4 @@ class BurstsFront:
     def _caller(self, call: Call) -> Identity:
         if self._events.budget.is_closed:
             raise Refused(DRAINING)
-        return self._events.identified(call)
+        return self._events.identify(call)

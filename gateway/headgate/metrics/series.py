@@ -64,7 +64,7 @@ class _Weight:
 
 
 class Series:
-    """The figures of a producer and topic. The public ones are right after `fold`."""
+    """The figures of a producer and topic; public attributes are up to date only after `fold`."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []

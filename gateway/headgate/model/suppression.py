@@ -27,7 +27,7 @@ class Scope:
         topic_id: Kafka's id; a topic that was recreated has another id.
         partitions: The partition count that this process uses (see `SuppressionCall`).
         rule: 8 bytes, a hash of the rules for keys (`policy.key_rule`).
-        free_until_s: Until this time of the suppressor's clock, events may pass without a
+        announced_until_s: Until this time of the suppressor's clock, events may pass without a
             reservation, because this process has announced it.
         passed_s: The time of the last event that passed.
         unreserved: The number of passed events that have not ended, shared with the scope of a
@@ -36,8 +36,8 @@ class Scope:
         mark: The name of the Redis entry that announces such backlogs to processes that know
             another id of the topic.
         successor: The scope of the topic after it was recreated.
-        asked: Whether a reservation was requested since the last event passed; some may still
-            wait.
+        may_have_waiting: Whether a reservation was requested since the last event passed; some
+            may still wait.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Scope:
         self.topic_id = topic_id
         self.partitions = partitions
         self.rule = rule
-        self.free_until_s = self.passed_s = -math.inf
+        self.announced_until_s = self.passed_s = -math.inf
         self.unreserved = Counter()
         self.spooled = Counter()
         self.mark = f"{prefix}:spooled:{topic}".encode()
         self.successor: Scope | None = None
-        self.asked = False
+        self.may_have_waiting = False
         self._prefix = prefix
         self.namespace = f"{prefix}:{topic_id.hex()}".encode()
         self.incarnation = self.namespace + b":inc"

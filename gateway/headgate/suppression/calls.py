@@ -42,7 +42,7 @@ class Namespaces:
     """State of the namespaces: nonces, times of the last calls, and plans for the next call.
 
     Attributes:
-        to_talk: Namespaces whose state the next call asks for.
+        to_refresh: Namespaces whose state the next call asks for.
         to_drop: Namespaces whose keys' state the next call drops.
         to_announce: Namespaces for which the next call announces records without a reservation.
         opened: Namespaces of topics that are compared here.
@@ -59,7 +59,7 @@ class Namespaces:
         "passing",
         "to_announce",
         "to_drop",
-        "to_talk",
+        "to_refresh",
     )
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class Namespaces:
         self.passing: set[Scope] = set()
         self.opened: set[Scope] = set()
         self.doubted: set[Scope] = set()
-        self.to_talk: set[Scope] = set()
+        self.to_refresh: set[Scope] = set()
         self.to_drop: set[Scope] = set()
         self.to_announce: set[Scope] = set()
 
@@ -157,7 +157,7 @@ class Namespaces:
         """Plan a call for each namespace that had none since a time (seconds)."""
         for scope in scopes:
             if self._talked.get(scope, since_s) <= since_s:
-                self.to_talk.add(scope)
+                self.to_refresh.add(scope)
 
     def check_doubted(self, now_s: float) -> None:
         """Plan a call for the doubted namespaces."""
@@ -166,13 +166,13 @@ class Namespaces:
     def stay_in_touch(self, now_s: float) -> None:
         """Plan a call for any namespace, so that even an idle process notices a dead Redis."""
         if self._talked and now_s - max(self._talked.values()) >= _SILENCE_S:
-            self.to_talk.add(next(iter(self._talked)))
+            self.to_refresh.add(next(iter(self._talked)))
 
     def open(self, scope: Scope) -> None:
         """Plan a call for a namespace whose topic is compared here from now on."""
         if scope not in self.opened:
             self.opened.add(scope)
-            self.to_talk.add(scope)
+            self.to_refresh.add(scope)
 
     def shut(self, scope: Scope) -> None:
         """Stop comparing a topic."""
@@ -180,7 +180,7 @@ class Namespaces:
 
     def open_again(self) -> None:
         """Plan calls for all namespaces before their next events: Redis may have lost them."""
-        self.to_talk |= self.opened
+        self.to_refresh |= self.opened
         self.to_announce |= self.passing
 
     def announce(self, scope: Scope) -> None:
@@ -191,7 +191,7 @@ class Namespaces:
     def extend_announcements(self, scopes: Iterable[Scope], until_s: float) -> None:
         """Note the namespaces that a call announced, and until when (seconds)."""
         for scope in scopes:
-            scope.free_until_s = until_s
+            scope.announced_until_s = until_s
 
     def renew(self, now_s: float, lease_s: float, kept: set[Scope]) -> None:
         """Plan to renew announcements while passed events are in flight.
@@ -205,7 +205,7 @@ class Namespaces:
             is_done = not scope.unreserved.count and scope not in kept
             if is_done and now_s - scope.passed_s > lease_s:
                 self.passing.discard(scope)
-            elif scope.free_until_s - now_s < lease_s * 2 / 3:
+            elif scope.announced_until_s - now_s < lease_s * 2 / 3:
                 self.to_announce.add(scope)
 
     def forget(self, scope: Scope) -> None:
@@ -216,7 +216,7 @@ class Namespaces:
         self._nonces.pop(scope, None)
         self._opens_s.pop(scope, None)
         self._talked.pop(scope, None)
-        self.to_talk.discard(scope)
+        self.to_refresh.discard(scope)
         self.to_announce.discard(scope)
 
 
@@ -447,7 +447,7 @@ class OutgoingCall:
         self.talk_to(scope)
         self.dropped.add(scope)
 
-    def address(self, to_drop: set[Scope], to_announce: set[Scope], to_talk: set[Scope]) -> None:
+    def address(self, to_drop: set[Scope], to_announce: set[Scope], to_refresh: set[Scope]) -> None:
         """Take the namespaces to drop, to announce and to talk to, as far as there is room."""
         while to_drop and len(self._positions) < _MAX_TALKED_TO:
             self.drop(to_drop.pop())
@@ -455,8 +455,8 @@ class OutgoingCall:
             scope = to_announce.pop()
             self.talk_to(scope)
             self.announced.add(scope)
-        while to_talk and len(self._positions) < _MAX_TALKED_TO:
-            self.talk_to(to_talk.pop())
+        while to_refresh and len(self._positions) < _MAX_TALKED_TO:
+            self.talk_to(to_refresh.pop())
 
     def add(self, scope: Scope, entry: bytes, operation: bytes) -> None:
         """Add an operation to an entry, behind its earlier ones."""

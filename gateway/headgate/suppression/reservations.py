@@ -84,7 +84,8 @@ class Reservations:
         meter: Counts the events that bypassed suppression.
         random_bytes: Source of random bytes, such as `os.urandom`.
         grow: Called with a topic that has more partitions than this process knew.
-        agreement: The gateways' agreement on their servers; without it nothing is doubted.
+        agreement: The gateways' agreement on their list of servers; None in a
+            process without other gateways.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Reservations:
         self._outdated: set[Publish] = set()
         self._rotated_s = 0.0
         self._draining = False
-        self._owes = False  # unreserved publishes that Redis does not know yet
+        self._may_be_unsettled = False  # Redis may not know of every unreserved publish yet
         self.mode: int = BypassMode.AWAY
 
     def _new_stem(self) -> bytes:
@@ -138,7 +139,7 @@ class Reservations:
         """Queue an event for a reservation. The verdict may come before this returns."""
         reservation = publish.reserved
         scope = reservation.scope = reservation.scope.latest()
-        scope.asked = True
+        scope.may_have_waiting = True
         if reservation.partitions != scope.partitions:
             _place_by_scope(publish, scope)
         key = publish.record.key
@@ -159,14 +160,14 @@ class Reservations:
     def drop(self, scope: Scope) -> None:
         """Begin a new incarnation of the namespace before the next reservation."""
         self._namespaces.to_drop.add(scope)
-        self._owes = True
+        self._may_be_unsettled = True
 
     def is_settled(self) -> bool:
         """Return whether Redis knows of every unreserved publish, so that others may rely on it."""
-        if self._owes and self.mode == BypassMode.READY and self._outgoing is None:
+        if self._may_be_unsettled and self.mode == BypassMode.READY and self._outgoing is None:
             waits = self._settlements, self._in_flight.unregistered, self._namespaces.to_drop
-            self._owes = any(waits)
-        return not self._owes
+            self._may_be_unsettled = any(waits)
+        return not self._may_be_unsettled
 
     def let_pass(self, scope: Scope, count: int, now_s: float) -> bool:
         """Let events pass unreserved if the topic is announced to the other gateways.
@@ -180,11 +181,12 @@ class Reservations:
             now_s: Monotonic time, in seconds.
         """
         scope = scope.latest()
-        if now_s >= scope.free_until_s:
+        if now_s >= scope.announced_until_s:
             self._namespaces.announce(scope)
             if self.mode != BypassMode.AWAY:
                 return False
-        if scope.asked and self.mode != BypassMode.AWAY:  # no event waits while Redis is away
+        # No event waits while Redis is away.
+        if scope.may_have_waiting and self.mode != BypassMode.AWAY:
             self._let_waiting_pass(scope)
         self._namespaces.passing.add(scope)  # `renew` may have dropped it before the first event
         scope.passed_s = now_s
@@ -211,7 +213,7 @@ class Reservations:
     def scope_changed(self, old: Scope, new: Scope) -> None:
         """Replace a topic's namespace, and register the events that may land in the new topic."""
         new.passed_s, new.unreserved, old.successor = old.passed_s, old.unreserved, new
-        new.spooled, new.asked = old.spooled, old.asked
+        new.spooled, new.may_have_waiting = old.spooled, old.may_have_waiting
         if old in self._namespaces.passing:
             self._namespaces.announce(new)
         if old in self._namespaces.opened:
@@ -237,7 +239,7 @@ class Reservations:
         """
         namespaces = self._namespaces
         outgoing = OutgoingCall(self._options, self._spans, self._new_nonce(), now_s)
-        outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_talk)
+        outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_refresh)
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
             reserved = unregistered.popitem()[1].reserved
@@ -402,7 +404,7 @@ class Reservations:
         """Return whether there is anything to send."""
         namespaces = self._namespaces
         planned = (
-            namespaces.to_talk or namespaces.to_drop or namespaces.to_announce or self._forgets
+            namespaces.to_refresh or namespaces.to_drop or namespaces.to_announce or self._forgets
         )
         return bool(planned or self._queue or self._settlements or self._in_flight.unregistered)
 
@@ -432,7 +434,7 @@ class Reservations:
         if self.mode == BypassMode.AWAY:
             self._shed()
         namespaces = self._namespaces
-        return bool(namespaces.to_talk or namespaces.to_announce or self._in_flight.unregistered)
+        return bool(namespaces.to_refresh or namespaces.to_announce or self._in_flight.unregistered)
 
     def states(self, now_s: float) -> dict[str, TopicSuppression]:
         """Return the state of each topic that is compared here."""
@@ -577,7 +579,7 @@ class Reservations:
 
     def touch(self, scope: Scope) -> None:
         """Schedule a heartbeat for the namespace."""
-        self._namespaces.to_talk.add(scope)
+        self._namespaces.to_refresh.add(scope)
 
     def is_synced(self, scope: Scope) -> bool:
         """Return whether Redis has all news of a topic, or is away."""
@@ -585,7 +587,7 @@ class Reservations:
         if self.mode == BypassMode.AWAY:
             return True
         if (
-            scope in namespaces.to_talk
+            scope in namespaces.to_refresh
             or scope in namespaces.to_announce
             or scope in namespaces.to_drop
         ):
@@ -654,7 +656,7 @@ class Reservations:
         This is right even with redis_loss = "refuse", because the announcement covers these events.
         Earlier events of other topics may be given up later, by redis.timeout_ms at most.
         """
-        scope.asked = False
+        scope.may_have_waiting = False
         outgoing = self._outgoing
         passing = [
             publish
@@ -750,6 +752,6 @@ class Reservations:
         if publish.stage is _RESERVING:
             self._refuse(publish)
         reservation.token = self._new_stem() + bytes(2)
-        reservation.unreserved = self._owes = True
+        reservation.unreserved = self._may_be_unsettled = True
         self._in_flight.unregistered[reservation.token] = publish
         self._enter_lane(publish)

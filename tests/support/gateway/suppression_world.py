@@ -155,7 +155,7 @@ class Process:
             self.reply()
 
     def talk(self, scope: Scope) -> None:
-        self.reservations._namespaces.to_talk.add(scope)
+        self.reservations._namespaces.to_refresh.add(scope)
         self.exchange()
 
     def hand_over(self, *publishes: Publish) -> None:

@@ -285,11 +285,11 @@ def test_what_passed_is_announced_again_whoever_looked_before_it_came() -> None:
     process.exchange()
     process.reservations.tick(process.seconds)  # nothing has passed yet
     assert process.reservations.let_pass(scope, 1, process.seconds)
-    until_s = scope.free_until_s
+    until_s = scope.announced_until_s
     world.now = until_s * 1000 - 1
     process.reservations.tick(process.seconds)  # it is under way still
     process.exchange()
-    assert scope.free_until_s > until_s
+    assert scope.announced_until_s > until_s
 
 
 def test_what_fails_while_verdicts_are_told_leaves_no_event_waiting_for_ever() -> None:

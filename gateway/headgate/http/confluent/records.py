@@ -254,7 +254,7 @@ class RecordStream:
             return
         self._callers, self._identified_s = events.callers, now
         peer = peer_of(self._request)
-        caller = events.may_post(target.headers, peer, target.topic, target.request_id)
+        caller = events.authorise(target.headers, peer, target.topic, target.request_id)
         if caller.name != target.producer:
             detail = f"these credentials are no longer those of producer {target.producer!r}"
             raise Refused(Failure(Reason.UNAUTHENTICATED, detail))
@@ -325,7 +325,7 @@ class RecordStreams:
     async def post(self, cluster_id: str, topic: str, call: Call) -> Reply | web.StreamResponse:
         """Respond with the report of each record."""
         events = self.service.events
-        caller = events.producer(call, topic)
+        caller = events.admit_call(call, topic)
         producer = caller.name
         wrong = _wrong_type(call.headers.get(b"content-type", b""))
         if wrong is not None:

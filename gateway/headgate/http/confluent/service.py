@@ -190,7 +190,7 @@ class ProduceService:
 
     async def all_topics(self, call: Call) -> Reply:
         """Handle GET /topics."""
-        caller = self.events.identified(call)
+        caller = self.events.identify(call)
         names = [state.name for state in self.topics.states() if caller.may_post(state.name)]
         page = [name for name in names if not name.startswith(INTERNAL_PREFIXES)]
         return _json(page, V2_TYPE)
@@ -228,7 +228,7 @@ class ProduceService:
         Raises:
             Refused: The caller may not write to the topic, or the topic is not available.
         """
-        caller = self.events.identified(call)
+        caller = self.events.identify(call)
         if not caller.may_post(topic):
             detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
             raise Refused(Failure(Reason.FORBIDDEN, detail))
@@ -243,7 +243,7 @@ class ProduceService:
 
     async def clusters(self, call: Call) -> Reply:
         """Handle GET /v3/clusters."""
-        self.events.identified(call)
+        self.events.identify(call)
         base = _base(call.request)
         ids = sorted(set(self.topics.cluster_ids().values()))
         rows = [_shown(base, cluster_id) for cluster_id in ids]
@@ -253,7 +253,7 @@ class ProduceService:
 
     async def cluster(self, cluster_id: str, call: Call) -> Reply:
         """Handle GET /v3/clusters/{cluster_id}."""
-        self.events.identified(call)
+        self.events.identify(call)
         if cluster_id not in self.topics.cluster_ids().values():
             return self.refused_as(call, Reason.NOT_FOUND, no_cluster(cluster_id))
         return _json(_shown(_base(call.request), cluster_id), V3_TYPE)
@@ -267,7 +267,7 @@ class ProduceService:
     async def produce_to(self, topic: str, partition: str | None, call: Call) -> Reply:
         """Handle POST /topics/{topic}/partitions/{partition}: respond once every record ended."""
         events = self.events
-        caller = self.events.producer(call, topic)
+        caller = self.events.admit_call(call, topic)
         producer = caller.name
         form = _format(call.headers.get(b"content-type", b""))
         if isinstance(form, Reply):
