@@ -42,7 +42,7 @@ from headgate.model.keys import KeyRule, partition_for
 from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.policy import TopicPolicy
 from headgate.model.publish import Ticket
-from headgate.model.reply import answer
+from headgate.model.reply import reply_of
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
 from headgate.native.chosen import framed
@@ -156,7 +156,7 @@ async def request_pieces(value: bytes) -> list[Piece]:
             partial(connection.data_received, data),
             1,
         ),
-        ("make an answer", lambda: on_the_wire(answer(ticket), ticket.request_id), 1),
+        ("make an answer", lambda: on_the_wire(reply_of(ticket), ticket.request_id), 1),
     ]
 
 

@@ -56,7 +56,7 @@ class Answer:
             await request.writer.drain()
 
 
-def answered(request: web.BaseRequest, reply: Reply, request_id: str) -> web.StreamResponse:
+def response_to(request: web.BaseRequest, reply: Reply, request_id: str) -> web.StreamResponse:
     """Return the reply as the cheapest response that is correct for the request."""
     if (
         request.version == HttpVersion11

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
-from headgate.http.answer import answered
+from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Streams, read_body, streamed, waits_for_leave
 from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
@@ -34,7 +34,7 @@ from headgate.model.outcome import (
     rejected,
 )
 from headgate.model.publish import Attempt, Ticket
-from headgate.model.reply import JSON, Reply, answer, json_text, problem
+from headgate.model.reply import JSON, Reply, json_text, problem, reply_of
 from headgate.model.request import read_burst, read_options, with_query_key
 from headgate.model.trace import TRACEPARENT, Trace
 from headgate.offload.helper_process import PoolWeigher
@@ -237,7 +237,7 @@ class EventsFront:
             reply = self.reply_to(ticket, self._loop.time() - call.arrived)
         if self._logs_every_request:
             request[REPORTED] = call.reported
-        return answered(request, reply, call.request_id)
+        return response_to(request, reply, call.request_id)
 
     def call_of(self, request: web.BaseRequest) -> Call:
         """Return a request of aiohttp that begins now, with its context."""
@@ -605,7 +605,7 @@ class EventsFront:
         """Return the response to a ticket that has ended; count and log the request."""
         for index, document in ticket.weighing or ():
             _put_weights(ticket, index, heaviest(document))
-        reply = self.marked(ticket, answer(ticket))
+        reply = self.marked(ticket, reply_of(ticket))
         if reply.status >= _NOT_ALL_WELL:
             self.request_log.ended(ticket, reply.status)
         self.count(ROUTE, reply.status, seconds, ticket.request_id, ticket.trace)
@@ -696,7 +696,7 @@ class BurstsFront:
             events.request_log.refused(refused.failure, call.request_id, trace, **fields)
         seconds = self._loop.time() - call.arrived
         events.count(COMMIT_ROUTE, reply.status, seconds, call.request_id, trace)
-        return answered(request, reply, call.request_id)
+        return response_to(request, reply, call.request_id)
 
     def _caller(self, call: Call) -> Identity:
         if self._events.budget.is_closed:

@@ -1,4 +1,9 @@
-"""Conversion of outcomes to HTTP responses: status and JSON, without an HTTP library."""
+"""Conversion of outcomes to HTTP responses: status and JSON, without an HTTP library.
+
+A reply (`Reply`) is the status, headers and body of a response as plain data, made here. A response
+is the object of the HTTP library for a reply (`http.answer.response_to`). An event is answered once
+it has its outcome (`Ticket.answered`).
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -66,7 +71,7 @@ def reply(
     return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
 
 
-def answer(ticket: Ticket) -> Reply:
+def reply_of(ticket: Ticket) -> Reply:
     """Return the response to a ticket that is done."""
     outcomes = [outcome for outcome in ticket.outcomes if outcome is not None]
     return reply(ticket.topic, outcomes, ticket.is_batch, ticket.minimal, ticket.request_id)

@@ -13,7 +13,7 @@ from aiohttp.http import HttpVersion11, RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD
 
-from headgate.http.answer import answered
+from headgate.http.answer import response_to
 from headgate.http.auth import Peer
 from headgate.http.connection import FastConnection, PlainPosts
 from headgate.http.request_log import RequestLog
@@ -123,7 +123,7 @@ class Server:
         """The ordinary way."""
         body = await request.read()
         self.front.taken.append(read_of(request._message, body))
-        return answered(request, Reply(200, JSON, (), b"{}"), "id")
+        return response_to(request, Reply(200, JSON, (), b"{}"), "id")
 
     async def connect(self) -> Wire:
         wire = Wire()

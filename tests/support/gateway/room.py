@@ -18,7 +18,7 @@ from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import EventIds, Ticket
-from headgate.model.reply import answer
+from headgate.model.reply import reply_of
 from headgate.model.route import Route, Scanner
 from headgate.model.suppression import Scope
 from headgate.model.topics import SimilarTopics, TopicState
@@ -179,5 +179,5 @@ class MemoryRoom:
 
 def shown(ticket: Ticket) -> tuple[int, dict[str, object]]:
     assert ticket.done
-    reply = answer(ticket)
+    reply = reply_of(ticket)
     return reply.status, json.loads(reply.body)

@@ -15,7 +15,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.answer import answered, problem_response
+from headgate.http.answer import problem_response, response_to
 from headgate.http.auth import Peer
 from headgate.http.connection import PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
@@ -102,7 +102,7 @@ class Room:
         await self.pages.wait()
         if self.failure is not None:
             raise self.failure
-        return answered(request, Reply(200, JSON, (), body or b"page"), "id")
+        return response_to(request, Reply(200, JSON, (), body or b"page"), "id")
 
     async def open(self, trust: ssl.SSLContext | None = None) -> None:
         loop = asyncio.get_running_loop()

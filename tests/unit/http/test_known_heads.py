@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 
-from headgate.http.answer import answered
+from headgate.http.answer import response_to
 from headgate.http.auth import Peer
 from headgate.http.connection import Framed, KnownHeads, PlainPosts, on_the_wire
 from headgate.http.request_log import RequestLog
@@ -138,7 +138,7 @@ async def handle(request: web.BaseRequest) -> web.StreamResponse:
     body = await request.read()
     headers = {name.lower(): value for name, value in request.raw_headers}
     read = said(f"{request.method} {request.path}", headers, body)
-    return answered(request, Reply(200, JSON, (), read), "id")
+    return response_to(request, Reply(200, JSON, (), read), "id")
 
 
 class Wire(asyncio.Transport):
