@@ -5,6 +5,7 @@ import { lost, refused } from "./core/answer.js";
 /** @import {Answer} from "./core/answer.js" */
 /** @import {Hide} from "./core/headers.js" */
 
+const NOT_LISTENING = "check that the gateway runs, and that this is its data port";
 const UNKNOWN_HOST = "ENOTFOUND";
 // Node's codes of a connection that was never made. Browsers give no reason: there every request
 // that failed may have been sent.
@@ -44,8 +45,9 @@ export function classify(error, hide) {
     const why = "this is an error of the program or its fetch, so it is not sent again";
     return lost(`${detail}; ${why}`, { isFinal: true });
   }
+  const advice = codes.includes("ECONNREFUSED") ? `; ${NOT_LISTENING}` : "";
   const wasSent = !codes.some((code) => UNCONNECTED.includes(code));
-  return lost(detail, {
+  return lost(`${detail}${advice}`, {
     wasSent,
     reason: wasSent ? "no_answer" : "unreachable",
     isUnknownHost: codes.includes(UNKNOWN_HOST),

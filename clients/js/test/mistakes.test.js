@@ -291,7 +291,7 @@ test("a refused connection is called unreachable with its URL", async () => {
   const retry = { firstWaitMs: 2, patienceMs: 20 };
   const client = new Client(`${URL_}/`, { fetch, retry, log });
   const outcome = await client.send("orders", 1);
-  const detail = `${URL_}: TypeError: fetch failed (ECONNREFUSED)`;
+  const detail = `${URL_}: TypeError: fetch failed (ECONNREFUSED); check that the gateway runs, and that this is its data port`;
   assert.deepEqual(
     [outcome.name, outcome.reason, outcome.retryable, outcome.detail],
     ["rejected", "unreachable", true, detail],

@@ -205,6 +205,8 @@ _TYPE_SHOWN_BYTES = 60
 _ENVELOPE = re.compile(rb'\s*\{\s*"events"\s*:\s*\[')
 _CLOUDEVENT = re.compile(rb'\s*\{[^\[{]*"specversion"\s*:')
 _LINES = re.compile(rb"\s*\{[^\n]*\}[ \t\r]*\n\s*\{")
+_RECORDS = re.compile(rb'\s*\{\s*"records"\s*:\s*\[')
+_JOINED = re.compile(rb"\}[ \t]*\{")  # documents without a line end between them
 _JSON_LIKE = re.compile(rb'\s*[\[{"]')
 
 
@@ -213,11 +215,24 @@ def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> 
     if failure.reason not in _HINTED or b"ce-specversion" in headers:
         return failure
     head, content_type = body[:_HEAD_BYTES], headers.get(b"content-type")
-    hint = _hint(content_type, head)
+    kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
+    if failure.reason is Reason.MISSING_KEY and not body and b"headgate-tombstone" in headers:
+        hint: str | None = "A tombstone has no value with a key: send the header Headgate-Key"
+    elif failure.reason is Reason.MISSING_KEY and _RECORDS.match(head):
+        hint = "This is a body for Confluent's REST Proxy: post it to /topics/TOPIC"
+    elif kind in (BodyKind.JSON, BodyKind.NDJSON) and _is_joined(failure, head):
+        hint = "The line ends are missing: with curl, send NDJSON with --data-binary, not -d"
+    else:
+        hint = _hint(content_type, head)
     if hint is None and failure.detail.startswith(NO_KEY_AT):
-        kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
         hint = _hint_for_key(kind, head)
     return failure if hint is None else failure._replace(detail=f"{failure.detail}. {hint}")
+
+
+def _is_joined(failure: Failure, head: bytes) -> bool:
+    """Return whether JSON documents follow each other in one line."""
+    is_line = failure.reason is Reason.MALFORMED and b"\n" not in head.strip()
+    return is_line and _JOINED.search(head) is not None
 
 
 def _hint(content_type: bytes | None, head: bytes) -> str | None:

@@ -54,8 +54,8 @@ class _Loose(msgspec.Struct, forbid_unknown_fields=True):
 
 _decode = msgspec.json.Decoder(_Envelope).decode
 _decode_loosely = msgspec.json.Decoder(_Loose).decode
-_outer = StructReader(_Loose, "the envelope")
-_single = StructReader(_Event, "the event")
+_outer = StructReader(_Loose, "the envelope", lists=True)
+_single = StructReader(_Event, "the event", lists=True)
 
 
 def read_envelope(body: bytes, limit: int) -> Sequence[RawEvent | Failure]:
@@ -84,10 +84,16 @@ def _events(body: bytes) -> bytes:
     try:
         text = bytes(_decode_loosely(body).events)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        if body.lstrip(b" \t\r\n")[:1] == b"[":
+            raise _no_envelope() from None
         text = bytes(_outer.read(body).events)
     if text[:1] != b"[":
-        raise Refused(malformed('the envelope: an object {"events": [...]} was expected'))
+        raise _no_envelope()
     return text
+
+
+def _no_envelope() -> Refused:
+    return Refused(malformed('the envelope: an object {"events": [...]} was expected'))
 
 
 def _slowly(text: bytes, count: HeaderCount) -> RawEvent | Failure:

@@ -289,16 +289,24 @@ ABSENT = msgspec.Raw(b"")  # the default of an optional Raw member
 class StructReader(Generic[S]):
     """Reader for objects of one type. Raises Refused (malformed)."""
 
-    __slots__ = ("_decode", "_kind", "_members", "_required", "_unknown", "_what")
+    __slots__ = ("_decode", "_kind", "_lists", "_members", "_required", "_unknown", "_what")
 
-    def __init__(self, kind: type[S], what: str, unknown: Reason = Reason.MALFORMED) -> None:
+    def __init__(
+        self,
+        kind: type[S],
+        what: str,
+        unknown: Reason = Reason.MALFORMED,
+        lists: bool = False,
+    ) -> None:
         """Compile the decoders.
 
         Args:
             kind: The struct.
             what: The name of the object in errors, such as `the event`.
             unknown: The reason for refusing an unknown member.
+            lists: Whether the error about an unknown member lists the known ones.
         """
+        self._lists = lists
         self._kind = kind
         self._what = what
         self._unknown = unknown
@@ -345,6 +353,8 @@ class StructReader(Generic[S]):
         is_unknown = detail.startswith(_UNKNOWN)
         if is_unknown and len(detail) > _LONGEST:  # it contains the name of the field
             detail = f"{detail[:_LONGEST]}..."
+        if is_unknown and self._lists:
+            detail = f"{detail}. The members are {', '.join(self._members)}"
         reason = self._unknown if is_unknown else Reason.MALFORMED
         return Refused(Failure(reason, f"{self._what}: {detail}"))
 

@@ -44,8 +44,11 @@ CONFLICT = Failure(
     "a request with the same Idempotency-Key or event id is under way, or its end is not known yet",
     retry_after_s=1,
 )
-_KEY_MISMATCH = "this Idempotency-Key came before with another body or other headers"
-_ID_MISMATCH = "this event id came before with other content"
+_KEY_MISMATCH = (
+    "this Idempotency-Key came before with another body or other headers: "
+    "repeat a request unchanged, and give each new request a new key"
+)
+_ID_MISMATCH = "this event id came before with other content: give each new event a new id"
 
 
 class ClaimState(Enum):

@@ -309,7 +309,9 @@ class KafkaTopics:
             trouble = self._readings[cluster].trouble
             detail = f"cluster {cluster} has not answered since the start: {trouble}"
             return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=RETRY_AFTER_S)
-        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
+        return Failure(
+            Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} in Kafka: create it"
+        )
 
     def cluster_ids(self) -> dict[str, str]:
         """Return Kafka's ids of the clusters that have answered, by our names."""

@@ -14,6 +14,7 @@ from support.gateway.data_plane_world import DataPort, data_port
 ONE, FORM = b'{"id":1}', "application/x-www-form-urlencoded"
 JSON, NDJSON = "application/json", "application/x-ndjson"
 ENVELOPE = b'{"events": [{"value": {"id": 1}}]}'
+ENVELOPE_TYPE = "application/vnd.headgate.batch+json"
 CLOUDEVENT = b'{"specversion":"1.0","type":"t","source":"/s","id":"e"}'
 
 
@@ -63,6 +64,37 @@ async def test_another_content_type_is_advised(
     assert first["detail"].endswith(f"send Content-Type: {advised}"), first["detail"]
     if content_type in (FORM, None):
         assert (content_type or "Without a Content-Type") in first["detail"]
+
+
+@pytest.mark.parametrize("way", [{}, {"Content-Encoding": "identity"}], ids=["short", "long"])
+@pytest.mark.parametrize(
+    ("headers", "body", "advised"),
+    [
+        ({"Headgate-Tombstone": "true"}, b"", "send the header Headgate-Key"),
+        ({"Content-Type": JSON}, b'{"records": [{"value": 1}]}', "post it to /topics/TOPIC"),
+        ({}, b'{"records": [{"value": 1}]}', "post it to /topics/TOPIC"),
+        ({"Content-Type": NDJSON}, b'{"id":1}{"id":2}', "with --data-binary, not -d"),
+        ({"Content-Type": JSON}, b'{"id":1} {"id":2}', "with --data-binary, not -d"),
+        (
+            {"Content-Type": ENVELOPE_TYPE},
+            b'[{"value": {"id": 1}}]',
+            'the envelope: an object {"events": [...]} was expected',
+        ),
+        (
+            {"Content-Type": ENVELOPE_TYPE},
+            b'{"events": [{"value": {"id": 1}, "colour": 1}]}',
+            "unknown field `colour`. The members are key, key_base64, value, value_base64, "
+            "tombstone, id, headers, timestamp_ms",
+        ),
+    ],
+)
+async def test_the_fix_of_another_mistake_is_advised(
+    port: DataPort, headers: dict[str, str], body: bytes, advised: str, way: dict[str, str]
+) -> None:
+    answer = await port.post("orders", body, {**headers, **way})
+    page: Any = answer.document
+    first = page["outcomes"][0] if "outcomes" in page else page
+    assert first["detail"].endswith(advised), first["detail"]
 
 
 async def test_opaque_bytes_with_a_key_need_no_advice(port: DataPort) -> None:

@@ -42,7 +42,9 @@ class MemoryTopics:
 
     def missing_reason(self, topic: str) -> Failure:
         """Say why `get` knows no such topic."""
-        return Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} here")
+        return Failure(
+            Reason.UNKNOWN_TOPIC, f"there is no topic {brief(topic)} in Kafka: create it"
+        )
 
     def healthy(self, cluster: str) -> bool:
         """Memory always answers."""

@@ -58,7 +58,7 @@ class FakeTopics:
 
     def missing_reason(self, topic: str) -> Failure:
         self.missed.append(topic)
-        unknown = Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} here")
+        unknown = Failure(Reason.UNKNOWN_TOPIC, f"there is no topic {topic!r} in Kafka: create it")
         return self.away or unknown
 
 

@@ -375,7 +375,10 @@ def test_a_refused_connection_is_called_unreachable_with_its_url(
         outcome = client.send(TOPIC, 1)
     assert isinstance(outcome, Rejected)
     assert (outcome.reason, outcome.retryable) == ("unreachable", True)
-    detail = "http://headgate.test: ConnectError: [Errno 111] Connection refused"
+    detail = (
+        "http://headgate.test: ConnectError: [Errno 111] Connection refused; "
+        "check that the gateway runs, and that this is its data port"
+    )
     assert outcome.detail == detail
     *retries, end = caplog.records
     assert retries

@@ -46,8 +46,8 @@ def test_a_reload_is_in_force_for_all_topics_at_once() -> None:
     ("topic", "detail"),
     [
         ("other", "no topic pattern of the configuration matches 'other'"),
-        ("gone", "there is no topic 'gone' here"),
-        ("elsewhere", "there is no topic 'elsewhere' here"),
+        ("gone", "there is no topic 'gone' in Kafka: create it"),
+        ("elsewhere", "there is no topic 'elsewhere' in Kafka: create it"),
     ],
 )
 def test_a_topic_must_match_the_configuration_and_exist(topic: str, detail: str) -> None:

@@ -55,6 +55,7 @@ _URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080"
 _USER = re.compile("//[^/@]*@")
 # Mistakes in a program, such as its own transport. Another attempt fails in the same way.
 _MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, ImportError)
+_NOT_LISTENING = "check that the gateway runs, and that this is its data port"
 _LONGEST_TIMEOUT_S = 3600.0
 _TLS_FIX = "ssl.create_default_context(...)"
 _UNKNOWN_HOST = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
@@ -342,6 +343,8 @@ def classify(error: Exception, hide: Hide = str) -> Answer:
             isinstance(one, socket.gaierror) and one.errno in _UNKNOWN_HOST
             for one in _causes(error)
         )
+        if isinstance(error, httpx.ConnectError) and not is_unknown:
+            detail += f"; {_NOT_LISTENING}"
         return Lost(detail, False, "unreachable", is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
