@@ -71,7 +71,7 @@ EVENTS: list[object] = [
     Event(value="text", key=b"\xff\x00"),
     Event(value=b"\x89PNG\r\n\x00", key="bytes", content_type="image/png"),
     Event(value=TOMBSTONE, key="gone"),
-    Event(value=None, key="null"),
+    Event(value=RawJson(b"null"), key="null"),
     Event(value=RawJson(b'{"n": 1.10 }'), key="raw"),
     Event(value=1, key="timed", timestamp=SENT_MS, headers={"author": "Ада"}),
     LARGE,

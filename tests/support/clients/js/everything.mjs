@@ -17,7 +17,7 @@ const EVENTS = [
   new HeadgateEvent("text", { key: new Uint8Array([0xff, 0x00]) }),
   new HeadgateEvent(new TextEncoder().encode("\x00PNG\r\n"), { key: "bytes", contentType: "image/png" }),
   new HeadgateEvent(TOMBSTONE, { key: "gone" }),
-  new HeadgateEvent(null, { key: "null" }),
+  new HeadgateEvent(new RawJson("null"), { key: "null" }),
   new HeadgateEvent(new RawJson('{"n": 1.10 }'), { key: "raw" }),
   new HeadgateEvent(1, { key: "timed", timestamp: sentMs, headers: { author: "Ада" } }),
   { id: "large", text: "x".repeat(5000) },
