@@ -31,6 +31,11 @@ import { Line, after, follow } from "./waiting.js";
 
 const WAITS = ["timeoutMs", "signal"];
 
+/** @param {WaitOptions} options */
+function checkWait({ timeoutMs }) {
+  checkType("timeoutMs", timeoutMs, "number", "a number of milliseconds");
+}
+
 /** @typedef {{outcome: Promise<Outcome>}} Taken */
 
 /** Takes events at once and sends them in batches, in the order of each key. */
@@ -121,6 +126,7 @@ export class BufferedProducer {
    */
   async sendWhenRoom(topic, value, options = {}) {
     checkNames("sendWhenRoom", options, [...FIELDS, ...WAITS]);
+    checkWait(options);
     const taken = await this.#forRoom.wait(this.#attempt(topic, value, options), options);
     if (taken === null) throw this.#noRoom();
     return taken;
@@ -134,6 +140,7 @@ export class BufferedProducer {
    */
   async flush(options = {}) {
     checkNames("flush", options, WAITS);
+    checkWait(options);
     const number = this.#outbox.flush();
     this.#pump();
     const isFlushed = () => this.#outbox.isFlushed(number) || null;
@@ -149,6 +156,7 @@ export class BufferedProducer {
    */
   async close(options = {}) {
     checkNames("close", options, WAITS);
+    checkWait(options);
     this.#isClosed = true;
     this.#forRoom.dismiss();
     const isFlushed = await this.flush(options);

@@ -343,6 +343,17 @@ test("the options of a producer and of a call are checked too", async () => {
   ]) {
     assert.throws(() => new BufferedProducer(client, options), text);
   }
+  const producer = new BufferedProducer(client);
+  const quoted = { timeoutMs: "30" };
+  for (const call of [
+    () => producer.flush(quoted),
+    () => producer.close(quoted),
+    () => producer.sendWhenRoom("orders", 1, quoted),
+  ]) {
+    await assert.rejects(call(), /timeoutMs: use a number of milliseconds, not the string "30"/);
+  }
+  assert((await producer.send("orders", 1)).succeeded);
+  await producer.close();
   assert.throws(() => new BufferedProducer(URL_), /client: use new Client\(url\), not a string/);
   await assert.rejects(client.send("orders", 1, "key"), /send: use an object .* { key: ... }/);
   await assert.rejects(client.send("orders", 1, { partition: 1 }), /chooses it by the key: use key/);

@@ -288,3 +288,34 @@ async def test_a_producer_takes_a_client_of_its_kind_only() -> None:
         with pytest.raises(InvalidOptionError) as refused:
             new(client)  # type: ignore[operator]
         assert text in str(refused.value)
+
+
+async def test_the_time_limit_of_a_call_is_a_number() -> None:
+    limit: Any = "3"
+    text = "timeout_s: use a number of seconds or None, not the str '3': leave out the quotes"
+    gateway = FakeGateway()
+    with (
+        Client(URL, transport=gateway.transport) as client,
+        BufferedProducer(client) as producer,
+    ):
+        for call in (
+            lambda: producer.send(TOPIC, 1, timeout_s=limit),
+            lambda: producer.flush(limit),
+            lambda: producer.close(limit),
+        ):
+            with pytest.raises(InvalidOptionError) as refused:
+                call()
+            assert str(refused.value) == text
+        assert producer.send(TOPIC, 1).result().succeeded
+    async with (
+        AsyncClient(URL, transport=gateway.transport) as aio,
+        AsyncBufferedProducer(aio) as async_producer,
+    ):
+        for coroutine in (
+            async_producer.send(TOPIC, 1, timeout_s=limit),
+            async_producer.flush(limit),
+            async_producer.close(limit),
+        ):
+            with pytest.raises(InvalidOptionError) as refused:
+                await coroutine
+            assert str(refused.value) == text

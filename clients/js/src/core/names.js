@@ -57,7 +57,7 @@ export function checkNames(owner, given, known) {
  *
  * @param {string} name
  * @param {unknown} value
- * @param {"boolean" | "function" | "object"} type
+ * @param {"boolean" | "function" | "number" | "object"} type
  * @param {string} fix The value to use.
  */
 export function checkType(name, value, type, fix) {

@@ -11,10 +11,10 @@ export function checkNames(owner: string, given: object, known: readonly string[
  *
  * @param {string} name
  * @param {unknown} value
- * @param {"boolean" | "function" | "object"} type
+ * @param {"boolean" | "function" | "number" | "object"} type
  * @param {string} fix The value to use.
  */
-export function checkType(name: string, value: unknown, type: "boolean" | "function" | "object", fix: string): void;
+export function checkType(name: string, value: unknown, type: "boolean" | "function" | "number" | "object", fix: string): void;
 /**
  * Throw InvalidOptionError if a value that is given is not a number within these bounds.
  *

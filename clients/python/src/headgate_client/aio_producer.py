@@ -23,7 +23,7 @@ from headgate_client.core.outbox import Load, Outbox
 from headgate_client.errors import BufferFullError, ClosedError
 from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
-from headgate_client.settings import explain_arguments
+from headgate_client.settings import check_wait, explain_arguments
 
 _LOOP_ENDED = "the event loop ended without close() of the producer"
 
@@ -92,6 +92,7 @@ class AsyncBufferedProducer:
             BufferFullError: The buffer had no room within the time limit.
             ClosedError: The producer is closed.
         """
+        check_wait(timeout_s)
         event = as_event(value, key, id, headers, timestamp)
         part = self._wire.part(event)
         lane = self._config.lane(topic, event, part)
@@ -130,6 +131,7 @@ class AsyncBufferedProducer:
         Returns:
             True if all of them have their outcomes.
         """
+        check_wait(timeout_s)
         number = self._outbox.flush()
         self._due.set()
         with suppress(TimeoutError):
@@ -148,6 +150,7 @@ class AsyncBufferedProducer:
         Returns:
             True if all events had their outcomes in time.
         """
+        check_wait(timeout_s)
         self._closed_because = self._closed_because or "the producer is closed"
         self._wake()
         try:

@@ -27,7 +27,7 @@ from headgate_client.core.outbox import Load, Outbox
 from headgate_client.errors import BufferFullError, ClosedError
 from headgate_client.hooks import log, report_outcomes
 from headgate_client.outcomes import Outcome
-from headgate_client.settings import explain_arguments
+from headgate_client.settings import check_wait, explain_arguments
 
 
 class _Pending(Future[Outcome]):
@@ -108,6 +108,7 @@ class BufferedProducer:
             BufferFullError: The buffer had no room within the time limit.
             ClosedError: The producer is closed, or belongs to another process.
         """
+        check_wait(timeout_s)
         event = as_event(value, key, id, headers, timestamp)
         part = self._wire.part(event)
         lane = self._config.lane(topic, event, part)
@@ -148,6 +149,7 @@ class BufferedProducer:
             True if all of them have their outcomes.
         """
         self._refuse_sender("flush")
+        check_wait(timeout_s)
         if os.getpid() != self._process:
             return False
         with self._due:
@@ -166,6 +168,7 @@ class BufferedProducer:
             True if all events had their outcomes in time.
         """
         self._refuse_sender("close")
+        check_wait(timeout_s)
         if os.getpid() != self._process:
             return False  # the threads and the events are those of the parent process
         with self._due:

@@ -241,6 +241,14 @@ def check_number(name: str, value: object, least: float = 0, most: float | None 
         raise InvalidOptionError(f"{name}: use {bounds}, not {value}")
 
 
+def check_wait(timeout_s: object) -> None:
+    """Raise InvalidOptionError if the time limit of a call is not a number or None."""
+    if timeout_s is not None and (
+        not isinstance(timeout_s, (int, float)) or isinstance(timeout_s, bool)
+    ):
+        raise InvalidOptionError(f"timeout_s: use a number of seconds or None, {_not(timeout_s)}")
+
+
 def check_count(name: str, value: object) -> None:
     """Raise InvalidOptionError if the value is not a whole number of at least 1."""
     if not isinstance(value, int) or isinstance(value, bool):
