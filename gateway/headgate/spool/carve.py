@@ -681,6 +681,25 @@ def _entries(cells: Iterable[_Cell | None]) -> dict[int, int]:
 def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[list[int | None]]:
     """Return the number of each chunk, page by page; None if its place in the order is unknown.
 
+    Args:
+        pages: Claims of the chunks of each page.
+        indexed: Lane of each chunk in the index, by number.
+    """
+    numbering = _Numbering(pages, indexed)
+    numbered = [[numbering.number_of(page, at) for at in range(len(page))] for page in pages]
+    owners = dict[int, _Content]()
+    for page, numbers in zip(pages, numbered, strict=True):
+        for at, placed in enumerate(numbers):
+            if placed is None or page[at].lane is None:
+                continue
+            if owners.setdefault(placed, page[at].content) != page[at].content:
+                numbers[at] = None
+    return numbered
+
+
+class _Numbering:
+    """Numbers of chunks, by the claims of all pages and by the index.
+
     A number is confirmed if the index has it for the chunk's lane, by checksum, and no other chunk
     of the lane claims it; or if it fits between its neighbours. A chunk with an unconfirmed number
     gets another one if the index has a free number for its lane that fits.
@@ -689,20 +708,42 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
         pages: Claims of the chunks of each page.
         indexed: Lane of each chunk in the index, by number.
     """
-    contents = dict[int, set[_Content]]()
-    of_lanes = dict[tuple[int, Lane | None], set[_Content]]()
-    for claim in itertools.chain.from_iterable(pages):
-        contents.setdefault(claim.number, set()).add(claim.content)
-        of_lanes.setdefault((claim.number, claim.lane), set()).add(claim.content)
-    order = sorted(contents)
 
-    def counts(claim: _Claim) -> bool:
+    def __init__(self, pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> None:
+        self._indexed = indexed
+        self._contents = dict[int, set[_Content]]()
+        self._of_lanes = dict[tuple[int, Lane | None], set[_Content]]()
+        for claim in itertools.chain.from_iterable(pages):
+            self._contents.setdefault(claim.number, set()).add(claim.content)
+            self._of_lanes.setdefault((claim.number, claim.lane), set()).add(claim.content)
+        self._order = sorted(self._contents)
+        confirmed = {claim.number for page in pages for claim in page if self._is_confirmed(claim)}
+        self._free = dict[Lane, list[int]]()
+        for number in sorted(indexed.keys() - confirmed):
+            self._free.setdefault(indexed[number], []).append(number)
+
+    def number_of(self, page: list[_Claim], at: int) -> int | None:
+        """Return the number of a page's chunk; None if its place in the order is unknown."""
+        number, lane, _ = claim = page[at]
+        if lane is None or self._is_confirmed(claim):
+            return number  # a chunk without a lane is set aside in any case
+        others = self._free.get(lane, [])
+        if len(page) == 1:
+            is_unique = len(self._contents[number]) == 1
+            return number if is_unique and not others and number < _LARGEST else None
+        candidates = self._candidates(page, at, others)
+        return next((each for each in candidates if self._fits(each, page, at)), None)
+
+    def _is_confirmed(self, claim: _Claim) -> bool:
+        """Return whether the index confirms the number."""
         number, lane = claim.number, claim.lane
-        owner = indexed.get(number)
-        claimed = contents[number] if lane is None else of_lanes[number, lane]
+        owner = self._indexed.get(number)
+        claimed = self._contents[number] if lane is None else self._of_lanes[number, lane]
         return len(claimed) == 1 and owner is not None and lane in (None, owner)
 
-    def fits(number: int, page: list[_Claim], at: int) -> bool:
+    def _fits(self, number: int, page: list[_Claim], at: int) -> bool:
+        """Return whether the claims next to the number are those of the chunk's neighbours."""
+        order = self._order
         if not 0 < number < _LARGEST:
             return False
         if at > 0:
@@ -715,13 +756,9 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
                 return False
         return True
 
-    counted = {claim.number for page in pages for claim in page if counts(claim)}
-    free = dict[Lane, list[int]]()
-    for number in sorted(indexed.keys() - counted):
-        free.setdefault(indexed[number], []).append(number)
-
-    def candidates(page: list[_Claim], at: int, others: list[int]) -> Iterator[int]:
+    def _candidates(self, page: list[_Claim], at: int, others: list[int]) -> Iterator[int]:
         """Yield the numbers that can fit: all others have another claim between the neighbours."""
+        order = self._order
         yield page[at].number
         if at > 0:
             above = bisect.bisect_right(order, page[at - 1].number)
@@ -730,26 +767,6 @@ def _numbers(pages: list[list[_Claim]], indexed: Mapping[int, Lane]) -> list[lis
         else:
             below = bisect.bisect_left(order, page[at + 1].number) - 1
             yield from _from(others, order[below] if below >= 0 else 1)
-
-    def number_of(page: list[_Claim], at: int) -> int | None:
-        number, lane, _ = claim = page[at]
-        if lane is None or counts(claim):  # a chunk without a lane is set aside in any case
-            return number
-        others = free.get(lane, [])
-        if len(page) == 1:
-            is_unique = len(contents[number]) == 1
-            return number if is_unique and not others and number < _LARGEST else None
-        return next((each for each in candidates(page, at, others) if fits(each, page, at)), None)
-
-    numbered = [[number_of(page, at) for at in range(len(page))] for page in pages]
-    owners = dict[int, _Content]()
-    for page, numbers in zip(pages, numbered, strict=True):
-        for at, placed in enumerate(numbers):
-            if placed is None or page[at].lane is None:
-                continue
-            if owners.setdefault(placed, page[at].content) != page[at].content:
-                numbers[at] = None
-    return numbered
 
 
 def _from(numbers: list[int], least: int) -> list[int]:
