@@ -98,9 +98,11 @@ def _why(error: Exception, args: argparse.Namespace) -> str:
 
 
 def _answered(
-    request: urllib.request.Request, timeout_s: float, context: ssl.SSLContext | None,
+    request: urllib.request.Request,
+    timeout_s: float,
+    context: ssl.SSLContext | None,
     also: Collection[int],
-) -> Any:  # fmt: skip
+) -> Any:
     try:
         return urllib.request.urlopen(request, timeout=timeout_s, context=context)
     except urllib.error.HTTPError as error:

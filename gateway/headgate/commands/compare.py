@@ -109,18 +109,27 @@ def register_compare(subparsers: Subparsers) -> None:
         "--to", dest="end", metavar="TIME", default="now", help="as --from; default: now"
     )
     parser.add_argument(
-        "--margin", type=float, default=10.0, metavar="S",
+        "--margin",
+        type=float,
+        default=10.0,
+        metavar="S",
         help="do not judge a key that differs and was written within so many seconds of --from or "
         "--to; default: 10",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--key", action="append", default=[], metavar="POINTER",
+        "--key",
+        action="append",
+        default=[],
+        metavar="POINTER",
         help="part of the value to use as key instead of the record's key; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--ignore", action="append", default=[], metavar="POINTER",
+        "--ignore",
+        action="append",
+        default=[],
+        metavar="POINTER",
         help="part of the value to ignore; may be repeated",
-    )  # fmt: skip
+    )
     parser.add_argument("--bytes", action="store_true", help="compare JSON byte by byte as well")
     parser.add_argument(
         "--share",
@@ -205,11 +214,15 @@ async def _read(
 
     scans = [
         LogScan(
-            topic.options, topic.name, await _partitions(topic), "headgate-compare",
-            begin_ms=selection.window.begin_ms, committed=True,
+            topic.options,
+            topic.name,
+            await _partitions(topic),
+            "headgate-compare",
+            begin_ms=selection.window.begin_ms,
+            committed=True,
         )
         for topic in topics
-    ]  # fmt: skip
+    ]
     sides = [Side(selection.window) for _ in topics]
 
     def report(topic: _Topic, reach: "Reach") -> None:

@@ -164,9 +164,12 @@ def bash_completion(root: Command) -> str:
     ]
     words = [line for command in every for line in _bash_words(command)]
     middle = ["    esac", '    case "$path" in']
-    return head + "\n".join([*values, *middle, *words]) + "\n" + _BASH_TAIL.format(
-        program=root.name, function=function
-    )  # fmt: skip
+    return (
+        head
+        + "\n".join([*values, *middle, *words])
+        + "\n"
+        + _BASH_TAIL.format(program=root.name, function=function)
+    )
 
 
 def _bash_value(function: str, command: Command, argument: Argument) -> list[str]:

@@ -338,9 +338,11 @@ def register_offsets(subparsers: "Subparsers") -> None:
     )
     action.add_argument("--topic", required=True, metavar="T", help="the topic")
     action.add_argument(
-        "--to", choices=("backfill", "ingest"), default="backfill",
+        "--to",
+        choices=("backfill", "ingest"),
+        default="backfill",
         help="the tier of the resulting offsets; default: backfill",
-    )  # fmt: skip
+    )
     action.add_argument(
         "positions", nargs="+", metavar="PARTITION:OFFSETS", help="such as 0:1729, or 0:5,9,17"
     )

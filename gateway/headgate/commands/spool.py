@@ -41,9 +41,12 @@ _WAY_OUT = """The start of its gateway, or `headgate spool drain`, publishes wha
 and keeps the file in a folder damaged-TIME; `export` shows what can be read. If nothing of it is
 wanted, delete the folder."""
 _COLUMNS = (
-    Column("topic"), Column("partition", right=True), Column("events", right=True),
-    Column("bytes", right=True), Column("oldest", right=True),
-)  # fmt: skip
+    Column("topic"),
+    Column("partition", right=True),
+    Column("events", right=True),
+    Column("bytes", right=True),
+    Column("oldest", right=True),
+)
 
 
 def register_spool(subparsers: "Subparsers") -> None:

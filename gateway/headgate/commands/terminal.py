@@ -149,8 +149,10 @@ def duration(seconds: float | None) -> str:
         return _NONE
     total_s = round(seconds)
     for size, name, below, lesser in (
-        (86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"),
-    ):  # fmt: skip
+        (86_400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
         if total_s >= size:
             rest = total_s % size // below
             return f"{total_s // size} {name}" + (f" {rest} {lesser}" if rest else "")

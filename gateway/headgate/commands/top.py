@@ -63,9 +63,12 @@ def register_top(subparsers: Subparsers) -> None:
         help="default: rate; for groups worst, the monitor's order",
     )
     parser.add_argument(
-        "--interval", type=float, default=2.0, metavar="S",
+        "--interval",
+        type=float,
+        default=2.0,
+        metavar="S",
         help="seconds between two polls; at least 1, default: 2",
-    )  # fmt: skip
+    )
     once = parser.add_mutually_exclusive_group()
     once.add_argument("--once", action="store_true", help="print one table and exit")
     once.add_argument("--json", action="store_true", help="print one JSON object and exit")

@@ -93,11 +93,15 @@ def group_page(
         "pauses": None
         if intents is None
         else [
-            {"scope": str(intent.intent.scope), "reason": intent.intent.reason, "by": intent.by,
-             "at": shown_time(intent.at_ms)}
+            {
+                "scope": str(intent.intent.scope),
+                "reason": intent.intent.reason,
+                "by": intent.by,
+                "at": shown_time(intent.at_ms),
+            }
             for intent in intents
         ],
-    }  # fmt: skip
+    }
 
 
 def partition_row(report: PartitionReport) -> Json:

@@ -483,9 +483,12 @@ class SegmentTable:
         if not columns:
             raise MapError("the segments of an outline are not kept")
         return unpack_columns(
-            columns, self._firsts[number], self._target_firsts[number], self._sizes[number],
+            columns,
+            self._firsts[number],
+            self._target_firsts[number],
+            self._sizes[number],
             self._latest[number],
-        )  # fmt: skip
+        )
 
     def _segments(self, number: int) -> list[Segment]:
         run, first, last = self._run(number), self._earliest[number], self._latest[number]
@@ -537,11 +540,15 @@ class SegmentTable:
             self._columns[-1] = b""  # the last one stays: the next may replace a part of it
         self._columns.insert(at, block.columns)
         for column, figure in (
-            (self._firsts, block.source), (self._target_firsts, block.target),
-            (self._target_ends, block.target_end), (self._records, block.records),
-            (self._earliest, block.earliest_ms), (self._latest, block.latest_ms),
-            (self._sizes, block.segments), (self._is_record, is_record),
-        ):  # fmt: skip
+            (self._firsts, block.source),
+            (self._target_firsts, block.target),
+            (self._target_ends, block.target_end),
+            (self._records, block.records),
+            (self._earliest, block.earliest_ms),
+            (self._latest, block.latest_ms),
+            (self._sizes, block.segments),
+            (self._is_record, is_record),
+        ):
             column.insert(at, figure)
 
     def _truncate(self, source: int) -> int:
@@ -598,9 +605,12 @@ def _between(targets: "array[int]", counts: "array[int]", start: int, end: int) 
 
 
 def _translated(
-    offset: int, given: "array[int]", wanted: "array[int]", counts: "array[int]",
+    offset: int,
+    given: "array[int]",
+    wanted: "array[int]",
+    counts: "array[int]",
     following: int | None,
-) -> Translation:  # fmt: skip
+) -> Translation:
     """Translate an offset.
 
     Args:

@@ -98,9 +98,13 @@ class ReplayService:
             limits = self._settings().replays
             maps = self._tiers.maps(tiers.backfill)
             planned = await plan(
-                spec, tiers, maps, registry, limits.mirror_wait_ms / 1000,
+                spec,
+                tiers,
+                maps,
+                registry,
+                limits.mirror_wait_ms / 1000,
                 partial(log.want, spec.topic),
-            )  # fmt: skip
+            )
             document = document_of(request_body, spec, tiers, planned, author, limits)
             _check_size(spec, planned, limits.records_max)
             record(author.replay_id, "spec", document)  # a dry run is refused, too, if too large

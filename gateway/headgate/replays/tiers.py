@@ -76,9 +76,11 @@ async def asking(cluster: str) -> AsyncIterator[None]:
             yield
     except (*READ_ERRORS, TransactionError) as error:
         log.warning(
-            "cluster %s does not answer: %s", cluster, connection_error(error),
+            "cluster %s does not answer: %s",
+            cluster,
+            connection_error(error),
             extra={"cluster": cluster},
-        )  # fmt: skip
+        )
         cause = error.__cause__ or error if isinstance(error, TransactionError) else error
         detail = f"cluster {cluster} does not answer: {kafka_in_words(cause, cluster)}"
         raise Refused(Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=5)) from error

@@ -301,9 +301,13 @@ class Disk:
         log.critical(
             "spool: %s is damaged (%s) and kept as %s. %d of its events will be published, at "
             "least %d will not%s",
-            folder / FILE, error, kept, saved.events, sum(events for _, events in saved.aside),
+            folder / FILE,
+            error,
+            kept,
+            saved.events,
+            sum(events for _, events in saved.aside),
             "" if saved.is_complete else "; the number of lost events is unknown",
-        )  # fmt: skip
+        )
         return journal, lanes
 
     def _failed(self, error: JournalError) -> None:

@@ -524,8 +524,11 @@ class Draining:
         """
         log.error(
             "spool: %d events of %s-%d set aside: %s",
-            chunk.events, backlog.topic, backlog.partition, reason,
-        )  # fmt: skip
+            chunk.events,
+            backlog.topic,
+            backlog.partition,
+            reason,
+        )
         await self._disk.set_aside(chunk.number, reason)
         # The damage may be in the row's columns.
         is_known = chunk.partitions in backlog.counts
@@ -559,8 +562,10 @@ class Draining:
         lost = backlog.left
         log.error(
             "spool: %d events of %s-%d are missing on disk",
-            lost, backlog.topic, backlog.partition,
-        )  # fmt: skip
+            lost,
+            backlog.topic,
+            backlog.partition,
+        )
         for placed_by, events in list(backlog.counts.items()):
             self._writing.gone(backlog, (0, min(events, backlog.left), 0), placed_by)
         self._meter.set_aside(backlog.topic, lost)
@@ -623,8 +628,10 @@ class Draining:
         backlog, row = unit.backlog, unit.rows.pop(at)
         log.error(
             "spool: Kafka refused an event of %s-%d, which is set aside: %s",
-            backlog.topic, backlog.partition, why,
-        )  # fmt: skip
+            backlog.topic,
+            backlog.partition,
+            why,
+        )
         self._meter.set_aside(backlog.topic, 1)
         key, value, headers, timestamp_ms = row.event
         record = Record(backlog.topic, backlog.partition, key, value, headers, timestamp_ms)

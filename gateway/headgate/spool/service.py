@@ -248,8 +248,11 @@ class SpoolService:
             events, size, oldest_s = self.totals()
             log.warning(
                 "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s%s",
-                events, size, oldest_s, self._unknown(),
-            )  # fmt: skip
+                events,
+                size,
+                oldest_s,
+                self._unknown(),
+            )
             self._told_at = now_s
         elif is_empty and self._shrinks:  # in steps: events may have to go to disk
             self._shrinks = await self._disk.shrink()

@@ -210,8 +210,9 @@ class LogFile:
         if trouble != self._trouble:
             log.warning(
                 "logs.installation_file %s: %s; the installation log is kept in memory",
-                self._path, trouble,
-            )  # fmt: skip
+                self._path,
+                trouble,
+            )
             self._trouble = trouble
 
 

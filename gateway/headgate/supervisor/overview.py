@@ -108,9 +108,12 @@ class WorkerProcess:
             if time.monotonic() - started > _STEADY_S:
                 pause = BACK_OFF_S[0]
             log.error(
-                "worker %d %s; it is restarted in %g s", self.index, _how(code), pause,
+                "worker %d %s; it is restarted in %g s",
+                self.index,
+                _how(code),
+                pause,
                 extra={"worker": self.index, "exit_code": code},
-            )  # fmt: skip
+            )
             self._overview.worker_lost(self.index, _how(code), code)
             await self._pause(pause)
             pause = min(pause * 2, longest)
@@ -145,9 +148,13 @@ class WorkerProcess:
         # Its own process group: Ctrl-C in a terminal reaches only the parent, which then drains.
         # stdin is the lifeline (`control.hold_lifeline`): the pipe closes when this process ends.
         self._process = process = await asyncio.create_subprocess_exec(
-            *self._command, "--index", str(self.index),
-            stdin=PIPE, process_group=0, env=self._environ,
-        )  # fmt: skip
+            *self._command,
+            "--index",
+            str(self.index),
+            stdin=PIPE,
+            process_group=0,
+            env=self._environ,
+        )
         self.started = time.monotonic()
         self.answered = False
         if self._ending.is_set():  # `end` or `kill` was called during the start

@@ -50,8 +50,9 @@ class StateLog:
             _log.warning(
                 "suppression: %s: quarantine: all events are published, %s (Redis is new or lost "
                 "its state, or other gateways use other rules or other servers)",
-                _named(begun), span,
-            )  # fmt: skip
+                _named(begun),
+                span,
+            )
         if ended := {topic for topic in self._paused - paused if _is_on(states.get(topic))}:
             _log.info("suppression: %s: active, the quarantine is over", _named(ended))
         self._paused = paused

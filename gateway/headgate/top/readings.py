@@ -329,9 +329,13 @@ def tally(page: ProducerPage | PairPage) -> Tally:
     refused = sum(count for name, count in final.items() if name.partition(":")[0] in _NOT_WRITTEN)
     received = page.received_total
     return Tally(
-        received.events, received.bytes, page.bytes_saved_total, sum(final.values()),
-        final.get("unchanged", 0), refused,
-    )  # fmt: skip
+        received.events,
+        received.bytes,
+        page.bytes_saved_total,
+        sum(final.values()),
+        final.get("unchanged", 0),
+        refused,
+    )
 
 
 def kept(readings: Sequence[Reading], newest: Reading) -> list[Reading]:
@@ -377,6 +381,9 @@ def _flow(before: Tally, now: Tally, span: float) -> Flow:
         return Flow()
     events, size, saved, ended, unchanged, refused = grown
     return Flow(
-        events / span, size / span, saved / span, refused / span,
+        events / span,
+        size / span,
+        saved / span,
+        refused / span,
         unchanged / ended if ended else None,
-    )  # fmt: skip
+    )

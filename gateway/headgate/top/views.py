@@ -55,9 +55,12 @@ _SORTED_COLUMNS: Mapping[View, Mapping[Sort, str]] = {
     },
 }  # fmt: skip
 _FLOW = (
-    Column("events/s", right=True), Column("bytes/s", right=True), Column("unchanged", right=True),
-    Column("rejects/s", right=True), Column("saved/s", right=True),
-)  # fmt: skip
+    Column("events/s", right=True),
+    Column("bytes/s", right=True),
+    Column("unchanged", right=True),
+    Column("rejects/s", right=True),
+    Column("saved/s", right=True),
+)
 _COLUMNS: Mapping[View, Sequence[Column]] = {
     View.PRODUCERS: (
         Column("producer", gives_way=True), *_FLOW, Column("topics", right=True), Column("seen"),
@@ -161,8 +164,12 @@ def _sum(rates: Any) -> float | None:
 
 
 def _producer(page: ProducerPage, flow: Flow, now: datetime) -> list[Cell]:
-    return [Cell(page.producer), *_flowing(flow), Cell(str(len(page.topics))),
-            Cell(_since(page.last_seen, now))]  # fmt: skip
+    return [
+        Cell(page.producer),
+        *_flowing(flow),
+        Cell(str(len(page.topics))),
+        Cell(_since(page.last_seen, now)),
+    ]
 
 
 def _topic(page: TopicPage, flow: Flow) -> list[Cell]:
@@ -172,8 +179,7 @@ def _topic(page: TopicPage, flow: Flow) -> list[Cell]:
         remarks.append(f"suppression: {suppression.state}")
     if held is not None and held.keys:
         remarks.append(f"{counted(held.keys, 'key')} held")
-    return [Cell(page.topic), *_flowing(flow), Cell(hottest),
-            Cell(", ".join(remarks), Ink.WARNING)]  # fmt: skip
+    return [Cell(page.topic), *_flowing(flow), Cell(hottest), Cell(", ".join(remarks), Ink.WARNING)]
 
 
 def _flowing(flow: Flow) -> list[Cell]:
@@ -204,9 +210,13 @@ def _since(at: datetime | None, now: datetime) -> str:
 
 VIEW_KEYS = {"p": View.PRODUCERS, "t": View.TOPICS, "g": View.GROUPS}
 SORT_KEYS = {
-    "r": Sort.RATE, "b": Sort.BYTES, "x": Sort.REJECTS, "u": Sort.UNCHANGED, "n": Sort.NAME,
+    "r": Sort.RATE,
+    "b": Sort.BYTES,
+    "x": Sort.REJECTS,
+    "u": Sort.UNCHANGED,
+    "n": Sort.NAME,
     "w": Sort.WORST,
-}  # fmt: skip
+}
 _AROUND = 5  # lines besides rows: two of the head, one empty, the titles, the keys
 _MAX_NOTES = 4
 

@@ -218,8 +218,10 @@ def _spooled(trace: Trace) -> Attributes | None:
 
 def _answered(producer: str, topic: str, outcomes: Sequence[Outcome]) -> Attributes:
     attributes: Attributes = {"messaging.destination.name": topic, "headgate.producer": producer}
-    attributes |= {f"headgate.{name}": count for name, count in Counter(
-        str(outcome.name) for outcome in outcomes).items()}  # fmt: skip
+    attributes |= {
+        f"headgate.{name}": count
+        for name, count in Counter(str(outcome.name) for outcome in outcomes).items()
+    }
     reasons = {str(outcome.failure.reason) for outcome in outcomes if outcome.failure is not None}
     if reasons:
         attributes["headgate.reasons"] = ",".join(sorted(reasons))

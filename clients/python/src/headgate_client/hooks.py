@@ -58,9 +58,12 @@ def report_attempt(observer: Observer | None, attempt: Attempt, *, is_retryable:
     if is_retryable:  # another failure is an outcome, and is logged as that
         log.warning(
             "%s: %s, attempt %d failed: %s (%s)",
-            attempt.topic, counted(attempt.events, "event"), attempt.number, attempt.result,
+            attempt.topic,
+            counted(attempt.events, "event"),
+            attempt.number,
+            attempt.result,
             printable(attempt.detail),
-        )  # fmt: skip
+        )
     if observer is not None:
         try:
             observer.on_attempt(attempt)

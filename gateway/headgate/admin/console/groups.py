@@ -360,9 +360,13 @@ def _shown(group: Mapping[str, Any], now_s: float) -> Iterator[Json]:
     worst = nsmallest(
         _PARTITIONS,
         group["partitions"],
-        key=lambda row: (-_SEVERITY.get(row["state"], 0), -row["lag"], row["topic"],
-                         row["partition"]),
-    )  # fmt: skip
+        key=lambda row: (
+            -_SEVERITY.get(row["state"], 0),
+            -row["lag"],
+            row["topic"],
+            row["partition"],
+        ),
+    )
     falls = group["recent_regressions"]
     for index, row in enumerate(worst):
         label = f"Commits of {row['topic']}, partition {row['partition']}: offset over time"

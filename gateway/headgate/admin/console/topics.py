@@ -206,9 +206,11 @@ def _heat(state: TopicState, points: Points) -> dict[str, Any] | None:
         return None
     steps = len(next(iter(points.rows.values())))
     shown = sorted(points.rows, key=lambda at: -sum(points.rows[at]))[:_LISTED_PARTITIONS]
-    numbers = range(state.partitions) if state.partitions <= _LISTED_PARTITIONS else sorted(
-        int(at[0]) for at in shown
-    )  # fmt: skip
+    numbers = (
+        range(state.partitions)
+        if state.partitions <= _LISTED_PARTITIONS
+        else sorted(int(at[0]) for at in shown)
+    )
     rows = [
         [
             number,

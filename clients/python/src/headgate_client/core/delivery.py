@@ -255,10 +255,14 @@ class Delivery:
             and outcome.reason not in _OF_THE_EVENT
         ):
             outcome = Unknown(
-                topic=self.topic, reason=outcome.reason, status=outcome.status, key=outcome.key,
-                event_id=outcome.event_id, request_id=outcome.request_id,
+                topic=self.topic,
+                reason=outcome.reason,
+                status=outcome.status,
+                key=outcome.key,
+                event_id=outcome.event_id,
+                request_id=outcome.request_id,
                 detail=f"{outcome.detail}; {_DOUBT}",
-            )  # fmt: skip
+            )
         self.outcomes[at] = outcome
         del self._open[at]
 
@@ -274,15 +278,23 @@ class Delivery:
         if at in self._doubtful:
             was_lost = isinstance(last, Lost) and last.was_sent
             return Unknown(
-                topic=self.topic, reason=last.reason if was_lost else "no_answer",
-                detail=last.detail, status=last.status, key=key, event_id=event_id,
+                topic=self.topic,
+                reason=last.reason if was_lost else "no_answer",
+                detail=last.detail,
+                status=last.status,
+                key=key,
+                event_id=event_id,
                 request_id=_request_id(last),
-            )  # fmt: skip
+            )
         reason = "unreachable" if at in self._current else "not_sent"
         return Rejected(
-            topic=self.topic, reason=reason, detail=last.detail, retryable=True, key=key,
+            topic=self.topic,
+            reason=reason,
+            detail=last.detail,
+            retryable=True,
+            key=key,
             event_id=event_id,
-        )  # fmt: skip
+        )
 
     def _key_of(self, at: int) -> Key:
         return as_key(self.parts[at].lane)

@@ -66,9 +66,12 @@ def disorder_of(ends: Iterable[End], *, is_repeat: bool) -> Disorder:
 
 def _out_of_order(written: Outcome) -> Unknown:
     return Unknown(
-        topic=written.topic, reason="out_of_order", key=written.key, event_id=written.event_id,
+        topic=written.topic,
+        reason="out_of_order",
+        key=written.key,
+        event_id=written.event_id,
         detail="it is written, and an older event of its key may be behind it",
-    )  # fmt: skip
+    )
 
 
 def _may_be_behind(older: Outcome, newer: End) -> bool:

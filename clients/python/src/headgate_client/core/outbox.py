@@ -36,8 +36,11 @@ class Outbox:
     ) -> None:
         self.events = self.bytes = 0  # what is in it
         self._retry, self._limits, self._buffering, self._chances = (
-            retry, limits, buffering, chances
-        )  # fmt: skip
+            retry,
+            limits,
+            buffering,
+            chances,
+        )
         self._topics: dict[str, Topic] = {}
         self._loads: dict[int, Load] = {}  # by identity: all that are under way or wait
         self._waiting: list[tuple[float, int, Load]] = []  # a heap: they go again at that time
@@ -175,6 +178,10 @@ class Outbox:
 
 def _not_sent(topic: str, entry: Entry, detail: str) -> Outcome:
     return Rejected(
-        topic=topic, reason="not_sent", detail=detail, retryable=True,
-        key=as_key(entry.part.lane), event_id=entry.part.event_id,
-    )  # fmt: skip
+        topic=topic,
+        reason="not_sent",
+        detail=detail,
+        retryable=True,
+        key=as_key(entry.part.lane),
+        event_id=entry.part.event_id,
+    )

@@ -232,8 +232,11 @@ def _response(outcomes: list[dict[str, object]], *, is_batch: bool, wait_s: int)
 def _problem(reason: str, detail: str, retry_after_s: int) -> httpx.Response:
     status, retryable = REASONS[reason]
     document = {
-        "type": f"/problems/{reason}", "status": status, "detail": detail, "reason": reason,
+        "type": f"/problems/{reason}",
+        "status": status,
+        "detail": detail,
+        "reason": reason,
         "retryable": retryable,
-    }  # fmt: skip
+    }
     headers = {"Retry-After": str(retry_after_s)} if retry_after_s else {}
     return httpx.Response(status, json=document, headers=headers)

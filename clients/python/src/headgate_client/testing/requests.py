@@ -61,9 +61,12 @@ def _of_envelope(topic: str, event: Mapping[str, object]) -> Record:
     assert isinstance(key, (str, bytes, type(None)))
     assert isinstance(headers, dict)
     return Record(
-        topic=topic, key=key, value=value, headers=headers,
+        topic=topic,
+        key=key,
+        value=value,
+        headers=headers,
         event_id=None if event_id is None else str(event_id),
-    )  # fmt: skip
+    )
 
 
 def _of_cloudevent(topic: str, event: Mapping[str, object]) -> Record:
