@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 _REFUSED: Final = "nothing listens there; start it, or correct the host and the port"
 _UNREACHABLE: Final = "there is no route to it; correct the address, or check the network"
 _SILENT: Final = "it does not answer in time; correct the address, or check firewalls"
-_CLOSED: Final = "the other side closed the connection; it may expect TLS, or another protocol"
+MAY_EXPECT_TLS: Final = "it may expect TLS, or another protocol"
+_CLOSED: Final = f"the other side closed the connection; {MAY_EXPECT_TLS}"
 _NO_SOCKET: Final = "the socket does not exist"
 _BY_NUMBER: Final[Mapping[int, str]] = {
     errno.ECONNREFUSED: _REFUSED,

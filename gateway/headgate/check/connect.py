@@ -1,9 +1,18 @@
 """Reads of the state that a check judges: the topics of every cluster and the settings of Redis."""
 
 import asyncio
+import re
+import socket
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    AuthenticationMethodNotSupported,
+    IllegalSaslStateError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -24,9 +33,16 @@ from headgate.check.rules import (
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
-from headgate.errors_in_words import connection_error
+from headgate.errors_in_words import (
+    MAY_EXPECT_TLS,
+    connection_error,
+    does_not_speak_tls,
+    is_closed_early,
+    is_untrusted,
+)
+from headgate.kafka.access import NoTokenError
 from headgate.kafka.options import cluster_options
-from headgate.kafka.topics import READ_ERRORS, TopicReader
+from headgate.kafka.topics import READ_ERRORS, TopicReader, causes_of
 from headgate.model.policy import PolicyTable
 from headgate.model.text import counted
 from headgate.model.topics import TopicState
@@ -34,6 +50,8 @@ from headgate.redis.sentinel import NO_INTRODUCTION, resolved
 
 _ANSWER_S = 10.0  # aiokafka tries its bootstrap servers one after the other
 _REFUSED_LOGINS = ("WRONGPASS", "NOAUTH", "ERR AUTH", "invalid username-password")
+_WITH_TLS: Final = ("SSL", "SASL_SSL")
+_OFFERED: Final = re.compile(r"Enabled mechanisms are: \[([^\]]*)\]")  # in aiokafka's text
 _MIN_REDIS_S = 2.0  # a check may wait longer than a request does
 
 
@@ -89,16 +107,69 @@ async def _read_cluster(name: str, cluster: ClusterSettings) -> _Cluster:
         async with asyncio.timeout(_ANSWER_S):
             topics = await reader.read(lambda topic: True, {})
     except READ_ERRORS as failure:
-        text = f"no answer from {servers}: {connection_error(failure)}"
-        fix = (
-            "Check bootstrap_servers, the network and security_protocol, which is "
-            f"{cluster.security_protocol}: does the listener speak TLS or SASL?"
-        )
-        return _Cluster(name, None, [error(subject, text, fix)])
+        why = connection_error(failure)
+        if cluster.security_protocol in _WITH_TLS:
+            why = why.replace(MAY_EXPECT_TLS, "it may not speak TLS")
+        text = f"no answer from {servers}: {why}"
+        return _Cluster(name, None, [error(subject, text, connection_fix(failure, name, cluster))])
     finally:
         await reader.close()
     return _Cluster(
         name, topics, [ok(subject, f"{servers} answers, {counted(len(topics), 'topic')}")]
+    )
+
+
+def connection_fix(failure: BaseException, name: str, cluster: ClusterSettings) -> str:
+    """Return the fixes for a cluster that does not answer, one for each cause.
+
+    Args:
+        failure: Why it does not answer.
+        name: The name of the cluster in the configuration.
+        cluster: Its settings.
+    """
+    return " ".join(dict.fromkeys(_fix(each, name, cluster) for each in causes_of(failure)))
+
+
+def _fix(failure: BaseException, name: str, cluster: ClusterSettings) -> str:
+    section, protocol = f"clusters.{name}", cluster.security_protocol
+    without_sasl, with_tls = protocol.removeprefix("SASL_"), protocol in _WITH_TLS
+    if isinstance(failure, (AuthenticationFailedError, SaslAuthenticationFailed)):
+        if cluster.sasl_mechanism == "OAUTHBEARER":
+            return f"Check {section}.sasl_oauth_client_id and the permissions of this client."
+        return f"Correct {section}.sasl_username and sasl_password (or sasl_password_file)."
+    if isinstance(failure, NoTokenError):
+        return (
+            f"Correct {section}.sasl_oauth_token_url, sasl_oauth_client_id and "
+            "sasl_oauth_client_secret (or sasl_oauth_client_secret_file)."
+        )
+    if isinstance(failure, (AuthenticationMethodNotSupported, UnsupportedSaslMechanismError)):
+        offered = _OFFERED.search(str(failure))
+        choice = f"one of {offered[1]}" if offered else "a mechanism of this listener"
+        return f"Set {section}.sasl_mechanism, which is {cluster.sasl_mechanism}, to {choice}."
+    if isinstance(failure, IllegalSaslStateError):
+        return (
+            f"The listener takes no SASL: name the listener with SASL in {section}."
+            f"bootstrap_servers, or set {section}.security_protocol to {without_sasl}."
+        )
+    if is_untrusted(failure):
+        return f"Set {section}.ssl_cafile to the authority that issued the broker's certificate."
+    if does_not_speak_tls(failure) or (with_tls and is_closed_early(failure)):
+        plain = "SASL_PLAINTEXT" if "SASL" in protocol else "PLAINTEXT"
+        return (
+            f"The listener may not speak TLS: name the listener with TLS in {section}."
+            f"bootstrap_servers, or set {section}.security_protocol to {plain}."
+        )
+    if is_closed_early(failure):
+        tls = "SASL_SSL" if "SASL" in protocol else "SSL"
+        return (
+            f"The listener may expect TLS or SASL: {section}.security_protocol is {protocol}. With "
+            f"TLS it is {tls}."
+        )
+    if isinstance(failure, socket.gaierror):
+        return f"Correct the host name in {section}.bootstrap_servers, or check DNS."
+    return (
+        f"Check {section}.bootstrap_servers, the network, and {section}.security_protocol, which "
+        f"is {protocol}."
     )
 
 

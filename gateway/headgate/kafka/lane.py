@@ -48,6 +48,7 @@ from headgate.kafka.topics import (
     RETRY_AFTER_S,
     KafkaTopics,
     kafka_error,
+    kafka_in_log,
     kafka_in_words,
 )
 from headgate.metrics.library_lines import ClusterOutage, in_cluster
@@ -610,9 +611,9 @@ class ProducingCluster:
                 await producer.start(former)
             except READ_ERRORS as error:
                 self._outage.begins()
-                why = kafka_in_words(error, self.name)
-                detail = f"cannot connect: {why}"
+                detail = f"cannot connect: {kafka_in_words(error, self.name)}"
                 if detail != self._detail:
+                    why = kafka_in_log(error, self.name)
                     log.warning("cannot connect to cluster %s: %s", self.name, why)
                 self._detail = detail
                 await producer.drop()

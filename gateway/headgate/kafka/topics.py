@@ -4,7 +4,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -179,10 +179,11 @@ READ_ERRORS = (KafkaError, OSError, TimeoutError)
 
 _BY_KIND = (
     (
-        (AuthenticationFailedError, IllegalSaslStateError, SaslAuthenticationFailed),
+        (AuthenticationFailedError, SaslAuthenticationFailed),
         "the credentials are refused",
         "sasl_username",
     ),
+    ((IllegalSaslStateError,), "the listener takes no SASL", "security_protocol"),
     (
         (AuthenticationMethodNotSupported, UnsupportedSaslMechanismError),
         "it does not offer this SASL mechanism",
@@ -205,13 +206,24 @@ def kafka_in_words(error: BaseException, cluster: str) -> str:
         error: The error.
         cluster: The name of the cluster in the configuration.
     """
-    group = error.__cause__
-    errors = group.exceptions if isinstance(group, BaseExceptionGroup) else (error,)
-    causes = sorted({_cause(each) for each in errors})
+    causes = sorted({_cause(each) for each in causes_of(error)})
     return ", ".join(
         f"{words} (see clusters.{cluster}.{option})" if option else words
         for words, option in causes
     )
+
+
+def causes_of(error: BaseException) -> Sequence[BaseException]:
+    """Return the error of each bootstrap server, or else the error itself."""
+    group = error.__cause__
+    return group.exceptions if isinstance(group, BaseExceptionGroup) else (error,)
+
+
+def kafka_in_log(error: BaseException, cluster: str) -> str:
+    """Describe an error for the log: like `kafka_in_words`, but with each bootstrap server."""
+    if isinstance(error.__cause__, BaseExceptionGroup):
+        return connection_error(error)
+    return kafka_in_words(error, cluster)
 
 
 def _cause(error: BaseException) -> tuple[str, str]:
@@ -292,6 +304,11 @@ class KafkaTopics:
     def get(self, topic: str) -> TopicState | None:
         """Return the topic's newest known state; None if its cluster does not have it."""
         return self._states.get(topic)
+
+    def lacks(self, topic: str, cluster: str) -> bool:
+        """Return whether the cluster has answered and does not have this topic of it."""
+        reading = self._readings.get(cluster)
+        return reading is not None and reading.was_read and topic not in self._states
 
     def states(self) -> list[TopicState]:
         """Return all topics, by name."""
@@ -480,8 +497,8 @@ class _Reading:
 
     def _failed(self, error: BaseException) -> None:
         if self._outage.begins() or not self.was_read:
-            words = kafka_in_words(error, self.cluster)
-            log.warning("cluster %s does not answer: %s", self.cluster, words)
+            why = kafka_in_log(error, self.cluster)
+            log.warning("cluster %s does not answer: %s", self.cluster, why)
         self.answering = False
         self.trouble = kafka_in_words(error, self.cluster)
         self.detail = f"no answer: {self.trouble}"

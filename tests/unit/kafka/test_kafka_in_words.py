@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka.errors import (
+    IllegalSaslStateError,
     KafkaConnectionError,
     NoBrokersAvailable,
     NodeNotReadyError,
@@ -169,6 +170,10 @@ async def test_the_answer_to_an_event_has_the_cause() -> None:
         (
             SaslAuthenticationFailed("x"),
             "the credentials are refused (see clusters.c.sasl_username)",
+        ),
+        (
+            IllegalSaslStateError(),
+            "the listener takes no SASL (see clusters.c.security_protocol)",
         ),
         (
             UnsupportedSaslMechanismError("x"),

@@ -1,0 +1,69 @@
+"""The fix for a cluster that does not answer fits the cause."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+import pytest
+from aiokafka.errors import (
+    IllegalSaslStateError,
+    KafkaConnectionError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+
+from headgate.check.connect import connection_fix
+from headgate.config.backend_settings import ClusterSettings
+from headgate.kafka.access import NoTokenError
+
+OFFERED = "x. Enabled mechanisms are: ['PLAIN']"
+WRONG_VERSION = ssl.SSLError(1, "wrong version number")
+WRONG_VERSION.reason = "WRONG_VERSION_NUMBER"
+
+
+def cluster(protocol: str, mechanism: str | None = "SCRAM-SHA-512") -> ClusterSettings:
+    return ClusterSettings(
+        ("h:1",),
+        security_protocol=protocol,
+        sasl_mechanism=mechanism if "SASL" in protocol else None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "protocol", "parts"),
+    [
+        (SaslAuthenticationFailed("x"), "SASL_SSL", ("sasl_username", "sasl_password_file")),
+        (NoTokenError("x"), "SASL_SSL", ("sasl_oauth_token_url",)),
+        (
+            UnsupportedSaslMechanismError(object()), "SASL_SSL",
+            ("clusters.main.sasl_mechanism, which is SCRAM-SHA-512",),
+        ),
+        (UnsupportedSaslMechanismError(OFFERED), "SASL_SSL", ("to one of 'PLAIN'",)),
+        (
+            IllegalSaslStateError(object()), "SASL_PLAINTEXT",
+            ("takes no SASL", "security_protocol to PLAINTEXT"),
+        ),
+        (WRONG_VERSION, "SSL", ("may not speak TLS", "security_protocol to PLAINTEXT")),
+        (
+            ConnectionResetError(), "SASL_SSL",
+            ("may not speak TLS", "security_protocol to SASL_PLAINTEXT"),
+        ),
+        (ConnectionResetError(), "PLAINTEXT", ("may expect TLS", "it is SSL")),
+        (ssl.SSLCertVerificationError("x"), "SSL", ("clusters.main.ssl_cafile",)),
+        (socket.gaierror(-2, "x"), "SSL", ("host name in clusters.main.bootstrap_servers",)),
+        (TimeoutError(), "SSL", ("the network", "which is SSL")),
+    ],
+)  # fmt: skip
+def test_the_fix_fits_the_cause(error: Exception, protocol: str, parts: tuple[str, ...]) -> None:
+    fix = connection_fix(error, "main", cluster(protocol))
+    assert not [part for part in parts if part not in fix], fix
+
+
+def test_servers_that_fail_in_two_ways_have_two_fixes() -> None:
+    failure = KafkaConnectionError("no bootstrap server answers")
+    causes = [socket.gaierror(-2, "x"), SaslAuthenticationFailed("x"), socket.gaierror(-2, "x")]
+    failure.__cause__ = ExceptionGroup("x", causes)
+    fix = connection_fix(failure, "main", cluster("SASL_SSL"))
+    assert fix.count("bootstrap_servers") == 1
+    assert "sasl_username" in fix
