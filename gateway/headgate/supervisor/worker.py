@@ -41,6 +41,7 @@ from headgate.wiring.reloading import (
 )
 
 log = logging.getLogger("headgate.supervisor")
+_SHOWN_TOPICS = 20  # names in one line
 
 _END_S = 1.0  # time for cancelled tasks to end
 _RETRY_AFTER_S = 2  # the circuit breaker retries Redis about every second
@@ -111,6 +112,8 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> Drained:
             start = start_fields(files.config, text)
             fields = {**start, "worker": files.number, "data": data}
             log.info("worker %d started", files.number, extra=fields)
+            if files.number == 0:
+                warn_of_missing_topics(worker.missing_topics())
             await leave.wait()
             stopped_s, answered = loop.time(), worker.answered()
             worker.server.is_leaving = True
@@ -125,6 +128,19 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> Drained:
         await tasks.end(_END_S)
         if forward is not None:
             await forward.close()
+
+
+def warn_of_missing_topics(topics: Sequence[str]) -> None:
+    """Log the configured topics that do not exist in Kafka; `headgate check --connect` does too."""
+    if not topics:
+        return
+    names = ", ".join(topics[:_SHOWN_TOPICS])
+    more = len(topics) - _SHOWN_TOPICS
+    log.warning(
+        "configured topics do not exist in Kafka: %s. Posts to them are answered 404: create them "
+        "(kafka-topics.sh --create ...); the gateway never creates topics",
+        f"{names} and {more} more" if more > 0 else names,
+    )
 
 
 async def read_again(worker: Worker, files: WorkerFiles) -> None:

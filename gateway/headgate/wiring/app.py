@@ -46,7 +46,7 @@ from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
 from headgate.model.publish import EventIds, RequestIds
 from headgate.model.suppression_states import state_rows
-from headgate.model.topics import SimilarTopics, TopicState
+from headgate.model.topics import SimilarTopics, TopicState, is_glob
 from headgate.offload.helper_process import PoolWeigher
 from headgate.oversize.choose import Tools
 from headgate.spool.backlog import Backlogs
@@ -360,6 +360,14 @@ class Worker:
         """Return the suppression state of each topic that this process compares."""
         own = {} if self.suppressor is None else self.suppressor.states()
         return states_now((own, self.held.suppression()), self.policies, self.topics)
+
+    def missing_topics(self) -> list[str]:
+        """Return the configured topics that their clusters do not have; no patterns."""
+        return [
+            policy.pattern
+            for policy in self.policies.policies
+            if not is_glob(policy.pattern) and self.topics.lacks(policy.pattern, policy.cluster)
+        ]
 
     def _cluster_of(self, name: str) -> str | None:
         return self.facts_log.cluster_of(name) or cluster_of(name, self.policies)

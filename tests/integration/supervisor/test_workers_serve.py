@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException
 from itertools import count
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -212,3 +213,19 @@ def _status(port: int, path: str) -> int:
         return call(port, "GET", path)[0]
     except OSError:
         return 0
+
+
+async def test_the_start_names_configured_topics_that_do_not_exist(
+    start_gateway: Callable[..., Gateway], config: str, topic_name: str, tmp_path: Path
+) -> None:
+    """Once, by the first worker; patterns may match nothing."""
+    missing = f'[topics."{topic_name}-gone"]\nkey = ["/id"]\n[topics."{topic_name}-any-*"]\n'
+    start_gateway(config + missing, "--workers", "2")
+
+    def warnings() -> list[str]:
+        (log,) = tmp_path.rglob("gateway.log")
+        lines = log.read_text().splitlines()
+        return [line for line in lines if "configured topics do not exist in Kafka" in line]
+
+    (line,) = await eventually(warnings)
+    assert f"in Kafka: {topic_name}-gone. Posts" in line
