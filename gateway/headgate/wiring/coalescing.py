@@ -94,7 +94,9 @@ class Coalescing:
 
     def _connect(self, verdicts: Verdicts) -> Suppression:
         # A transaction ends with the next owner's InitProducerId, or by its timeout.
-        self._suppressor = suppressor_of(self._parts, verdicts, fences_by_writing=False)
+        self._suppressor = suppressor_of(
+            self._parts, verdicts, fences_by_writing=False, name="suppression of held events"
+        )
         return self._suppressor or Unsuppressed(verdicts)
 
     def _topic_changed(self, before: TopicState | None, after: TopicState | None) -> None:

@@ -156,9 +156,20 @@ def labels(settings: Settings, topics: KafkaTopics) -> Labels:
 
 
 def suppressor_of(
-    parts: Parts, verdicts: Verdicts, *, fences_by_writing: bool = True
+    parts: Parts,
+    verdicts: Verdicts,
+    *,
+    fences_by_writing: bool = True,
+    name: str = "suppression",
 ) -> AnySuppressor | None:
-    """Return a client of the suppression state on all Redis servers; None without Redis."""
+    """Return a client of the suppression state on all Redis servers; None without Redis.
+
+    Args:
+        parts: The parts of the process.
+        verdicts: Receives the verdicts on events.
+        fences_by_writing: As in `SuppressOptions`.
+        name: Name of the client in the log.
+    """
     settings, redis = parts.settings, parts.settings.redis
     servers = redis.servers
     if not servers:
@@ -189,10 +200,10 @@ def suppressor_of(
     )
     stores = [RedisStore(address, options.timeout_ms) for address in servers.values()]
     if len(stores) == 1:
-        return connect(stores[0], membership=members[0])
+        return connect(stores[0], membership=members[0], name=name)
     clients = {
-        name: connect(store, membership=member, name=f"suppression at {name}")
-        for name, store, member in zip(servers, stores, members, strict=True)
+        server: connect(store, membership=member, name=f"{name} at {server}")
+        for server, store, member in zip(servers, stores, members, strict=True)
     }
     timeout_s = options.timeout_ms / 1000
     return ShardedSuppressor(clients, members[0].agreement, time.monotonic, timeout_s)

@@ -66,7 +66,11 @@ BESIDE = {
         (("cluster main cannot be polled", "cluster main: polled again"),
          ("pauses: Redis is not available", "pauses: Redis answers again")),
     ),
-    "coalesce": ("coalescer started", AWAY_AND_BACK[:2]),
+    "coalesce": (
+        "coalescer started",
+        (("suppression of held events: Redis is not available",
+          "suppression of held events: Redis answers again"), AWAY_AND_BACK[1]),
+    ),
 }  # fmt: skip
 
 
