@@ -184,6 +184,13 @@ def test_what_a_topic_will_bite_with(
     texts(judged)
 
 
+def test_the_fix_for_one_replica_is_for_a_topic_that_exists(tmp_path: Path) -> None:
+    found = settings(tmp_path, STATE)
+    changed = SOUND._replace(replication_factor=1, min_insync_replicas=1)
+    fixes = " ".join(each.fix for each in judge_topic(changed, found.topics[0], found))
+    assert "kafka-reassign-partitions.sh" in fixes
+
+
 def test_retention_that_kafka_does_not_read_is_no_danger(tmp_path: Path) -> None:
     found = settings(tmp_path, STATE)
     kept = SOUND._replace(cleanup_policy="compact", retention_ms=1000)

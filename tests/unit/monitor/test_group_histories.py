@@ -700,6 +700,7 @@ def test_a_topic_that_no_member_subscribes_to_any_more_is_unread_and_no_lag() ->
     world.subscribed = frozenset(["others", TOPIC])
     assert world.polls(10, lambda: world.produce(5))[-1] is LagState.STOP
     assert world.group.unread_topics == ()
+    assert any("look at the log of the member" in hint for hint in said(world))
 
 
 def test_without_members_or_subscriptions_that_are_known_a_lag_stays_a_stop() -> None:

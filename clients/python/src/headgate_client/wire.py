@@ -364,7 +364,7 @@ def _tls_hint(error: BaseException) -> str | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return "give the client a tls= context that trusts the gateway's certificate authority"
         if isinstance(cause, ssl.SSLError):
-            reason = cause.reason or ""
+            reason = getattr(cause, "reason", None) or ""  # only OpenSSL sets it
             if reason in _NO_TLS:
                 return "this port does not speak TLS: use http://, or the port that has TLS"
             if any(one in reason for one in _HANDSHAKE_REFUSED):
