@@ -113,6 +113,8 @@ def test_only_unknown_errors_of_libraries_reach_the_terminal(
     loggers = [logging.getLogger(name) for name in ("headgate", "aiokafka")]
     before = [logger.handlers[:] for logger in loggers]
     try:
+        for logger in loggers:
+            logger.handlers.clear()  # those of earlier tests
         leave_out_known_lines()
         loggers[0].warning("consumer rejoins its group")
         loggers[1].error("Unable connect to node with id %s: %s", 1, "refused")
