@@ -48,6 +48,7 @@ pytestmark = [  # not `kafka`, which is never skipped under CI: Prometheus may n
 SILENT_HERE = {
     "headgate_certificate_expiry_timestamp_seconds": "TLS, as in test_certificates.py",
     "headgate_coalescer_restarts_total": "a coalescer whose transaction Kafka refuses",
+    "headgate_producer_limited_total": "a producer above its share of the events in flight",
     "headgate_spool_repeated_total": "a drain that ends without Kafka's answer",
     "headgate_spool_aside_total": "spooled events that Kafka refuses for good",
     "headgate_trace_spans_total": "a collector, as in test_tracing.py",

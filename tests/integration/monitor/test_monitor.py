@@ -236,7 +236,8 @@ async def test_rewound_stalled_and_stopped(
         await eventually(stalls, 30)
         member.close()
         await eventually(lambda: state(monitor, group) == "STOP", 30)
-        await eventually(lambda: "the group has no members" in row(monitor, group)["hints"], 20)  # type: ignore[index]
+        hint = "the group has no members: start one"
+        await eventually(lambda: hint in row(monitor, group)["hints"], 20)  # type: ignore[index]
         assert row(monitor, group)["members"] == 0  # type: ignore[index]
 
 

@@ -46,6 +46,8 @@ def config(two: Two, redis_url: str, prefix: str) -> str:
 url = "{redis_url}"
 namespace = "{prefix}"
 quarantine_ms = 1
+[monitor]
+group_owners = ["*: platform"]
 [producers.shop]
 [producers.till]
 quota_events_per_s = 1

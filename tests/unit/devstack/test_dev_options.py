@@ -108,9 +108,11 @@ def test_the_wait_shows_the_last_line_of_the_log(
 
 
 def test_only_unknown_errors_of_libraries_reach_the_terminal(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loggers = [logging.getLogger(name) for name in ("headgate", "aiokafka")]
+    for logger in loggers:
+        monkeypatch.setattr(logger, "propagate", False)  # to handlers of earlier tests
     before = [logger.handlers[:] for logger in loggers]
     try:
         for logger in loggers:

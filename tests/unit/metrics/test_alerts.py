@@ -111,7 +111,7 @@ def test_every_bad_state_has_an_alert() -> None:
 
 def test_the_example_for_alertmanager_names_alerts_and_their_labels() -> None:
     by_name = {rule["alert"]: rule for rule in RULES}
-    example = yaml.safe_load((ALERTS.parent / "alertmanager.yml").read_text())
+    example = yaml.safe_load((ALERTS.parents[1] / "alertmanager" / "alertmanager.yml").read_text())
     receivers = {one["name"] for one in example["receivers"]}
     route = example["route"]
     assert {route["receiver"], *(one["receiver"] for one in route["routes"])} == receivers

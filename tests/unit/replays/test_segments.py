@@ -393,7 +393,7 @@ def test_a_translation_takes_a_few_steps_however_many_segments_there_are(directi
         found.append([steps(translate, offset) for offset in offsets])
     few, many = found
     assert few == many
-    assert max(many) <= 30
+    assert max(many) <= 32  # a call that is written on four lines counts as four
 
 
 def steps(translate: Callable[[int], object], offset: int) -> int:
