@@ -86,12 +86,19 @@ class FairQueue:
         max_wait_s: Longest wait of a request, in seconds; then it is refused.
         clock: Monotonic clock, in seconds. The event loop's clock is too coarse: it is read once
             a turn.
+        turn_s: Length of a turn, in seconds.
     """
 
-    def __init__(self, max_wait_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        max_wait_s: float,
+        clock: Callable[[], float] = time.monotonic,
+        turn_s: float = TURN_S,
+    ) -> None:
         self._max_wait_s: Final = max_wait_s
         self._loop: Final = asyncio.get_running_loop()
         self._clock: Final = clock
+        self._turn_s: Final = turn_s
         self._turns: Final = FairTurns[Callable[[], None]]()
         self._due: float | None = None
 
@@ -127,10 +134,11 @@ class FairQueue:
         )
 
     def _schedule(self) -> None:
-        self._due = self._clock() + TURN_S
-        self._loop.call_later(TURN_S, self._next)
+        self._due = self._clock() + self._turn_s
+        self._loop.call_later(self._turn_s, self.begin_turn)
 
-    def _next(self) -> None:
+    def begin_turn(self) -> None:
+        """Start the requests that may start with the next turn."""
         due, self._due = self._due, None
         late_s = 0.0 if due is None else self._clock() - due
         for start in self._turns.next_turn(late_s):

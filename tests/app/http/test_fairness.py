@@ -1,6 +1,7 @@
 """Requests over a producer's share wait before the pipeline, and what its quota says."""
 
 import asyncio
+import math
 import re
 from collections.abc import Iterable
 
@@ -12,8 +13,12 @@ from headgate.http.events import FairQueue
 from headgate.ingest.admission import MAX_SHARE, REQUEST_BYTES, ProducerQuotas
 from support.clients.http_client import JSON, Answer, events_path, request_bytes
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
+from support.process.stack import eventually
 
 FLOOD = 3 * MAX_SHARE // REQUEST_BYTES
+COMPANY = 10  # each tenth request is another producer's
+# Requests over the share: a request starts as long as those before it did not fill the share.
+WAITING = FLOOD - FLOOD // COMPANY - math.ceil(MAX_SHARE / (REQUEST_BYTES + len(b'{"id":"1000"}')))
 # The second is no request of the short way: its body is encoded.
 WAYS = [{}, {"Content-Encoding": "identity"}]
 ways = pytest.mark.parametrize("way", WAYS, ids=["short", "long"])
@@ -21,7 +26,7 @@ ways = pytest.mark.parametrize("way", WAYS, ids=["short", "long"])
 
 def of(producer: str, number: int, way: dict[str, str]) -> bytes:
     headers = {**JSON, **way, "Headgate-Producer": producer}
-    return request_bytes("POST", events_path("orders"), headers, b'{"id":"%d"}' % number)
+    return request_bytes("POST", events_path("orders"), headers, b'{"id":"%d"}' % (1000 + number))
 
 
 async def answer(reader: asyncio.StreamReader) -> bytes:
@@ -33,16 +38,30 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
     return head
 
 
-async def flooded(port: DataPort, way: dict[str, str]) -> list[bytes]:
-    """One of `rest`, then many of `flood` at once, each on its connection: the flood's answers."""
+def held_queue(max_wait_s: float) -> FairQueue:
+    """A queue whose turns begin only when the test says so."""
+    return FairQueue(max_wait_s, turn_s=3600.0)
+
+
+async def flooded(port: DataPort, queue: FairQueue, way: dict[str, str]) -> list[bytes]:
+    """The answers to many requests of `flood` at once, each on its connection.
+
+    Some of `rest` come before and among them, as only a producer with company has to wait. Turns
+    begin after all have arrived.
+    """
     opened = [await asyncio.open_connection(LOOPBACK, port.port) for _ in range(FLOOD + 1)]
     try:
         (reader, writer), *flood = opened
         writer.write(of("rest", 0, way))
         assert b" 201 " in await answer(reader)
         for number, (_, one) in enumerate(flood, 1):
-            one.write(of("flood", number, way))
-        return await asyncio.gather(*(answer(one) for one, _ in flood))
+            one.write(of("flood" if number % COMPANY else "rest", number, way))
+        answers = asyncio.gather(*(answer(one) for one, _ in flood))
+        await eventually(lambda: queue.waited == WAITING)
+        while not answers.done():
+            queue.begin_turn()
+            await asyncio.sleep(0.001)
+        return await answers
     finally:
         for _, writer in opened:
             writer.close()
@@ -52,25 +71,24 @@ async def flooded(port: DataPort, way: dict[str, str]) -> list[bytes]:
 async def test_a_flood_waits_for_its_turns_and_every_event_is_published_once(
     way: dict[str, str],
 ) -> None:
-    queue = FairQueue(30.0)
+    queue = held_queue(30.0)
     async with data_port(queue=queue) as port:
-        answers = await flooded(port, way)
-        assert queue.waited > 0, "else none had to wait, and this shows nothing"
+        answers = await flooded(port, queue, way)
         assert {head.split(b" ")[1] for head in answers} == {b"201"}
         keys = [publish.record.key for publish in port.room.written]
-        assert sorted(keys) == sorted(b"%d" % number for number in range(FLOOD + 1))
+        assert sorted(keys) == sorted(b"%d" % (1000 + number) for number in range(FLOOD + 1))
         assert (port.room.admission.bytes, port.room.admission.events) == (0, 0)
 
 
 @ways
 async def test_who_waits_too_long_is_refused_and_keeps_nothing(way: dict[str, str]) -> None:
-    async with data_port(queue=FairQueue(-1.0)) as port:  # any wait is too long
-        answers = await flooded(port, way)
-        statuses = [head.split(b" ")[1] for head in answers]
-        assert set(statuses) == {b"201", b"503"}
+    queue = held_queue(-1.0)  # any wait is too long
+    async with data_port(queue=queue) as port:
+        answers = await flooded(port, queue, way)
         refused = [head.lower() for head in answers if b" 503 " in head]
+        assert len(refused) == WAITING
         assert all(b"retry-after: 1\r\n" in head for head in refused)
-        assert len(port.room.written) == 1 + statuses.count(b"201")
+        assert len(port.room.written) == 1 + FLOOD - WAITING
         assert (port.room.admission.bytes, port.room.admission.events) == (0, 0)
 
 
