@@ -19,6 +19,8 @@ DEPLOY_GO_STAMP := $(call stamp,deploygo,Makefile)
 VALE := .venv/vale/bin/vale
 RELEASE_STAMP := $(call stamp,release,requirements-release.lock)
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Runs a command quietly: STEP NAME TITLE COMMAND. Its output goes to build/logs/NAME.log; VERBOSE=1 shows it.
+STEP = @VERBOSE="$(VERBOSE)" PLAIN="$(PLAIN)" $(PYTHON) .ci/step.py
 # What the package is built from. README.md is in it, too, but nothing reads it there.
 SOURCES := $(shell find gateway spark setup.py pyproject.toml -type f ! -name '*.pyc' ! -path '*.egg-info/*' \
   | sort | xargs sha256sum | sha256sum | cut -c1-16)-$(or $(HEADGATE_NATIVE),any)
@@ -70,46 +72,51 @@ machine:
 $(RUN_STAMP): | machine
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || { rm -rf .venv/bin .venv/lib .venv/lib64; $(PYTHON) -m venv .venv; } \
 	  || { echo 'setup: no venv module (Debian: apt-get install python3-venv)' >&2; exit 1; }
-	# The build backend comes first and from the lock too: a source package (pyspark) would
-	# otherwise be built with whatever version is newest.
-	awk '/^[a-zA-Z0-9]/ { wanted = /^setuptools==/ } wanted' requirements.lock > .venv/build.lock
-	$(PIP) install --require-hashes -r .venv/build.lock
-	$(PIP) install --require-hashes --no-build-isolation -r requirements.lock
+	@# The build backend comes first and from the lock too: a source package (pyspark) would
+	@# otherwise be built with whatever version is newest.
+	@awk '/^[a-zA-Z0-9]/ { wanted = /^setuptools==/ } wanted' requirements.lock > .venv/build.lock
+	$(STEP) setuptools 'installing setuptools into .venv' $(PIP) install --require-hashes -r .venv/build.lock
+	$(STEP) run 'installing {packages} into .venv' $(PIP) install --require-hashes --no-build-isolation -r requirements.lock
 	@rm -f .venv/.run-* && touch $@
 
 # What compiles the hot path is in a folder of its own: nothing that runs needs it.
 $(BUILD_STAMP): | $(RUN_STAMP)
 	@rm -rf .venv/build build/mypyc build/temp*
-	$(PIP) install --quiet --require-hashes --target .venv/build -r requirements-build.lock
+	$(STEP) compiler 'installing {packages} that compile the hot path' $(PIP) install --require-hashes --target .venv/build -r requirements-build.lock
 	@rm -f .venv/.build-* && touch $@
 
 # A machine without a C compiler gets one for as long as it takes: it unpacks to 400 MB.
 $(WHEEL): $(RUN_STAMP) $(if $(filter 0 c,$(HEADGATE_NATIVE)),,$(BUILD_STAMP))
 	@rm -rf build/lib* build/bdist* build/wheel
 	@zig=$$(mktemp -d) && trap 'rm -rf "$$zig"' EXIT; \
-	  wanted=$$($(BIN)/python -c 'from setuptools import build_meta; print(build_meta.get_requires_for_build_wheel())' | tail -n 1); \
+	  wanted=$$($(BIN)/python -c 'from setuptools import build_meta; print(build_meta.get_requires_for_build_wheel())' \
+	    2> >(sed -n '/^headgate:/p' >&2) | tail -n 1); \
 	  if [[ $$wanted = *ziglang* ]]; then \
-	    echo 'setup: no C compiler (Debian: apt-get install gcc libc6-dev): takes one from a package, 90 MB'; \
-	    $(PIP) install --quiet --require-hashes --target "$$zig" -r requirements-zig.lock; \
+	    $(STEP:@%=%) zig 'downloading a C compiler (90 MB); this machine has none (Debian: apt-get install gcc libc6-dev)' \
+	      $(PIP) install --require-hashes --target "$$zig" -r requirements-zig.lock; \
 	  fi; \
-	  echo 'setup: builds the package: under a minute on two idle cores, many minutes on busy ones (HEADGATE_NATIVE=0: seconds, half as fast)'; \
-	  PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheel .
+	  title='compiling the hot path (about 90 s on two idle cores; HEADGATE_NATIVE=0 skips it)'; \
+	  if [[ "$(HEADGATE_NATIVE)" = 0 ]]; then title='building the package without compiling it'; fi; \
+	  $(STEP:@%=%) wheel "$$title" env PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --verbose --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@# without native code that was wanted the next make tries again: what was missing may be there
-	@[[ -z "$(HEADGATE_NATIVE)" && build/wheel/$$(ls build/wheel) = *-any.whl ]] || touch $@
+	@if [[ -z "$(HEADGATE_NATIVE)" && build/wheel/$$(ls build/wheel) = *-any.whl ]]; then \
+	  echo 'setup: nothing was compiled, so the gateway runs half as fast; build/logs/wheel.log has the reason' >&2; \
+	else touch $@; fi
 
 $(INSTALLED): $(WHEEL)
-	$(PIP) install --quiet --no-deps --force-reinstall build/wheel/*.whl
+	$(STEP) install 'installing the package into .venv' $(PIP) install --no-deps --force-reinstall build/wheel/*.whl
 	@rm -f .venv/.installed-* && touch $@
 
 $(DEV_STAMP): | $(RUN_STAMP)
-	$(PIP) install --require-hashes --no-build-isolation -r requirements-dev.lock
+	$(STEP) dev 'installing {packages} for the tests into .venv' $(PIP) install --require-hashes --no-build-isolation -r requirements-dev.lock
 	@rm -f .venv/.dev-* && touch $@
 
 # The pages have an environment of their own: what the gateway imports, and Zensical. They need neither Java nor PySpark.
 $(DOCS_STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'docs: needs Python 3.11 or newer' >&2; exit 1; }
-	$(PYTHON) -m venv --clear .venv/docs
-	.venv/docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-docs.lock
+	@$(PYTHON) -m venv --clear .venv/docs
+	$(STEP) docs 'installing {packages} for the pages into .venv/docs' \
+	  .venv/docs/bin/python -m pip --disable-pip-version-check install --require-hashes -r requirements-docs.lock
 	@rm -f .venv/.docs-* && touch $@
 
 setup-run: machine $(INSTALLED) ## install what running needs into .venv and .cache
@@ -122,13 +129,13 @@ run: setup-run ## start Kafka, Redis and the gateway with sample traffic
 	@$(BIN)/headgate dev --demo
 
 shop: setup-run $(DEV_STAMP) ## start the sample shop of docs/examples/shop.md; ARGS=--fresh with an empty one
-	@$(PIP) install --quiet --no-deps --no-build-isolation ./clients/python
+	$(STEP) client 'installing the Python client into .venv' $(PIP) install --no-deps --no-build-isolation ./clients/python
 	@exec $(BIN)/python -m examples.shop $(ARGS)
 
 test: machine $(DEV_STAMP) ## every kind of test, scenarios scaled down
 	@# side by side: each of the two reads all of the types, on a core of its own
 	@trap 'kill $$(jobs -p) 2>/dev/null || :' EXIT; \
-	  $(MAKE) --no-print-directory setup & setup=$$!; \
+	  $(MAKE) --no-print-directory setup PLAIN=1 & setup=$$!; \
 	  $(MAKE) --no-print-directory lint; wait $$setup
 	$(PYTEST) -m "not full" $(ARGS)
 	@if $(BIN)/headgate --version | grep -q 'native code: c, hot path: mypyc'; then $(MAKE) --no-print-directory test-compiled; \
@@ -149,13 +156,15 @@ wheel: $(WHEEL) ## what setup-run installs, in dist
 
 # Tools that look at what is installed have an environment of their own: they are no part of it.
 $(SUPPLY_STAMP): | $(RUN_STAMP)
-	$(PYTHON) -m venv --clear .venv/supply
-	.venv/supply/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-supply.lock
+	@$(PYTHON) -m venv --clear .venv/supply
+	$(STEP) supply 'installing {packages} for the audit into .venv/supply' \
+	  .venv/supply/bin/python -m pip --disable-pip-version-check install --require-hashes -r requirements-supply.lock
 	@rm -f .venv/.supply-* && touch $@
 
 $(RELEASE_STAMP): | $(RUN_STAMP)
-	$(PYTHON) -m venv --clear .venv/release
-	.venv/release/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-release.lock
+	@$(PYTHON) -m venv --clear .venv/release
+	$(STEP) release 'installing {packages} for a release into .venv/release' \
+	  .venv/release/bin/python -m pip --disable-pip-version-check install --require-hashes -r requirements-release.lock
 	@rm -f .venv/.release-* && touch $@
 
 # As PyPI takes them: a wheel for each promised Python, and for 3.14 where it is installed. Built apart from .venv, from what is pinned.
@@ -175,8 +184,8 @@ dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of 
 CROSS_PYTHON = $(shell $(BIN)/python -c 'import sys; print("%d%d" % sys.version_info[:2])')
 wheel-aarch64: $(BUILD_STAMP) ## cross-compile a wheel for aarch64 with zig, for the Python of .venv, in dist (several minutes)
 	@rm -rf build/lib* build/bdist* build/temp* build/aarch64
-	$(PIP) install --quiet --require-hashes --target build/aarch64/zig -r requirements-zig.lock
-	PYTHONPATH="$(CURDIR)/.venv/build:$(CURDIR)/build/aarch64/zig" HEADGATE_NATIVE=1 _PYTHON_HOST_PLATFORM=linux-aarch64 \
+	$(STEP) zig 'downloading zig (90 MB)' $(PIP) install --require-hashes --target build/aarch64/zig -r requirements-zig.lock
+	$(STEP) aarch64 'compiling for aarch64 (several minutes)' env PYTHONPATH="$(CURDIR)/.venv/build:$(CURDIR)/build/aarch64/zig" HEADGATE_NATIVE=1 _PYTHON_HOST_PLATFORM=linux-aarch64 \
 	  SETUPTOOLS_EXT_SUFFIX=.cpython-$(CROSS_PYTHON)-aarch64-linux-gnu.so \
 	  CC="$(CURDIR)/build/aarch64/zig/ziglang/zig cc -target aarch64-linux-gnu.2.17" \
 	  ZIG_GLOBAL_CACHE_DIR=$(CURDIR)/build/aarch64/cache ZIG_LOCAL_CACHE_DIR=$(CURDIR)/build/aarch64/cache \
@@ -206,18 +215,20 @@ audit: $(SUPPLY_STAMP) ## look for known vulnerabilities of what is pinned; ARGS
 
 # What looks for mistakes in deploy/: packages, which take seconds, and programs that Go builds in minutes. Tests are
 # skipped without them.
-GO_INSTALL = GOFLAGS= GOBIN=$(CURDIR)/.venv/deploy/bin go install
+GO_INSTALL = env GOFLAGS= GOBIN=$(CURDIR)/.venv/deploy/bin go install
 $(DEPLOY_STAMP): | $(RUN_STAMP)
-	$(PYTHON) -m venv --clear .venv/deploy
-	.venv/deploy/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes -r requirements-deploy.lock
-	.venv/deploy/bin/python .ci/kubernetes_schemas.py .venv/deploy/schemas
+	@$(PYTHON) -m venv --clear .venv/deploy
+	$(STEP) deploy 'installing {packages} that check deploy/ into .venv/deploy' \
+	  .venv/deploy/bin/python -m pip --disable-pip-version-check install --require-hashes -r requirements-deploy.lock
+	@.venv/deploy/bin/python .ci/kubernetes_schemas.py .venv/deploy/schemas
 	@rm -f .venv/.deploy-* && touch $@
 
 $(DEPLOY_GO_STAMP): $(DEPLOY_STAMP)
 	@command -v go >/dev/null || { echo 'deploy-tools: helm, kubeconform and compose-spec need Go 1.21 or newer' >&2; exit 1; }
-	$(GO_INSTALL) helm.sh/helm/v3/cmd/helm@v3.22.0
-	$(GO_INSTALL) github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
-	$(GO_INSTALL) github.com/compose-spec/compose-go/v2/cmd@v2.16.2 && mv .venv/deploy/bin/cmd .venv/deploy/bin/compose-spec
+	$(STEP) helm 'building helm with Go (a minute or more)' $(GO_INSTALL) helm.sh/helm/v3/cmd/helm@v3.22.0
+	$(STEP) kubeconform 'building kubeconform with Go (a minute or more)' $(GO_INSTALL) github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0
+	$(STEP) compose-spec 'building compose-spec with Go (a minute or more)' $(GO_INSTALL) github.com/compose-spec/compose-go/v2/cmd@v2.16.2
+	@mv .venv/deploy/bin/cmd .venv/deploy/bin/compose-spec
 	@rm -f .venv/.deploygo-* && touch $@
 
 deploy-linters: $(DEPLOY_STAMP) ## what looks for mistakes in deploy/ and needs no Go: hadolint, Kubernetes' schemas
@@ -262,7 +273,7 @@ screenshots: setup ## take the pictures of the console in docs/images: runs the 
 
 # Vale applies the rules of docs/.vale; without Go the tests apply them alone.
 $(VALE):
-	GOFLAGS= GOBIN=$(CURDIR)/.venv/vale/bin go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
+	$(STEP) vale 'building Vale with Go (a minute or more)' env GOFLAGS= GOBIN=$(CURDIR)/.venv/vale/bin go install github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 
 docs-lint: $(DEV_STAMP) $(if $(shell command -v go),$(VALE)) ## look for the words and sentences that docs/.vale refuses; PAGES=docs/quickstart.md
 	PYTHONPATH=tests $(BIN)/python -m support.plain_english $(PAGES)

@@ -116,10 +116,10 @@ def use_zig() -> bool:
 
 def tell(line: str) -> None:
     """Show progress. pip keeps what a build writes unless it was given -v, and minutes pass: so it
-    also goes to the terminal, if there is one."""
+    also goes to the terminal, if there is one and .ci/step.py does not show it."""
     sys.stderr.write(f"headgate: {line}\n")
     sys.stderr.flush()
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() and "HEADGATE_STEP" not in os.environ:
         with contextlib.suppress(OSError), Path("/dev/tty").open("w") as terminal:
             terminal.write(f"\r\033[Kheadgate: {line}\n")
 

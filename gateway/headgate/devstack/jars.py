@@ -3,10 +3,13 @@
 import fcntl
 import hashlib
 import importlib.util
+import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +17,9 @@ from typing import NamedTuple
 
 KAFKA_VERSION = "4.3.1"
 PARTIAL_PREFIX = "partial-"
+_PROGRESS_S = 10.0
+_LAST_LINES = 20
+_ADDRESS = re.compile(r"https?://\S*/")  # of a repository; errors and the log need the file only
 
 
 def cache_directory(environment: Mapping[str, str], name: str = f"kafka-{KAFKA_VERSION}") -> Path:
@@ -145,20 +151,26 @@ def _run_ivy(
     command += ["-cache", str(work / "ivy"), "-retrieve", f"{goal}/[artifact]-[revision].[ext]"]
     total = len(wanted.sums())
     say(f"downloading {wanted.title} ({total} jars, {wanted.megabytes} MB)")
-    fetched = 0
+    found, fetched, next_s = 0, 0, time.monotonic() + _PROGRESS_S
+    is_verbose = os.environ.get("VERBOSE", "") not in {"", "0"}
     log: list[str] = []
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as ivy:
         for line in ivy.stdout or ():
-            log.append(line)
-            if "[SUCCESSFUL ]" in line:
-                fetched += 1
-                say(f"  [{fetched}/{total}] {line.split('!')[-1].split('(')[0].strip()}")
-            elif "\tfound " in line:
-                say(f"  resolved {line.split()[1]}")
+            log.append(_ADDRESS.sub("", line))
+            found += "\tfound " in line
+            fetched += "[SUCCESSFUL ]" in line
+            if is_verbose:
+                say(f"  {log[-1].strip()}")
+            elif time.monotonic() >= next_s:
+                say(f"  {fetched or found} of {total} {'downloaded' if fetched else 'found'}")
+                next_s = time.monotonic() + _PROGRESS_S
     if ivy.returncode != 0:
-        raise JarsError(f"Ivy ended with {ivy.returncode}:\n{''.join(log[-25:])}")
+        full = goal.parents[1] / "ivy.log"
+        full.write_text("".join(log))
+        last = "".join(log[-_LAST_LINES:])
+        raise JarsError(f"Ivy ended with {ivy.returncode}:\n{last}The full log is {full}")
 
 
 def _ivy_module(wanted: JarSet) -> str:

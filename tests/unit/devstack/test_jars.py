@@ -41,6 +41,19 @@ def test_jars_are_downloaded_once(tmp_path: Path) -> None:
     assert [one.name for one in folder.parent.iterdir() if one.name != ".lock"] == ["jars"]
 
 
+def test_a_failed_download_names_its_log_and_no_address(tmp_path: Path) -> None:
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\necho '  tried https://jars.test/maven/one-1.0.jar'\nexit 1\n")
+    program.chmod(0o755)
+    log = tmp_path / "cache" / "ivy.log"
+    with pytest.raises(JarsError) as failed:
+        ensure_jars(jar_set(tmp_path), tmp_path / "cache" / "jars", program, lambda _: None)
+    assert str(failed.value).endswith(f"The full log is {log}")
+    for text in (str(failed.value), log.read_text()):
+        assert "tried one-1.0.jar" in text
+        assert "jars.test" not in text
+
+
 def test_an_altered_jar_is_not_put_in_place(tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "jars"
     with pytest.raises(JarsError, match=r"altered jars: one-1\.0\.jar"):
