@@ -114,13 +114,15 @@ def register_worker(subparsers: "Subparsers") -> None:
     parser.add_argument("--config", required=True, type=Path)
     parser.add_argument("--folder", required=True, type=Path)
     parser.add_argument("--index", required=True, type=int)
+    parser.add_argument("--socket", action="append", default=[], type=int)
 
 
 def run_worker(args: argparse.Namespace) -> int:
     """Serve as one process of the gateway; return the exit code. Raises ConfigError."""
     from headgate.supervisor import worker  # slow to import
 
-    return worker.run_worker(worker.WorkerFiles(args.config, os.environ, args.folder, args.index))
+    files = worker.WorkerFiles(args.config, os.environ, args.folder, args.index, args.socket)
+    return worker.run_worker(files)
 
 
 def _configured(file: Path) -> "tuple[Settings, dict[str, Any]]":

@@ -9,8 +9,8 @@ import ssl
 import struct
 import time
 from array import array
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from aiohttp import web
@@ -34,6 +34,7 @@ _NO_NEW_CONNECTIONS = (
     (0x06, 0, 0, 0xFFFF_FFFF),  # else keep it
 )
 _SO_ATTACH_FILTER = 26  # asm-generic/socket.h; Python has no name for it before 3.14
+_SO_DETACH_FILTER = 27
 _TCPI_UNACKED = 24  # offset in struct tcp_info: the length of a listening socket's accept queue
 _HANDSHAKES_S = 0.2  # connections whose last ACK is on its way
 _ACCEPT_S = 2.0  # longest time for accepting all connections that the kernel has queued
@@ -51,15 +52,23 @@ class Listener:
         host: Host to listen on.
         port: Port to listen on.
         shares: Whether other processes may listen on the port too.
+        inherited: Bound sockets to listen on; without them, `start` opens its own.
     """
 
     def __init__(
-        self, runner: web.BaseRunner, host: str, port: int, *, shares: bool = False
+        self,
+        runner: web.BaseRunner,
+        host: str,
+        port: int,
+        *,
+        shares: bool = False,
+        inherited: Sequence[socket.socket] = (),
     ) -> None:
         self._runner = runner
         self._host = host
         self._port = port
         self._shares = shares
+        self._inherited = inherited
         self._sockets: list[socket.socket] = []
         self._sites: list[tuple[web.SockSite, socket.socket]] = []
 
@@ -69,14 +78,14 @@ class Listener:
         Raises:
             OSError: The port cannot be opened.
         """
-        loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(
-            self._host, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        addresses = [] if self._inherited else await addresses_of(self._host, self._port)
         with ExitStack() as opened:
-            for family, _, _, _, address in dict.fromkeys(addresses):
+            for inherited in self._inherited:
+                self._sockets.append(opened.enter_context(inherited))
+                _keep_new_connections(inherited)
+            for family, address in addresses:
                 self._sockets.append(opened.enter_context(socket.socket(family)))
-                self._bind(self._sockets[-1], address)
+                bind(self._sockets[-1], address, shares=self._shares)
             self._sites = await self._listen(context)
             opened.pop_all()
 
@@ -124,15 +133,6 @@ class Listener:
         for listening in self._sockets:
             yield listening.getsockname()[:2]
 
-    def _bind(self, opened: socket.socket, address: tuple[object, ...]) -> None:
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if self._shares:
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if opened.family == socket.AF_INET6:  # the IPv4 address of the name has its own socket
-            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        opened.setblocking(False)
-        opened.bind(address)
-
     async def _listen(
         self, context: ssl.SSLContext | None
     ) -> list[tuple[web.SockSite, socket.socket]]:
@@ -145,6 +145,30 @@ class Listener:
             await site.start()
             sites.append((site, shared))
         return sites
+
+
+async def addresses_of(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
+    """Return family and address of each socket that listens on a port. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in addresses))
+
+
+def bind(opened: socket.socket, address: tuple[Any, ...], *, shares: bool) -> None:
+    """Bind a socket to an address of a port, which other processes may share. Raises OSError."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if shares:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    if opened.family == socket.AF_INET6:  # the IPv4 address of the name has its own socket
+        opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    opened.setblocking(False)
+    opened.bind(address)
+
+
+def _keep_new_connections(inherited: socket.socket) -> None:
+    """Detach the filter that a worker has left on the socket if it stopped by itself."""
+    with suppress(OSError):  # there is none
+        inherited.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
 
 def _drop_new_connections(listening: socket.socket) -> bool:

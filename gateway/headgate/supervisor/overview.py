@@ -7,6 +7,7 @@ import asyncio
 import itertools
 import logging
 import signal
+import socket
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ class WorkerProcess:
     """The worker with one index; at most one process at a time.
 
     Attributes:
+        sockets: Bound sockets that each process inherits. This process keeps them open, so that
+            connections wait for the successor of a process that died.
         answered: Whether the running process has answered on its socket.
         started: Start of the process, in monotonic seconds.
         last_answer: Time of the last answer, in monotonic seconds.
@@ -79,6 +82,7 @@ class WorkerProcess:
         self._process: Process | None = None
         self._ending = asyncio.Event()
         self._end_signal = int(signal.SIGTERM)  # the latest one of `end` and `kill`
+        self.sockets: Sequence[socket.socket] = ()
         self.client: WorkerClient | None = None
         self.answered = False
         self.started = 0.0
@@ -147,11 +151,13 @@ class WorkerProcess:
         self._path.unlink(missing_ok=True)  # no client may connect to a dead worker's socket
         # Its own process group: Ctrl-C in a terminal reaches only the parent, which then drains.
         # stdin is the lifeline (`control.hold_lifeline`): the pipe closes when this process ends.
+        descriptors = [each.fileno() for each in self.sockets]
         self._process = process = await asyncio.create_subprocess_exec(
             *self._command,
-            "--index",
-            str(self.index),
+            f"--index={self.index}",
+            *(f"--socket={descriptor}" for descriptor in descriptors),
             stdin=PIPE,
+            pass_fds=descriptors,
             process_group=0,
             env=self._environ,
         )

@@ -32,7 +32,7 @@ from headgate.config import ConfigError
 from headgate.config.settings import HttpSettings
 from headgate.errors_in_words import listen_error, listen_option
 from headgate.http.auth import Origins
-from headgate.http.listener import Listener
+from headgate.http.listener import Listener, addresses_of, bind
 from headgate.http.server import HttpServer, PagesRunner
 from headgate.metrics import logs
 from headgate.metrics.build import start_fields
@@ -158,13 +158,15 @@ class Parent:
         app = management_app(self._admin, settings.logs.access, plots)
         with self._signals():
             async with (
-                reserved(http.host, http.port),
+                reserved(http.host, http.port) as self._reserved,
                 management_sites(
                     app, http, self._folder / PARENT_SOCKET, self._tls.context()
                 ) as management,
             ):
                 try:
                     self._management = management
+                    if len(self._workers) == 1:  # several take over from each other
+                        self._workers[0].sockets = self._reserved
                     return await self._run_workers(management.server)
                 finally:
                     await self._reloading.close()
@@ -209,6 +211,8 @@ class Parent:
         """End the workers within their time; return False if one had to be killed."""
         self._overview.is_draining = True
         self._stopped_s = time.monotonic()
+        for held in self._reserved:  # so that the ends of the workers close the port
+            held.close()
         http = self._overview.settings.http
         delay_s = 0.0 if self._is_hurried else http.shutdown_delay_ms / 1000
         self._delayed_until = time.monotonic() + delay_s
@@ -367,8 +371,6 @@ def _exit_code(ended: Sequence[BaseException | None], is_clean: bool) -> int:
 
 # ---- the ports
 
-_Address = tuple[int, int, int, str, tuple[Any, ...]]
-
 # Workers of a killed parent need a moment to drain and free the port.
 _PATIENCE_S = 3.0
 _RETRY_PAUSE_S = 0.1
@@ -392,34 +394,33 @@ class PortTakenError(Exception):
 
 
 @asynccontextmanager
-async def reserved(host: str, port: int) -> AsyncIterator[None]:
+async def reserved(host: str, port: int) -> AsyncIterator[Sequence[socket.socket]]:
     """Reserve the data port for the workers, which share it (SO_REUSEPORT).
 
-    The sockets are bound and never listen, so they get no connection.
+    Yields bound sockets that do not listen, so they get no connection. A single worker inherits
+    them and listens on them.
 
     Raises:
         PortTakenError: The port cannot be bound.
     """
     deadline = asyncio.get_running_loop().time() + _PATIENCE_S
     with ExitStack() as holding:
-        for family, kind, protocol, _, address in await _addresses(host, port):
+        sockets = []
+        for family, address in await _addresses(host, port):
             while (error := _taken(family, address)) is not None:
                 if asyncio.get_running_loop().time() > deadline:
                     option = listen_option(error, "http.host", "http.port")
                     text = f"{option}: {host}:{port}: {listen_error(error)}"
                     raise PortTakenError(text) from error
                 await asyncio.sleep(_RETRY_PAUSE_S)
-            held = holding.enter_context(socket.socket(family, kind, protocol))
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            held.bind(address)
-        yield
+            sockets.append(holding.enter_context(socket.socket(family)))
+            bind(sockets[-1], address, shares=True)
+        yield sockets
 
 
-async def _addresses(host: str, port: int) -> Sequence[_Address]:
-    loop = asyncio.get_running_loop()
+async def _addresses(host: str, port: int) -> Sequence[tuple[int, tuple[Any, ...]]]:
     try:
-        return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await addresses_of(host, port)
     except socket.gaierror as error:
         raise PortTakenError(f"http.host: {host}: {listen_error(error)}") from error
 
@@ -430,9 +431,8 @@ def _taken(family: int, address: tuple[Any, ...]) -> OSError | None:
     With SO_REUSEPORT a second gateway would just share the port.
     """
     with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(address)
+            bind(probe, address, shares=False)
         except OSError as error:
             return error
     return None

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -55,12 +56,15 @@ class WorkerFiles(NamedTuple):
         environ: Variables that override the file.
         folder: The parent's private folder.
         number: Index of the worker.
+        sockets: Descriptors of bound sockets to listen on, which the parent keeps open; without
+            them, the worker opens its own.
     """
 
     config: Path
     environ: Mapping[str, str]
     folder: Path
     number: int
+    sockets: Sequence[int] = ()
 
 
 def run_worker(files: WorkerFiles) -> int:
@@ -102,7 +106,7 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> Drained:
     reloading, tasks = Reloading(partial(read_again, worker, files)), OwnedTasks()
     loop.add_signal_handler(signal.SIGHUP, reloading.ask)
     try:
-        await worker.start()
+        await worker.start([_inherited(descriptor) for descriptor in files.sockets])
         spare_the_collector()
         tasks.keep(partial(give_back_leftovers, lambda: worker.admission.bytes), "leftovers")
         path = worker_socket(files.folder, files.number)
@@ -128,6 +132,12 @@ async def _run(files: WorkerFiles, settings: Settings, text: str) -> Drained:
         await tasks.end(_END_S)
         if forward is not None:
             await forward.close()
+
+
+def _inherited(descriptor: int) -> socket.socket:
+    inherited = socket.socket(fileno=descriptor)
+    inherited.set_inheritable(False)
+    return inherited
 
 
 def warn_of_missing_topics(topics: Sequence[str]) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import os
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from itertools import chain
@@ -226,8 +227,8 @@ class Worker:
 
     # ---- start and stop
 
-    async def start(self) -> None:
-        """Connect and listen.
+    async def start(self, inherited: Sequence[socket.socket] = ()) -> None:
+        """Connect, and listen on the sockets of the parent or on sockets of its own.
 
         Kafka and Redis may be down. A start waits for them only for a bounded time: a client whose
         connection is refused gets no reason, and a spool can take events meanwhile.
@@ -271,9 +272,9 @@ class Worker:
         await self.callers.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
         ending.callback(self._request_log.close)
-        await self._listen(ending)
+        await self._listen(ending, inherited)
 
-    async def _listen(self, ending: AsyncExitStack) -> None:
+    async def _listen(self, ending: AsyncExitStack, inherited: Sequence[socket.socket]) -> None:
         """Open the data port."""
         http = self.settings.http
         self.server = HttpServer(
@@ -288,7 +289,7 @@ class Worker:
         await runner.setup()
         ending.push_async_callback(runner.cleanup)
         ending.push_async_callback(close_sites, runner, self.server, _LINGER_S)
-        self.port = Listener(runner, http.host, http.port, shares=True)
+        self.port = Listener(runner, http.host, http.port, shares=True, inherited=inherited)
         await self.port.start(server_context(http))
         ending.callback(self.port.close)
         ending.push_async_callback(self.port.stop_accepting)

@@ -1,5 +1,6 @@
 """`headgate serve` with real workers, Kafka and Redis: what the management port says of them."""
 
+import asyncio
 import json
 import re
 import signal
@@ -229,3 +230,49 @@ async def test_the_start_names_configured_topics_that_do_not_exist(
 
     (line,) = await eventually(warnings)
     assert f"in Kafka: {topic_name}-gone. Posts" in line
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_single_worker_that_ends_refuses_no_connection(
+    start_gateway: Callable[..., Gateway], config: str, topic_name: str, sent: signal.Signals
+) -> None:
+    """Its successor inherits the listening socket, where connections wait meanwhile."""
+    gateway = start_gateway(config, "--workers", "1")
+    assert post(gateway.port, topic_name, {"id": "before"})[0] == 201
+    (victim,) = psutil.Process(gateway.pid).children()
+    ended = asyncio.Event()
+
+    async def send_and_end() -> None:
+        victim.send_signal(sent)
+        await eventually(lambda: not psutil.pid_exists(victim.pid), 30)
+        ended.set()
+
+    async def post_on_new_connection(number: int) -> int:
+        reader, writer = await asyncio.open_connection(LOOPBACK, gateway.port)
+        try:
+            body = b'{"id": %d}' % number
+            writer.write(
+                b"POST /v1/topics/%b/events HTTP/1.1\r\nHost: a\r\nHeadgate-Producer: shop\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+                % (topic_name.encode(), len(body), body)
+            )
+            return int((await reader.readline()).split()[1])
+        finally:
+            writer.close()
+
+    ending = asyncio.create_task(send_and_end())
+    if sent == signal.SIGKILL:  # what it had accepted is reset; what comes after its end is not
+        await ended.wait()
+    posts = []
+    for number in range(100):
+        posts.append(asyncio.create_task(post_on_new_connection(number)))
+        await asyncio.sleep(0.02)
+    results = await asyncio.gather(*posts, return_exceptions=True)
+    await ending
+    statuses = Counter(map(repr, results))
+    if sent == signal.SIGTERM:
+        del statuses["503"]  # of the worker that drains
+    assert statuses.keys() == {"201"}
+    gateway.stop()
+    with pytest.raises(ConnectionRefusedError):
+        post(gateway.port, topic_name, {"id": "after"})

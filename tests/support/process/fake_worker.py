@@ -85,6 +85,7 @@ def main() -> int:
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--index", type=int, required=True)
+    parser.add_argument("--socket", action="append", type=int)
     hold_lifeline(1.0)
     mode = os.environ.get("FAKE_WORKER")
     if mode in ("hopeless", "broken"):
