@@ -58,7 +58,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-aiohttp test-compiled native-sanitize fuzz check lint bench wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
+.PHONY: help machine setup setup-run run shop test test-full test-aiohttp test-compiled native-sanitize fuzz check lint bench bench-gate wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -282,6 +282,9 @@ docs-lint: $(DEV_STAMP) $(if $(shell command -v go),$(VALE)) ## look for the wor
 
 bench: setup ## speed and memory against the yardstick
 	$(BIN)/python loadtest/run.py $(or $(ARGS),pairs)
+
+bench-gate: setup ## fail if a row is more than 5 % slower than at the last tag: make bench-gate BASE=COMMIT ARGS=--quick
+	$(BIN)/python loadtest/gate.py $(if $(BASE),--base $(BASE)) $(ARGS)
 
 incident-a: setup ## a thousand saves of one deal with every setting: a table of what is published
 	$(BIN)/python loadtest/incident.py $(ARGS)

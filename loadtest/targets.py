@@ -3,10 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import orjson
@@ -134,9 +135,13 @@ def start_handler(
 
 
 def start_gateway(
-    directory: Path, config: str, arguments: tuple[str, ...], ending: ExitStack
+    directory: Path,
+    config: str,
+    arguments: tuple[str, ...],
+    ending: ExitStack,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Gateway:
-    served = Gateway(directory / "gateway", config, arguments, {})
+    served = Gateway(directory / "gateway", config, arguments, environment)
     ending.callback(served.stop)
     served.wait()
     return served
