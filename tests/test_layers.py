@@ -263,7 +263,7 @@ AIOKAFKA_DOCUMENTED = {
 }  # fmt: skip
 # The parent imports the twin of the encoder, and must not import aiokafka for it.
 AIOKAFKA_ALLOWED = {
-    GATEWAY / "native" / "plain_records.py": {
+    GATEWAY / "native" / "plain.py": {
         "aiokafka.record.default_records", "aiokafka.record.util",
     },
 }  # fmt: skip

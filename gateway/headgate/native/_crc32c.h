@@ -1,5 +1,5 @@
 /* CRC-32C (RFC 3720, B.4), the checksum of Kafka's batches, by the processor's own instruction. It
- * is five times as fast as aiokafka's tables, which are used without it (`plain_records.py`). */
+ * is five times as fast as aiokafka's tables, which are used without it (`plain.py`). */
 #ifndef HEADGATE_CRC32C_H
 #define HEADGATE_CRC32C_H
 

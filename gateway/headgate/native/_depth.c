@@ -1,4 +1,4 @@
-/* The depth of JSON (see plain_depth.py), for the compiled build. */
+/* The depth of JSON (see plain.py), for the compiled build. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

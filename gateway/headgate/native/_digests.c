@@ -1,4 +1,4 @@
-// Digests of the names and contents that idempotency compares (see plain_digests.py), for the
+// Digests of the names and contents that idempotency compares (see plain.py), for the
 // compiled build: the digest of an event in a batch costs less than hashlib's object for it.
 
 #define PY_SSIZE_T_CLEAN
@@ -105,7 +105,7 @@ static PyObject *digested(PyObject *module, PyObject *const *arguments, Py_ssize
 }
 
 static PyMethodDef methods[] = {
-    {"digested", (PyCFunction)(void (*)(void))digested, METH_FASTCALL, "See plain_digests.py."},
+    {"digested", (PyCFunction)(void (*)(void))digested, METH_FASTCALL, "See plain.py."},
     {NULL, NULL, 0, NULL},
 };
 

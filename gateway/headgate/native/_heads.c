@@ -1,5 +1,5 @@
 // The framing of HTTP requests in received bytes, and the values that each request has alone
-// (see plain_heads.py), for the compiled build.
+// (see plain.py), for the compiled build.
 //
 // It recognizes seven header names, in any case, and one shape of values. A head with one of these
 // names and another shape takes the slow path. All other headers stay in the text, which must equal

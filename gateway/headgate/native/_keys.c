@@ -1,4 +1,4 @@
-/* Kafka's hash of keys for Python (see plain_keys.py), for the compiled build. */
+/* Kafka's hash of keys for Python (see plain.py), for the compiled build. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 

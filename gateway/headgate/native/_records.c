@@ -4,7 +4,7 @@
  * The bytes and the limit of a batch are those of aiokafka's DefaultRecordBatchBuilder, which makes
  * many small Python objects for a record. One difference: aiokafka gives a first record without a
  * timestamp (-1) the timestamp of the next one. Producer and checksum are written at the end
- * (`_batch.h`); the compression between is in `plain_records.py`.
+ * (`_batch.h`); the compression between is in `plain.py`.
  *
  * Bounds: foreign code (an object that exports a buffer, or that acts as an integer) runs only
  * before the record is measured, never between measuring and writing.

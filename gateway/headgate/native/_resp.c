@@ -1,4 +1,4 @@
-// Redis commands as bytes (see plain_resp.py), for the compiled build.
+// Redis commands as bytes (see plain.py), for the compiled build.
 //
 // A call of the suppression script has some 300 arguments. They are measured first and written into
 // one object of exactly that size.

@@ -40,14 +40,21 @@ try:
     from headgate.native._resp import packed
     from headgate.native._scanner import Scanner
 except ModuleNotFoundError:
-    from headgate.native.plain import digested, framed, is_too_deep, murmur2, packed
+    from headgate.native.plain import (  # type: ignore[assignment]
+        Records,
+        digested,
+        framed,
+        is_too_deep,
+        murmur2,
+        packed,
+        with_body,
+    )
     from headgate.native.plain_answers import shown
-    from headgate.native.plain_records import Records, with_body  # type: ignore[assignment]
 
     Scanner = None
 try:
     from headgate.native._records import seal  # only if the processor has an instruction for it
 except ImportError:
-    from headgate.native.plain_records import seal
+    from headgate.native.plain import seal
 
 CODE: Final = "python" if Scanner is None else "c"

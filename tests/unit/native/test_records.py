@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from headgate.kafka.producer import Builder
 from headgate.model.record import Record
-from headgate.native import plain_records
+from headgate.native import plain
 from headgate.native.chosen import Records
 from support.kafka.record_batches import Decoded, decode
 
 NAME = "headgate.native._records"
-MAKERS = [Records, plain_records.Records]
+MAKERS = [Records, plain.Records]
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 NOW_MS = 1_700_000_000_000
 REFUSALS = (TypeError, ValueError, AttributeError)
@@ -108,7 +108,7 @@ def test_a_batch_is_what_was_appended(make: Any, many: list[Any], max_bytes: int
             taken.append(Decoded(timestamp_ms, None, value, names))
     assert batch.count == len(taken)
     built = batch.take()
-    plain_records.seal(built, 1, 2, 3)
+    plain.seal(built, 1, 2, 3)
     found = decode(bytes(built))
     assert found.records == taken
     assert found.max_timestamp_ms == max((one.timestamp_ms for one in taken), default=-1)
