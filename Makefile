@@ -120,7 +120,7 @@ $(DOCS_STAMP):
 	@rm -f .venv/.docs-* && touch $@
 
 setup-run: machine $(INSTALLED) ## install what running needs into .venv and .cache
-	@$(BIN)/python -m headgate.devstack
+	@$(BIN)/python -m headgate.devstack.servers
 
 setup: setup-run $(DEV_STAMP) $(DOCS_STAMP) ## install what tests and documents need, too
 	@$(BIN)/python -m headgate_spark.session.session

@@ -196,8 +196,8 @@ ALLOWED = {
 # What the Spark jobs may.
 SPARK_ALLOWED = {
     "__version__", "audits.facts", "audits.results", "charts", "commands.command_line",
-    "commands.completion", "commands.output", "commands.terminal", "devstack.jars",
-    "devstack.java", "errors_in_words", "kafka.access", "kafka.aiokafka_internals",
+    "commands.completion", "commands.output", "commands.terminal", "devstack.java",
+    "errors_in_words", "kafka.access", "kafka.aiokafka_internals",
     "kafka.groups", "kafka.wire",
     "model", "replays.offset_map", "replays.packed", "replays.plan", "replays.registry",
     "replays.segments", "replays.spec",

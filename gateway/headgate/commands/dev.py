@@ -79,8 +79,7 @@ def register_dev(subparsers: Subparsers) -> None:
 def run_dev(args: argparse.Namespace) -> int:
     """Run until stopped. Exit code 1 when something could not start or ended by itself."""
     from headgate.devstack.child import StartError
-    from headgate.devstack.jars import JarsError
-    from headgate.devstack.java import JavaMissingError
+    from headgate.devstack.java import JarsError, JavaMissingError
     from headgate.devstack.servers import RedisMissingError
     from headgate.devstack.session import Options, StateInUseError, run_session
 

@@ -6,11 +6,13 @@ A broker is also its cluster's controller: one JVM on downloaded jars, without s
 import base64
 import hashlib
 import importlib.util
+import os
 import shutil
 import signal
 import socket
 import struct
 import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,17 +20,20 @@ from pathlib import Path
 from typing import NamedTuple
 
 from headgate.devstack.child import IDLE_S, Child
-from headgate.devstack.jars import (
+from headgate.devstack.java import (
     KAFKA,
     Dependency,
     JarsError,
     JarSet,
+    JavaMissingError,
     cache_directory,
     ensure_jars,
+    find_java,
+    java_identity,
     locked,
     partial_folder,
+    setup_step,
 )
-from headgate.devstack.java import find_java, java_identity
 from headgate.devstack.ports import LOOPBACK, free_port
 from headgate.model.internal_topics import replicas_on
 
@@ -377,3 +382,13 @@ def answers_ping(port: int) -> bool:
             return connection.recv(64).startswith(b"+PONG")
     except OSError:
         return False
+
+
+def _prepare(say: Callable[[str], None]) -> str:
+    installation = prepare_kafka(os.environ, say)
+    redis = find_redis()
+    return f"{len(installation.jars)} Kafka jars, {redis}"
+
+
+if __name__ == "__main__":  # a step of `make setup-run`
+    sys.exit(setup_step(_prepare, (JavaMissingError, JarsError, RedisMissingError)))

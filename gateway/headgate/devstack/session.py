@@ -22,7 +22,7 @@ from headgate.devstack.demo import (
     consume_until_cancelled,
     post_until_cancelled,
 )
-from headgate.devstack.jars import cache_directory
+from headgate.devstack.java import cache_directory
 from headgate.devstack.ports import prefer
 from headgate.devstack.servers import ensure_agent, find_redis, prepare_kafka
 from headgate.devstack.stack import (

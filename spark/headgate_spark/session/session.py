@@ -11,15 +11,16 @@ from pyspark.sql import SparkSession
 
 import headgate
 import headgate_spark
-from headgate.devstack.jars import (
+from headgate.devstack.java import (
     Dependency,
     JarsError,
     JarSet,
+    JavaMissingError,
     cache_directory,
     ensure_jars,
+    find_java,
     setup_step,
 )
-from headgate.devstack.java import JavaMissingError, find_java
 from headgate_spark.job.command_line import USAGE, JobError, reason_of
 
 # ---- spark's Kafka connector: the jars that PySpark lacks, fetched once and verified

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.jars import cache_directory
-from headgate.devstack.java import JavaMissingError, find_java
+from headgate.devstack.java import JavaMissingError, cache_directory, find_java
 from support.root import ROOT
 
 LOCKS = (

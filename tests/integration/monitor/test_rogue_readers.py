@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.structs import TopicPartition
 
-from headgate.devstack.jars import cache_directory
+from headgate.devstack.java import cache_directory
 from headgate.devstack.ports import LOOPBACK
 from headgate.devstack.servers import KafkaInstallation, ensure_agent, start_node, wait_for_node
 from headgate.kafka.options import ClusterOptions

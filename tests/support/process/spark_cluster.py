@@ -15,7 +15,7 @@ import psutil
 
 import headgate
 import headgate_spark
-from headgate.devstack.jars import pyspark_folder
+from headgate.devstack.java import pyspark_folder
 from headgate.devstack.ports import LOOPBACK
 from headgate_spark.session.session import ensure_connector
 from support.process.stack import free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.devstack.jars import Dependency, JarsError, JarSet, ensure_jars
+from headgate.devstack.java import Dependency, JarsError, JarSet, ensure_jars
 
 CONTENT = b"a jar\n"
 
