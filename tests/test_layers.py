@@ -43,7 +43,7 @@ ALLOWED = {
     "config": {"redis.servers", "config", "model", "errors_in_words"},
     "metrics": {"__version__", "config", "model", "metrics", "native"},
     "charts": {"charts"},
-    "offload": {"formats", "model", "offload"},
+    "offload": {"backends.system", "formats", "model", "offload"},
     "backends": {"backends", "model"},
     "kafka": {
         "backends.base",
@@ -56,7 +56,7 @@ ALLOWED = {
         "metrics.meter",  # a class, not an interface: rooms of the hot path count with it directly
         "native",
     },
-    "blobs": {"backends.heap", "blobs", "config", "errors_in_words", "kafka", "model"},
+    "blobs": {"backends.system", "blobs", "config", "errors_in_words", "kafka", "model"},
     "audits": {
         "audits",
         "backends",
@@ -129,6 +129,7 @@ ALLOWED = {
         "model",
         "backends.base",
         "backends.owned",
+        "backends.system",
         "metrics.health",
         "metrics.meter",
         "tracing.spans",

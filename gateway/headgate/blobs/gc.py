@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from headgate.blobs.stores import ObjectStore
+from headgate.blobs.blobs import ObjectStore
 from headgate.config import Settings
 from headgate.errors_in_words import connection_error
 from headgate.kafka.logs import CutShortError, LogRecord, LogScan, Reach

@@ -23,7 +23,7 @@ names and that are older than --older-than. Gateways may go on publishing meanwh
 exit codes: 0 done, 1 a topic or the store could not be read wholly (then nothing was removed, or
 not all), 2 usage or configuration"""
 
-MIN_HOURS = 12  # twice the age at which an object in S3 is written again (blobs.stores)
+MIN_HOURS = 12  # twice the age at which an object in S3 is written again (blobs.blobs)
 
 
 def register_blobs(subparsers: "Subparsers") -> None:

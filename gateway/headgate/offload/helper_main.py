@@ -4,31 +4,13 @@
 pickles: only these two processes hold the socket pair.
 """
 
-import ctypes
-import os
 import pickle
 import signal
 import socket
 import sys
 from typing import BinaryIO, cast
 
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
-
-
-def end_with_parent(number: signal.Signals = signal.SIGKILL) -> None:
-    """Ask the kernel to signal this process when its parent ends. No-op except on Linux.
-
-    The signal is tied to the thread that started this process: start children from the main thread.
-
-    Args:
-        number: Signal that the kernel sends.
-    """
-    if sys.platform != "linux":
-        return
-    parent = os.getppid()
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(number))
-    if os.getppid() != parent:  # the parent ended before the call
-        os.kill(os.getpid(), number)
+from headgate.backends.system import end_with_parent
 
 
 def main() -> None:

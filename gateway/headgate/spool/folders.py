@@ -14,6 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from headgate.backends.system import sync_folder
 from headgate.model.text import counted
 from headgate.spool.carve import look_at_log
 from headgate.spool.database import (
@@ -81,7 +82,7 @@ class Place:
         """Note the identity of the files, which SQLite has opened."""
         if not os.pread(self._lock, 1, 0):
             os.pwrite(self._lock, _MADE, 0)
-        _sync(self._folder)
+        sync_folder(self._folder)
         self._known = {name: _identity(self._folder / name) for name in (LOCK, FILE, LOG)}
 
     def check(self, *, certain: bool) -> None:
@@ -169,7 +170,7 @@ def move(folder: Path, to: Path) -> None:
             (folder / name).rename(to / name)
     with contextlib.suppress(FileNotFoundError):
         os.truncate(folder / LOCK, 0)
-    _sync(folder)
+    sync_folder(folder)
 
 
 def kept_in(folder: Path) -> list[str]:
@@ -191,15 +192,7 @@ def _make(folder: Path) -> None:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in missing:
-        _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
+        sync_folder(path.parent)
 
 
 def _keep_from_others(path: Path) -> None:

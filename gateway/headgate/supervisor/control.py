@@ -21,6 +21,7 @@ import msgspec
 from aiohttp import web
 
 from headgate.admin.requests import handed_on
+from headgate.backends.system import end_with_parent
 from headgate.errors_in_words import connection_error
 from headgate.http.auth import CORS_HEADERS, peer_of
 from headgate.http.body import BROKEN, continue_body
@@ -29,7 +30,6 @@ from headgate.metrics.snapshot import Snapshot, decode
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
-from headgate.offload.helper_main import end_with_parent
 
 log = logging.getLogger("headgate.supervisor")
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
-from headgate.backends.heap import give_back
 from headgate.backends.owned import OwnedTasks
+from headgate.backends.system import give_back
 from headgate.config import HttpSettings, Settings, reloadable
 from headgate.config.settings import AuthSettings
 from headgate.http.auth import AttemptLimit, Authenticator, Origins

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.blobs.stores import FileBlobs
+from headgate.blobs.blobs import FileBlobs
 from headgate.config.load import keep_schemas
 from headgate.model.oversize import blob_name, is_below, parse_path, root_problem
 from headgate.model.policy import TopicPolicy

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.blobs.blobs import Blobs
-from headgate.blobs.stores import ObjectBlobs
+from headgate.blobs.blobs import Blobs, ObjectBlobs
 from headgate.consumer.claims import ClaimChecks
 from headgate.devstack.child import Child
 from headgate.model.outcome import Reason, Refused

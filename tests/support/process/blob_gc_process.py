@@ -11,7 +11,7 @@ import sys
 from itertools import count
 
 from headgate import cli
-from headgate.blobs.stores import FileBlobs
+from headgate.blobs.blobs import FileBlobs
 from headgate.model.oversize import BlobName
 
 _remove = FileBlobs.delete

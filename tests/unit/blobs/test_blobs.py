@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.blobs.blobs import Blobs
-from headgate.blobs.stores import FileBlobs
+from headgate.blobs.blobs import Blobs, FileBlobs
 from headgate.consumer.claims import ClaimChecks, ClaimError
 from headgate.model.outcome import Reason, Refused
 from headgate.model.oversize import blob_name, is_below, parse_path, root_problem
