@@ -29,7 +29,7 @@ PENDING = ".pending"  # folder below the root for blobs without a name; no topic
 
 
 class BlobEntry(NamedTuple):
-    """A stored blob; `modified_s` is the time of its last use by an event, in seconds since 1970."""
+    """A stored blob; `modified_s` is its last use by an event, in seconds since 1970."""
 
     name: BlobName
     size: int

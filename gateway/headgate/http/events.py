@@ -17,7 +17,7 @@ from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
 from headgate.http.body import Streams, read_body, streamed, waits_for_leave
 from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
-from headgate.idempotency.requests import EVENTS, RequestIdentity, marked
+from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
 from headgate.ingest.admission import DRAINING, TURN_S, FairTurns, ProducerBudget, ProducerQuotas
 from headgate.ingest.deadlines import Deadlines

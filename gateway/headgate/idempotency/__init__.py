@@ -1,5 +1,5 @@
 """Idempotency-Keys and event ids: claims before an attempt, and ends after it.
 
-The rules are in `rules`, the claims, the waiting requests and the behaviour without Redis in the
-other modules (docs/design/request-identity.md).
+`identity` makes the claims of requests and of events by the rules in `rules`; `client` and `claims`
+carry them to Redis, and go on without it (docs/design/request-identity.md).
 """

@@ -29,8 +29,7 @@ from headgate.http.listener import Listener, server_context
 from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
-from headgate.idempotency.events import EventIdentity
-from headgate.idempotency.requests import RequestIdentity
+from headgate.idempotency.identity import EventIdentity, RequestIdentity
 from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits
 from headgate.ingest.complete import ClockWatch, Reports, now_ms
 from headgate.ingest.deadlines import Deadlines

@@ -13,7 +13,7 @@ import pytest
 
 from headgate.http.connection import PlainPosts
 from headgate.idempotency.client import IdentityClient
-from headgate.idempotency.events import EventIdentity
+from headgate.idempotency.identity import EventIdentity
 from headgate.idempotency.rules import (
     CLAIM,
     DONE,

@@ -20,7 +20,7 @@ from headgate.http.request_log import RequestLog
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
 from headgate.idempotency.client import IdentityClient
-from headgate.idempotency.requests import RequestIdentity
+from headgate.idempotency.identity import RequestIdentity
 from headgate.ingest.admission import ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
 from headgate.metrics.health import Readiness
