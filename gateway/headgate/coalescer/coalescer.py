@@ -11,14 +11,13 @@ from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import CoalescingRules, Decisions, LogError, Turns
 from headgate.coalescer.partition import (
     FINISH_S,
-    GROUP,
     CoalescerMember,
     HeldPartition,
     OwnerContext,
     PartitionOwner,
 )
 from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
-from headgate.consumer.membership import MemberOptions
+from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.ingest.gate import Routes
 from headgate.kafka.options import ClusterOptions
@@ -101,7 +100,7 @@ class Coalescer:
         self._now_ms = now_ms
         self._tasks = OwnedTasks()
         self._clusters = clusters
-        self._member = MemberOptions(GROUP, session_timeout_ms)
+        self._member = MemberOptions(session_timeout_ms=session_timeout_ms)
         self._members = {
             name: CoalescerMember(cluster, self._member, partial(self._owner, name))
             for name, cluster in clusters.items()

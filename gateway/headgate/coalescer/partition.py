@@ -40,7 +40,8 @@ from headgate.coalescer.windows import (
     marks_of,
     read_held,
 )
-from headgate.consumer.membership import MemberOptions, Membership, committed
+from headgate.consumer.membership import Membership, committed
+from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.kafka.aiokafka_internals import (
     client_of,
@@ -627,14 +628,13 @@ class CoalescerMember:
     def __init__(self, cluster: ClusterOptions, options: MemberOptions, new_owner: NewOwner):
         self.owners: list[PartitionOwner] = []
         self._cluster = cluster
-        self._options = options
         self._new_owner = new_owner
         self._topics: frozenset[str] = frozenset()
         self._wanted: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         self._is_closing = False
         self._tasks = OwnedTasks()
-        self._membership = Membership(cluster, options, self)
+        self._membership = Membership(cluster, GROUP, options, self)
 
     def want(self, topics: frozenset[str]) -> None:
         """Own partitions of these held topics from now on."""

@@ -22,6 +22,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import OwnedPartition
+from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import (
     client_of,
     commit_once,
@@ -143,7 +144,7 @@ class Offsets:
                 rest = [tp for tp in self._partitions if (tp.topic, tp.partition) not in stored]
                 return await self._follow_the_group(rest)
             except (KafkaError, OSError) as error:
-                log.warning("starting positions are not available yet: %r", error)
+                log.warning("starting positions are not available yet: %s", connection_error(error))
                 await asyncio.sleep(_RETRY_S)
 
     async def _seek(self, positions: Mapping[Place, int]) -> None:
@@ -195,7 +196,7 @@ class Offsets:
                 is_sent = await self._send(marks)
             except (KafkaError, OSError) as error:  # the next one covers more
                 self._counts.commit_errors += 1
-                log.warning("offsets were not committed: %r", error)
+                log.warning("offsets were not committed: %s", connection_error(error))
                 return
             except PositionError as error:
                 self._is_over = True

@@ -11,6 +11,7 @@ those of different keys side by side. `run` does that with a handler.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from functools import partial
 from types import TracebackType
@@ -23,11 +24,13 @@ from headgate.backends.owned import OwnedTasks
 from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import OffsetStore
 from headgate.consumer.failures import Failures
-from headgate.consumer.membership import MemberOptions, Membership
+from headgate.consumer.membership import Membership
 from headgate.consumer.options import ConsumerOptions, Counts
 from headgate.consumer.ownership import Owned
 from headgate.consumer.partition import Received
+from headgate.errors_in_words import connection_error
 from headgate.kafka.options import ClusterOptions
+from headgate.model.times import Outage
 from headgate.redis.pauses import Intent, Pauses, PauseScope, RedisPauses
 
 log = logging.getLogger("headgate.consumer")
@@ -70,25 +73,16 @@ class Consumer:
         self._offsets = offsets
         self._store = pauses
         self._pauses = Pauses()
+        self._outage = Outage(time.monotonic)
         cluster = bootstrap if isinstance(bootstrap, ClusterOptions) else ClusterOptions(bootstrap)
         self._failures = Failures(cluster, self.options.retries, self.options.client_id)
-        self._membership = Membership(cluster, self._member_options(), self)
+        revoke_ms = round((self.options.drain_s + _CLOSE_S) * 1000)
+        self._membership = Membership(cluster, group, self.options, self, revoke_ms)
         self._assignment: Assignment | None = None
         self._tasks = OwnedTasks()
         self._stop = asyncio.Event()
         self._wake = asyncio.Event()
         self._error: BaseException | None = None
-
-    def _member_options(self) -> MemberOptions:
-        options = self.options
-        return MemberOptions(
-            self.group,
-            session_timeout_ms=options.session_timeout_ms,
-            max_partition_fetch_bytes=options.max_partition_fetch_bytes,
-            client_id=options.client_id,
-            auto_offset_reset=options.auto_offset_reset,
-            revoke_ms=round((options.drain_s + _CLOSE_S) * 1000),
-        )
 
     # ---- life
 
@@ -127,7 +121,8 @@ class Consumer:
             try:
                 await self._membership.hold(self._topics, self._stop)
             except (KafkaError, OSError, TimeoutError) as error:
-                log.warning("%s rejoins its group: %r", self.options.client_id, error)
+                why, fields = connection_error(error), {"group": self.group}
+                log.warning("%s rejoins its group: %s", self.options.client_id, why, extra=fields)
                 await asyncio.sleep(_REJOIN_S)
             except Exception as error:  # the outermost frame of this task
                 self.give_up(error)
@@ -195,24 +190,28 @@ class Consumer:
 
     async def _read_store(self, store: RedisPauses) -> None:
         while not self._stop.is_set():
-            try:
-                self._pauses.store_says(await store.intents(self.group))
-            except OSError as error:
-                log.warning("consumer hands out no events because pauses cannot be read: %r", error)
-                await asyncio.sleep(_PAUSE_POLL_S)
-            else:
+            if await self._stored(store, "no event is handed out before they were") is not None:
                 return
+            await asyncio.sleep(_PAUSE_POLL_S)
 
     async def _watch_store(self, store: RedisPauses) -> None:
         while not self._stop.is_set():
             await asyncio.sleep(_PAUSE_POLL_S)
-            try:
-                changed = self._pauses.store_says(await store.intents(self.group))
-            except OSError as error:
-                log.warning("pauses cannot be read; the last known ones stay active: %r", error)
-                continue
-            if changed:
+            if await self._stored(store, "the last known ones stay active"):
                 self._apply_pauses()
+
+    async def _stored(self, store: RedisPauses, effect: str) -> bool | None:
+        """Read the stored pauses; return whether they changed, None if that failed."""
+        group = {"group": self.group}
+        try:
+            intents = await store.intents(self.group)
+        except OSError as error:
+            if self._outage.begins():
+                log.warning("pauses cannot be read, and %s: %s", effect, error, extra=group)
+            return None
+        if (away_s := self._outage.ends()) is not None:
+            log.info("pauses can be read again", extra={**group, "away_s": away_s})
+        return self._pauses.store_says(intents)
 
     # ---- membership.Holder
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -12,6 +11,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.errors import KafkaError
 from aiokafka.structs import TopicPartition
 
+from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned, Ownership
 from headgate.errors_in_words import connection_error
 from headgate.kafka.aiokafka_internals import (
@@ -28,29 +28,6 @@ log = logging.getLogger("headgate.consumer")
 _START_S, _STOP_S, _WATCH_S, _RETRY_S = 30.0, 5.0, 0.5, 2.0
 _METADATA_MS = 10_000  # time until a member without partitions notices new ones
 _NEVER_MS = 86_400_000_000  # owners bound each of their steps; a member without work stays one
-
-
-@dataclass(frozen=True, slots=True)
-class MemberOptions:
-    """The options of a member.
-
-    Attributes:
-        group: Id of the group.
-        session_timeout_ms: Time for which a dead member keeps its partitions.
-        revoke_ms: Longest time of the holder to give up partitions; a rebalance waits that long.
-    """
-
-    group: str
-    session_timeout_ms: int = 10_000
-    max_partition_fetch_bytes: int = 1_048_576
-    client_id: str = "headgate"
-    auto_offset_reset: str = "earliest"
-    revoke_ms: int = 10_000
-
-    @property
-    def heartbeat_ms(self) -> int:
-        """Return the heartbeat interval, in ms: a third of a session."""
-        return max(100, self.session_timeout_ms // 3)
 
 
 class Holder(Protocol):
@@ -70,12 +47,29 @@ class Holder(Protocol):
 
 
 class Membership:
-    """One member of a group, for the time of a call of `hold`."""
+    """One member of a group, for the time of a call of `hold`.
 
-    def __init__(self, cluster: ClusterOptions, options: MemberOptions, holder: Holder) -> None:
+    Args:
+        cluster: Options of the cluster.
+        group: Id of the group.
+        options: Options of the member.
+        holder: Owner of the work.
+        revoke_ms: Longest time of the holder to give up partitions; a rebalance waits that long.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterOptions,
+        group: str,
+        options: MemberOptions,
+        holder: Holder,
+        revoke_ms: int = 10_000,
+    ) -> None:
         self._cluster = cluster
+        self._group = group
         self._options = options
         self._holder = holder
+        self._revoke_ms = revoke_ms
         self.ownership = Ownership()
         self._is_leaving = False
 
@@ -103,13 +97,13 @@ class Membership:
         options = self._options
         return open_consumer(
             self._cluster,
-            group_id=options.group,
+            group_id=self._group,
             client_id=options.client_id,
             auto_offset_reset=options.auto_offset_reset,
             isolation_level="read_committed",
             session_timeout_ms=options.session_timeout_ms,
             heartbeat_interval_ms=options.heartbeat_ms,
-            rebalance_timeout_ms=max(options.session_timeout_ms, options.revoke_ms, 10_000),
+            rebalance_timeout_ms=max(options.session_timeout_ms, self._revoke_ms, 10_000),
             max_poll_interval_ms=_NEVER_MS,
             max_partition_fetch_bytes=options.max_partition_fetch_bytes,
             fetch_max_wait_ms=250,

@@ -1,6 +1,6 @@
 """Options and counters of a consumer."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -41,9 +41,30 @@ class Retries:
         return float(min(self.max_s, self.first_s * 2 ** min(attempt - 1, 30)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberOptions:
+    """The options of a member of a group.
+
+    Attributes:
+        session_timeout_ms: Time for which a dead member keeps its partitions, in milliseconds.
+        max_partition_fetch_bytes: Maximum size of one partition in one response of a broker.
+        auto_offset_reset: Start of a partition without a commit of the group.
+    """
+
+    session_timeout_ms: int = 10_000
+    max_partition_fetch_bytes: int = 1_048_576
+    client_id: str = "headgate"
+    auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest"
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """Return the heartbeat interval, in ms: a third of a session."""
+        return max(100, self.session_timeout_ms // 3)
+
+
 @dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """The options of a consumer.
+class ConsumerOptions(MemberOptions):
+    """The options of a consumer, beside those of its membership.
 
     Attributes:
         concurrency: Maximum number of events that are handed out and not done.
@@ -51,8 +72,6 @@ class ConsumerOptions:
         commit_interval_s: Time between commits while there is progress, in seconds.
         drain_s: Time for which a rebalance, and the end of the consumer, wait for events that are
             handed out, in seconds. Unfinished events are redelivered to the partition's next owner.
-        session_timeout_ms: Time for which a dead member keeps its partitions, in milliseconds.
-        max_partition_fetch_bytes: Maximum size of one partition in one response of a broker.
         assemble: Whether to join the chunks of oversize events (`Assembler`).
         retries: Handling of failed events.
     """
@@ -61,10 +80,7 @@ class ConsumerOptions:
     prefetch: int = 1_000
     commit_interval_s: float = 1.0
     drain_s: float = 10.0
-    session_timeout_ms: int = 10_000
-    max_partition_fetch_bytes: int = 1_048_576
-    client_id: str = "headgate-consumer"
-    auto_offset_reset: Literal["earliest", "latest", "none"] = "earliest"
+    client_id: str = field(default="headgate-consumer", kw_only=True)
     assemble: bool = True
     retries: Retries = Retries()
 

@@ -330,7 +330,7 @@ LOG_FIELDS: Final[Mapping[str, LogField]] = {
     "refused": LogField(INTEGER, "Number of credentials that were refused without a check."),
     "addresses": LogField(INTEGER, "Number of addresses that sent them."),
     "key": LogField(STRING, "Key whose suppression state an operator removed."),
-    "group": LogField(STRING, "Consumer group of a change."),
+    "group": LogField(STRING, "Consumer group of a change, or of a consumer."),
     "scope": LogField(STRING, "Paused part of the consumer group."),
     "replay": LogField(STRING, "Id of a changed replay."),
     "called": LogField(STRING, "Name of a changed replay."),

@@ -8,7 +8,7 @@ from typing import cast
 from aiokafka import AIOKafkaConsumer
 
 from headgate.coalescer.partition import CoalescerMember, PartitionOwner
-from headgate.consumer.membership import MemberOptions
+from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.kafka.options import ClusterOptions
 from support.process.stack import eventually
@@ -34,7 +34,7 @@ async def test_an_owner_that_ends_by_a_bug_begins_again() -> None:
     def new_owner(_: AIOKafkaConsumer, __: Owned, ___: Callable[[], bool]) -> PartitionOwner:
         return cast(PartitionOwner, owner)
 
-    member = CoalescerMember(ClusterOptions("127.0.0.1:1"), MemberOptions("group"), new_owner)
+    member = CoalescerMember(ClusterOptions("127.0.0.1:1"), MemberOptions(), new_owner)
     member.assigned(cast(AIOKafkaConsumer, None), [Owned("headgate.held.deals", 0, 1)])
     await eventually(lambda: owner.lives == 2, 10)
     await member.revoked()

@@ -15,8 +15,8 @@ from headgate.consumer.assignment import Assignment
 from headgate.consumer.commits import Place
 from headgate.consumer.consumer import Consumer
 from headgate.consumer.failures import Failures
-from headgate.consumer.membership import MemberOptions, Membership
-from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, Retries
+from headgate.consumer.membership import Membership
+from headgate.consumer.options import ConsumerOptions, Counts, GaveUpError, MemberOptions, Retries
 from headgate.consumer.ownership import Ownership
 from headgate.consumer.partition import Received
 from headgate.kafka import wire
@@ -203,7 +203,7 @@ async def test_a_member_that_ends_by_an_error_ends_the_iteration() -> None:
             raise ValueError("nobody thought of that")
 
     consumer = Consumer("orders", group="g", bootstrap="127.0.0.1:1")
-    consumer._membership = NoMember(ClusterOptions("127.0.0.1:1"), MemberOptions("g"), consumer)
+    consumer._membership = NoMember(ClusterOptions("127.0.0.1:1"), "g", MemberOptions(), consumer)
     async with consumer, asyncio.timeout(20):
         with pytest.raises(ValueError, match="nobody thought"):
             await anext(consumer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import fields
 from typing import cast
@@ -15,6 +16,7 @@ from headgate.consumer.assignment import Assignment
 from headgate.consumer.metrics import ConsumerMetrics
 from headgate.consumer.options import ConsumerOptions
 from headgate.consumer.partition import Received
+from headgate.redis.pauses import Intent, RedisPauses
 from support.process.stack import eventually
 
 FAR_S = 60.0
@@ -197,3 +199,39 @@ async def test_every_count_is_exposed() -> None:
     ]  # fmt: skip
     assert found == list(range(1, len(fields(Counts)) + 1))
     assert b"# HELP headgate_consumer_stale_commits_total" in generate_latest(registry)
+
+
+class Store:
+    """A store of pauses that fails at these of its reads."""
+
+    def __init__(self, failing: set[int]) -> None:
+        self._failing = failing
+        self.reads = 0
+
+    async def intents(self, group: str) -> list[Intent]:
+        self.reads += 1
+        if self.reads in self._failing:
+            raise OSError("Redis is away")
+        return []
+
+
+async def test_an_outage_of_the_pause_store_is_two_lines(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headgate.consumer.consumer._PAUSE_POLL_S", 0.001)
+    caplog.set_level(logging.INFO, "headgate.consumer")
+    store = Store({1, 2, 5, 6, 7})
+    consumer = Consumer(
+        "orders", group="g", bootstrap="127.0.0.1:1", pauses=cast(RedisPauses, store)
+    )
+    async with consumer:
+        await eventually(lambda: store.reads >= 9)
+    lines = [record for record in caplog.records if "pauses" in record.getMessage()]
+    assert [line.getMessage() for line in lines] == [
+        "pauses cannot be read, and no event is handed out before they were: Redis is away",
+        "pauses can be read again",
+        "pauses cannot be read, and the last known ones stay active: Redis is away",
+        "pauses can be read again",
+    ]
+    assert {line.__dict__["group"] for line in lines} == {"g"}
+    assert all(lines[number].__dict__["away_s"] >= 0 for number in (1, 3))
