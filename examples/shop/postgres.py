@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from headgate.backends.system import end_with_parent
 from headgate.devstack.child import StartError
 from headgate.devstack.ports import LOOPBACK, accepts, free_port
-from headgate.offload.helper_main import end_with_parent
 
 DEADLINE_S = 60.0
 _USER = "nobody"  # PostgreSQL refuses to run as root
