@@ -55,14 +55,14 @@ def file_error(error: OSError | UnicodeDecodeError) -> str:
 
 
 class FileTrouble(NamedTuple):
-    """A file that cannot be used. found: its path, and why."""
+    """A file that cannot be used; `detail` names it, and the reason."""
 
     option: str
-    found: str
+    detail: str
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.option}: {self.found}. {self.fix}"
+        return f"{self.option}: {self.detail}. {self.fix}"
 
 
 class PemFile(NamedTuple):

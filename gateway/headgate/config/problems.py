@@ -28,14 +28,14 @@ class Problem(NamedTuple):
 
     Attributes:
         option: The dotted name.
-        found: The value as written.
+        given: The value as written.
         expected: The allowed values.
         fix: What the operator can do.
         origin: Where the value comes from, such as `headgate.toml:12`.
     """
 
     option: str
-    found: str
+    given: str
     expected: str
     fix: str = ""
     origin: str = ""
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         origin = f" ({self.origin})" if self.origin else ""
         fix = f" {self.fix}" if self.fix else ""
-        return f"{self.option}{origin}: {self.found}; expected {self.expected}.{fix}"
+        return f"{self.option}{origin}: {self.given}; expected {self.expected}.{fix}"
 
 
 class ConfigError(Exception):

@@ -324,7 +324,7 @@ class PartitionReport(NamedTuple):
             are leftovers, and the lag counts for no member.
     """
 
-    place: Partition
+    partition: Partition
     state: LagState
     pace: LagState
     committed: int | None
@@ -385,14 +385,14 @@ def report(
             key=SEVERITY.__getitem__,
             default=LagState.OK,
         ),
-        sum(partition.lag for partition in counted),
-        max((partition.heat for partition in counted), key=heats.index, default=Heat.HOT),
-        max((partition.age_ms for partition in counted), default=0),
+        sum(report.lag for report in counted),
+        max((report.heat for report in counted), key=heats.index, default=Heat.HOT),
+        max((report.age_ms for report in counted), default=0),
         min(losses, default=None),
-        any(partition.is_stuck for partition in counted),
+        any(report.is_stuck for report in counted),
         sum(not member.places for member in watch.described.members),
         every,
-        tuple(sorted({partition.place.topic for partition in every if partition.is_unread})),
+        tuple(sorted({report.partition.topic for report in every if report.is_unread})),
     )
 
 

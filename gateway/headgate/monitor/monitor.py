@@ -130,13 +130,13 @@ def _of_groups(
 ) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, group_report in cluster.judged.items():
-        for partition in group_report.partitions:
-            if partition.is_unread:
+        for report in group_report.partitions:
+            if report.is_unread:
                 continue
-            labels: Labels = (name, partition.place.topic, str(partition.place.partition))
+            labels: Labels = (name, report.partition.topic, str(report.partition.partition))
             if len(lags) >= max_partitions and labels not in lags:
                 labels = (OTHER, OTHER, "")
-            lags[labels] = lags.get(labels, 0) + partition.lag
+            lags[labels] = lags.get(labels, 0) + report.lag
         if len(states) >= _MAX_GROUPS * len(LagState) and (name, LagState.OK) not in states:
             continue
         if (owner := owners.of(name)) is not None:
@@ -293,7 +293,7 @@ class Monitor:
         here = [
             each
             for each in judged.partitions
-            if each.place.topic == topic and number in (None, each.place.partition)
+            if each.partition.topic == topic and number in (None, each.partition.partition)
         ]
         if not here:
             return None

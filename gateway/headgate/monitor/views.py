@@ -108,8 +108,8 @@ def partition_row(report: PartitionReport) -> Json:
     """Return one partition of a group, without its commits and pauses."""
     owner = report.owner
     return {
-        "topic": report.place.topic,
-        "partition": report.place.partition,
+        "topic": report.partition.topic,
+        "partition": report.partition.partition,
         "state": report.state,
         "pace": report.pace,
         "committed": report.committed,
@@ -135,14 +135,14 @@ def partition(report: PartitionReport, intents: Iterable[Kept]) -> Json:
     """Return one partition of a group."""
     return {
         **partition_row(report),
-        "paused": any(intent.intent.scope.covers(*report.place) for intent in intents),
+        "paused": any(intent.intent.scope.covers(*report.partition) for intent in intents),
         "read_while_paused": _moved_while_paused(report, intents),
         "commits": [commit(seen) for seen in reversed(report.commits)],
     }
 
 
 def _moved_while_paused(report: PartitionReport, intents: Iterable[Kept]) -> bool:
-    since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*report.place)]
+    since = [intent.at_ms for intent in intents if intent.intent.scope.covers(*report.partition)]
     if not since:
         return False
     pairs = zip(report.commits, report.commits[1:], strict=False)

@@ -133,4 +133,4 @@ class World:
         return self.judged[GROUP]
 
     def partition(self, number: int = 0) -> PartitionReport:
-        return next(one for one in self.group.partitions if one.place.partition == number)
+        return next(one for one in self.group.partitions if one.partition.partition == number)

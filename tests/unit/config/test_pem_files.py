@@ -76,7 +76,7 @@ def test_a_bad_key(pair: Pair, fault: str) -> None:
     trouble = key_pair_trouble(certificate, key)
     assert trouble is not None
     assert trouble.option == "key"
-    assert trouble.found.startswith(f"{str(pair.key)!r} cannot be used: {why}")
+    assert trouble.detail.startswith(f"{str(pair.key)!r} cannot be used: {why}")
     assert trouble.fix.startswith(fix) or fix in trouble.fix
 
 
@@ -93,7 +93,7 @@ def test_a_bad_certificate_or_authority(authority: Authority, pair: Pair, fault:
     for option, trouble in troubles.items():
         assert trouble is not None
         assert trouble.option == option
-        assert f"cannot be used: {why}" in trouble.found
+        assert f"cannot be used: {why}" in trouble.detail
         assert fix in trouble.fix
 
 
@@ -107,7 +107,7 @@ def test_files_in_each_others_place(authority: Authority, pair: Pair) -> None:
     ):
         trouble = key_pair_trouble(PemFile("cert", files[0]), PemFile("key", files[1]))
         assert trouble is not None
-        assert (trouble.option, why in trouble.found) == (option, True)
+        assert (trouble.option, why in trouble.detail) == (option, True)
     assert key_pair_trouble(PemFile("cert", certificate), PemFile("key", key)) is None
 
 
@@ -175,7 +175,7 @@ def test_each_option_is_named(tmp_path: Path, authority: Authority) -> None:
         pem.write_bytes(b"no PEM")
         [trouble] = pem_troubles(settings)
         assert trouble.option == option
-        assert trouble.found.startswith(f"{str(pem)!r} cannot be used: it is not PEM")
+        assert trouble.detail.startswith(f"{str(pem)!r} cannot be used: it is not PEM")
         assert trouble.fix
         if option.startswith("http."):  # `TlsSnapshot` refuses those
             refuse_bad_pem_files(file, settings, origins)

@@ -74,6 +74,6 @@ def test_stars_from_a_shown_configuration_are_no_secret(
     with pytest.raises(ConfigError) as refused:
         load(file, environ)
     [problem] = [each for each in refused.value.problems if each.option == option]
-    assert "*** stands for a hidden value" in problem.found
-    assert "headgate config" in problem.found
+    assert "*** stands for a hidden value" in problem.given
+    assert "headgate config" in problem.given
     assert problem.fix

@@ -313,8 +313,8 @@ async def test_each_bad_file_is_named_at_the_start_and_at_a_reload(
             kept(pair, tmp_path, authority.file).accept_first(Path("headgate.toml"))
         [problem] = at_start.value.problems
         assert problem.option == option
-        assert str(file) in problem.found
-        assert why in problem.found
+        assert str(file) in problem.given
+        assert why in problem.given
         assert problem.fix
         file.write_bytes(good)
     assert reloaded.accept() is None, "the files are those in force"

@@ -87,8 +87,8 @@ def _explained(example: str, call: Callable[_Given, _Returned]) -> Callable[_Giv
     allowed = [name for name in signature.parameters if name != "self"]
     positional = [
         name
-        for name, one in signature.parameters.items()
-        if one.kind is one.POSITIONAL_OR_KEYWORD and name != "self"
+        for name, parameter in signature.parameters.items()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD and name != "self"
     ]
 
     @functools.wraps(call)

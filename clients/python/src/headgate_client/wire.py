@@ -184,8 +184,8 @@ class Wire:
         checked_headers(request_headers or {}, InvalidEventError)
         write = encode.encode_part if is_batch else encode.encode_alone
         parts = [
-            write(encode.as_event(one), self._dumps, self._new_id)
-            for one in encode.check_batch(events)
+            write(encode.as_event(event), self._dumps, self._new_id)
+            for event in encode.check_batch(events)
         ]
         if own_key is not None and len({part.form for part in parts}) > 1:
             raise InvalidEventError(
@@ -340,8 +340,8 @@ def classify(error: Exception, hide: Hide = str) -> Answer:
         return Refused("unreachable", f"{detail}; {hint}", retryable=False, status=None)
     if isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)):
         is_unknown = any(
-            isinstance(one, socket.gaierror) and one.errno in _UNKNOWN_HOST
-            for one in _causes(error)
+            isinstance(cause, socket.gaierror) and cause.errno in _UNKNOWN_HOST
+            for cause in _causes(error)
         )
         if isinstance(error, httpx.ConnectError) and not is_unknown:
             detail += f"; {_NOT_LISTENING}"
@@ -367,7 +367,7 @@ def _tls_hint(error: BaseException) -> str | None:
             reason = getattr(cause, "reason", None) or ""  # only OpenSSL sets it
             if reason in _NO_TLS:
                 return "this port does not speak TLS: use http://, or the port that has TLS"
-            if any(one in reason for one in _HANDSHAKE_REFUSED):
+            if any(name in reason for name in _HANDSHAKE_REFUSED):
                 return "the gateway refused the TLS handshake: check tls= (client certificate)"
     return None
 
@@ -387,10 +387,10 @@ def _urls(url: Url | Iterable[Url]) -> list[str]:
         return [_checked_url(text)]
     if not isinstance(url, Iterable) or isinstance(url, (bytes, Mapping)) or not (urls := [*url]):
         raise InvalidOptionError(f"{_URL_FIX}, not {url!r}")
-    texts = [(one, _url_text(one)) for one in urls]
-    for one, text in texts:
+    texts = [(given, _url_text(given)) for given in urls]
+    for given, text in texts:
         if text is None:
-            raise InvalidOptionError(f"{_URL_FIX}, not {one!r}")
+            raise InvalidOptionError(f"{_URL_FIX}, not {given!r}")
     return [_checked_url(text) for _, text in texts if text is not None]
 
 

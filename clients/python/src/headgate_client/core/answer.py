@@ -182,9 +182,9 @@ def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:
         )
     if isinstance(violations := fields.get("violations"), list):
         figures["violations"] = tuple(
-            Violation(*(str(place.get(name, "")) for name in ("path", "schema_path", "detail")))
-            for place in violations
-            if isinstance(place, dict)
+            Violation(*(str(violation.get(name, "")) for name in ("path", "schema_path", "detail")))
+            for violation in violations
+            if isinstance(violation, dict)
         )
     return figures
 

@@ -74,13 +74,13 @@ class FailEvents:
     """
 
     reason: str
-    which: Callable[[Record, int], bool] = lambda record, place: True
+    which: Callable[[Record, int], bool] = lambda record, position: True
     retry_after_s: int = 0
     is_written: bool = False
     is_answered: bool = True
 
 
-_NO_FAULT = FailEvents("", lambda record, place: False)
+_NO_FAULT = FailEvents("", lambda record, position: False)
 Fault: TypeAlias = Refuse | Lose | FailEvents
 
 
@@ -180,15 +180,15 @@ class FakeGateway:
             record = replace(record, key=key or None)
         name = (record.topic, record.event_id)
         if self._dedupe and name in self._ids:
-            return _place(record, "duplicate", self._ids[name], 0)
+            return _written(record, "duplicate", self._ids[name], 0)
         log = self._log.setdefault(record.topic, [])
         log.append(record)
         if record.event_id is not None:
             self._ids[name] = len(log) - 1
-        return _place(record, "published", len(log) - 1, 1)
+        return _written(record, "published", len(log) - 1, 1)
 
 
-def _place(record: Record, name: str, offset: int, records: int) -> dict[str, object]:
+def _written(record: Record, name: str, offset: int, records: int) -> dict[str, object]:
     event_id = record.event_id or uuid7()
     return {
         "outcome": name, "topic": record.topic, "partition": 0, "offset": offset,
