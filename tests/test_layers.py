@@ -457,7 +457,7 @@ def test_what_examples_show_is_the_library_alone() -> None:
     """Only what starts the stack on this machine knows how that is done."""
     for name, names in modules(EXAMPLES):
         is_starter = name.rpartition(".")[2] in ("__main__", "postgres")
-        allowed = {"consumer", "devstack", "offload"} if is_starter else {"consumer"}
+        allowed = {"backends.system", "consumer", "devstack"} if is_starter else {"consumer"}
         assert {one for one in ours(names) if not within(one, allowed)} == set(), name
 
 
