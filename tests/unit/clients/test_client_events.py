@@ -68,9 +68,9 @@ def test_bytes_tombstones_and_ready_json_have_their_members() -> None:
         "headers": {"content-type": "application/octet-stream"},
     }
     assert member(Event(value=TOMBSTONE, key="k")) == {"key": "k", "tombstone": True}
-    raw = RawJson(b'{"n": 1.10}')
-    assert part(raw).text == b'{"value":{"n": 1.10}}'
-    assert alone(raw).text == raw.text
+    for raw in (RawJson(b'{"n": 1.10}'), RawJson('{"n": 1.10}')):
+        assert part(raw).text == b'{"value":{"n": 1.10}}'
+        assert alone(raw).text == b'{"n": 1.10}'
     assert member(
         Event(value=1, id="é", headers={"trace": "x"}, timestamp=5, content_type="a/b")
     ) == {
@@ -168,8 +168,11 @@ def test_what_no_gateway_takes_is_refused_by_name(event: object, named: str, enc
         encode(event)
 
 
-@pytest.mark.parametrize("text", [b'{"a":1}]', b"", b"NaN", b"\xff", b"1 2", b'1},{"value":2'])
-def test_ready_json_cannot_leave_its_place(text: bytes) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [b'{"a":1}]', b"", b"NaN", b"\xff", b"1 2", b'1},{"value":2', "", "NaN", '"\ud800"', {"a": 1}],
+)
+def test_ready_json_cannot_leave_its_place(text: Any) -> None:
     with pytest.raises(InvalidEventError, match="RawJson"):
         RawJson(text)
 

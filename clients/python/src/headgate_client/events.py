@@ -21,16 +21,20 @@ TOMBSTONE: Final = Tombstone.TOMBSTONE  # a null value, which deletes the key
 
 @dataclass(frozen=True, slots=True)
 class RawJson:
-    """JSON text that is already encoded. Kafka gets these bytes unchanged."""
+    """JSON text that is already encoded. Kafka gets it unchanged (a `str` as UTF-8)."""
 
-    text: bytes
+    text: bytes | str
 
     def __post_init__(self) -> None:
         """Check the text: it is placed among other events of a request and must be one document."""
         try:
-            json.loads(self.text, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
+            json.loads(self.encoded(), parse_constant=_refuse_constant)
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidEventError(f"RawJson: the text is not a JSON document: {error}") from None
+
+    def encoded(self) -> bytes:
+        """Return the bytes that Kafka gets."""
+        return self.text.encode() if isinstance(self.text, str) else self.text
 
 
 def _refuse_constant(name: str) -> object:

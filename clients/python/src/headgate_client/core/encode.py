@@ -201,7 +201,7 @@ def _event_id(event: Event, new_id: Callable[[], str] | None) -> str | None:
 
 def _json_text(value: object, to_json: Dumps) -> bytes:
     if isinstance(value, RawJson):
-        return value.text
+        return value.encoded()
     if value is None:
         raise InvalidEventError(
             "value: None could mean two things; use TOMBSTONE to delete the key, "
