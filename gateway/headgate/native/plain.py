@@ -166,7 +166,7 @@ def packed(name: bytes, arguments: Iterable[bytes | int], /) -> bytes:
 
 
 # ---- Kafka's record batches, by aiokafka
-
+#
 # aiokafka is imported with the first batch: the parent process imports this module and builds none.
 
 
