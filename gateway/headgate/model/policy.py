@@ -7,13 +7,12 @@ from dataclasses import MISSING, dataclass, field
 from functools import cache, lru_cache
 from hashlib import blake2b
 from typing import (
-    Annotated,
     ClassVar,
     Literal,
     NamedTuple,
     Protocol,
+    TypeVar,
     cast,
-    get_args,
     get_type_hints,
 )
 
@@ -23,8 +22,12 @@ from headgate.model.topics import LONGEST_NAME, Globs, is_glob, literal_prefix, 
 
 # Declarations of options: the default, the bounds and the sentence that documents one.
 #
-# Settings classes annotate their fields with `about`. The loader, the reference file, the tables in
+# Settings classes declare their fields with `option`. The loader, the reference file, the tables in
 # docs/reference/options.md and the error texts all read the same declaration.
+
+
+_ABOUT = "about"  # key in a field's metadata
+Value = TypeVar("Value")
 
 
 class Section(Protocol):
@@ -38,8 +41,8 @@ class About(NamedTuple):
 
     Attributes:
         sentence: The description of the option, for the reference.
-        minimum: The lower bound of a number, inclusive.
-        maximum: The upper bound of a number, inclusive.
+        minimum: The lower bound of a number, inclusive; None without one.
+        maximum: The upper bound of a number, inclusive; None without one.
         example: TOML text that is shown if there is no default.
         derived: The rule for a value that is not set; empty if the default is just a value.
         secret: Whether to hide the value; `<name>_file` may then name a file that contains it.
@@ -70,14 +73,34 @@ class Option(NamedTuple):
 def about(
     sentence: str,
     *,
-    minimum: int | None = None,
-    maximum: int | None = None,
+    between: tuple[int, int] | None = None,
     example: str = "",
     derived: str = "",
     secret: bool = False,
-) -> About:
-    """Make a field of a settings dataclass an option: `Annotated[int, about("...")]`."""
-    return About(sentence, minimum, maximum, example, derived, secret)
+) -> Mapping[str, About]:
+    """Return the metadata that makes a field of a settings dataclass a required option.
+
+    Args:
+        sentence: The description of the option, for the reference.
+        between: The bounds of a number, inclusive.
+        example: As in `About`, like the other arguments.
+    """
+    minimum, maximum = between or (None, None)
+    return {_ABOUT: About(sentence, minimum, maximum, example, derived, secret)}
+
+
+def option(
+    default: Value,
+    sentence: str,
+    *,
+    between: tuple[int, int] | None = None,
+    example: str = "",
+    derived: str = "",
+    secret: bool = False,
+) -> Value:
+    """Return a field of a settings dataclass that is an option with a default; see `about`."""
+    text = about(sentence, between=between, example=example, derived=derived, secret=secret)
+    return field(default=default, repr=not secret, metadata=text)
 
 
 def options_of(section: type[Section]) -> Mapping[str, Option]:
@@ -87,13 +110,12 @@ def options_of(section: type[Section]) -> Mapping[str, Option]:
 
 @cache  # about ten classes, one of which has thousands of sections
 def _declared(section: type[Section]) -> Mapping[str, Option]:
-    hints = get_type_hints(section, include_extras=True)
-    options = {}
-    for each in dataclasses.fields(section):
-        kind, *extras = get_args(hints[each.name]) or (None,)
-        if extras and isinstance(extras[-1], About):
-            options[each.name] = Option(each.name, kind, each.default, extras[-1])
-    return options
+    kinds = get_type_hints(section)
+    return {
+        each.name: Option(each.name, kinds[each.name], each.default, each.metadata[_ABOUT])
+        for each in dataclasses.fields(section)
+        if _ABOUT in each.metadata
+    }
 
 
 INTERNAL_PREFIXES = ("__", "headgate.")  # Kafka's own topics, and the gateway's
@@ -120,215 +142,150 @@ class TopicPolicy:
     """
 
     pattern: str
-    cluster: Annotated[
-        str,
-        about(
-            "The cluster that holds the topic.",
-            derived="the only cluster of tier ingest",
-            example='"main"',
-        ),
-    ] = ""
-    key: Annotated[
-        tuple[str, ...],
-        about(
-            "JSON Pointers whose values, joined with `:`, become the key of an event without one."
-        ),
-    ] = ()
-    keyless: Annotated[
-        Keyless,
-        about(
-            "Events without a key: refuse them, or spread them over the partitions without order."
-        ),
-    ] = "reject"
-    kind: Annotated[
-        Kind,
-        about(
-            "event: each record is something that happened. state: each record is the newest "
-            "state of its key."
-        ),
-    ] = "event"
-    suppress: Annotated[
-        Suppress,
-        about(
-            "Whether to drop events that equal the newest record of their key: by their bytes "
-            "(raw) or by their JSON value (canonical)."
-        ),
-    ] = "off"
-    ignore: Annotated[
-        tuple[str, ...],
-        about("JSON Pointers that canonical comparison ignores, such as a time of update."),
-    ] = ()
-    canonical_max_bytes: Annotated[
-        int,
-        about(
-            "Largest value, in bytes, that is compared by its JSON value. Larger values are "
-            "compared by their bytes.",
-            minimum=1024,
-            maximum=1_073_741_824,
-        ),
-    ] = 4_000_000
-    redis_loss: Annotated[
-        RedisLoss,
-        about("While Redis is unavailable: publish without a comparison, or refuse (503)."),
-    ] = "publish"
-    dedupe_ttl_s: Annotated[
-        int | None,
-        about(
-            "Seconds for which an event id is remembered. A repeated id is answered `duplicate`.",
-            minimum=1,
-            maximum=2_592_000,
-            example="86400",
-        ),
-    ] = None
-    max_bytes: Annotated[
-        int | None,
-        about(
-            "Largest accepted value, in bytes. The topic's limit in Kafka applies as well.",
-            minimum=1,
-            maximum=1_073_741_824,
-            example="1048576",
-        ),
-    ] = None
-    oversize: Annotated[
-        tuple[Strategy, ...],
-        about(
-            "Strategies for events that are too large, tried in this order. If none succeeds, the "
-            "event is rejected."
-        ),
-    ] = ("reject",)
-    split: Annotated[
-        SplitRule | None,
-        about(
-            "For the strategy split: JSON Pointers to an array and to the key in each element.",
-            example='{pointer = "/options", key = "/id"}',
-        ),
-    ] = None
-    timestamp: Annotated[
-        Timestamp,
-        about("Timestamp of the record: arrival at the gateway, or the event's own time."),
-    ] = "arrival"
-    compat_json_keys: Annotated[
-        CompatJsonKeys,
-        about(
-            "JSON keys in Confluent's REST API: their JSON text with quotes, as the REST Proxy "
-            "writes it, or the plain text."
-        ),
-    ] = "quoted"
-    compat_timestamps: Annotated[
-        CompatTimestamps,
-        about(
-            "Timestamps in Confluent's REST API: use them, as the REST Proxy does, or refuse "
-            "records that have one (422)."
-        ),
-    ] = "take"
-    cloudevents: Annotated[
-        CloudEvents,
-        about(
-            "Form of CloudEvents in Kafka: headers with the bytes of the data, or the whole JSON."
-        ),
-    ] = "binary"
-    schema_file: Annotated[
-        str | None,
-        about(
-            "Path of a JSON Schema (2020-12). Events that violate it are refused (422).",
-            example='"schemas/deals.json"',
-        ),
-    ] = None
+    cluster: str = option(
+        "",
+        "The cluster that holds the topic.",
+        derived="the only cluster of tier ingest",
+        example='"main"',
+    )
+    key: tuple[str, ...] = option(
+        (), "JSON Pointers whose values, joined with `:`, become the key of an event without one."
+    )
+    keyless: Keyless = option(
+        "reject",
+        "Events without a key: refuse them, or spread them over the partitions without order.",
+    )
+    kind: Kind = option(
+        "event",
+        "event: each record is something that happened. state: each record is the newest state of "
+        "its key.",
+    )
+    suppress: Suppress = option(
+        "off",
+        "Whether to drop events that equal the newest record of their key: by their bytes (raw) "
+        "or by their JSON value (canonical).",
+    )
+    ignore: tuple[str, ...] = option(
+        (), "JSON Pointers that canonical comparison ignores, such as a time of update."
+    )
+    canonical_max_bytes: int = option(
+        4_000_000,
+        "Largest value, in bytes, that is compared by its JSON value. Larger values are compared "
+        "by their bytes.",
+        between=(1024, 1_073_741_824),
+    )
+    redis_loss: RedisLoss = option(
+        "publish", "While Redis is unavailable: publish without a comparison, or refuse (503)."
+    )
+    dedupe_ttl_s: int | None = option(
+        None,
+        "Seconds for which an event id is remembered. A repeated id is answered `duplicate`.",
+        between=(1, 2_592_000),
+        example="86400",
+    )
+    max_bytes: int | None = option(
+        None,
+        "Largest accepted value, in bytes. The topic's limit in Kafka applies as well.",
+        between=(1, 1_073_741_824),
+        example="1048576",
+    )
+    oversize: tuple[Strategy, ...] = option(
+        ("reject",),
+        "Strategies for events that are too large, tried in this order. If none succeeds, the "
+        "event is rejected.",
+    )
+    split: SplitRule | None = option(
+        None,
+        "For the strategy split: JSON Pointers to an array and to the key in each element.",
+        example='{pointer = "/options", key = "/id"}',
+    )
+    timestamp: Timestamp = option(
+        "arrival", "Timestamp of the record: arrival at the gateway, or the event's own time."
+    )
+    compat_json_keys: CompatJsonKeys = option(
+        "quoted",
+        "JSON keys in Confluent's REST API: their JSON text with quotes, as the REST Proxy writes "
+        "it, or the plain text.",
+    )
+    compat_timestamps: CompatTimestamps = option(
+        "take",
+        "Timestamps in Confluent's REST API: use them, as the REST Proxy does, or refuse records "
+        "that have one (422).",
+    )
+    cloudevents: CloudEvents = option(
+        "binary",
+        "Form of CloudEvents in Kafka: headers with the bytes of the data, or the whole JSON.",
+    )
+    schema_file: str | None = option(
+        None,
+        "Path of a JSON Schema (2020-12). Events that violate it are refused (422).",
+        example='"schemas/deals.json"',
+    )
     schema: Schema | None = field(default=None, repr=False)
-    spool: Annotated[
-        bool,
-        about(
-            "Whether events are stored on disk ([spool] path) and answered `spooled` (202) if "
-            "Kafka does not acknowledge them in time."
-        ),
-    ] = False
-    spool_after_ms: Annotated[
-        int,
-        about(
-            "Longest wait for Kafka before an event is spooled. If Kafka is known to be "
-            "unavailable, the event is spooled at once.",
-            minimum=50,
-            maximum=_HOUR_MS,
-        ),
-    ] = 2_000
-    facts: Annotated[
-        bool,
-        about(
-            "Whether events without a record of their own (unchanged, superseded, duplicate, "
-            "rejected) are reported to the topic headgate.facts, for the skew audit."
-        ),
-    ] = False
-    facts_one_in: Annotated[
-        int,
-        about(
-            "Report one in this many of them, chosen at random. The audit scales its counts up.",
-            minimum=1,
-            maximum=1_000_000,
-        ),
-    ] = 1
-    coalesce_quiet_ms: Annotated[
-        int | None,
-        about(
-            "For state topics: hold the events of a key until none has arrived for this long, "
-            "then publish the last one. Held events are answered `held`. `headgate init` must "
-            "have created the held topic.",
-            minimum=1,
-            maximum=_HOUR_MS,
-            example="2000",
-        ),
-    ] = None
-    coalesce_max_delay_ms: Annotated[
-        int | None,
-        about(
-            "Longest time for which a key is held, however often it changes.",
-            minimum=1,
-            maximum=_HOUR_MS,
-            derived="5 x coalesce_quiet_ms",
-            example="10000",
-        ),
-    ] = None
-    coalesce_leading: Annotated[
-        bool,
-        about(
-            "Whether the first event of a quiet key is published at once. The events after it are "
-            "held."
-        ),
-    ] = False
-    coalesce_burst_max_ms: Annotated[
-        int,
-        about(
-            "Longest time for which a burst (`Headgate-Burst`) holds a key without a commit.",
-            minimum=1,
-            maximum=_DAY_MS,
-        ),
-    ] = 600_000
-    coalesce_max_keys: Annotated[
-        int,
-        about(
-            "Most held keys in each partition of the held topic. Above it the oldest are "
-            "published early.",
-            minimum=1,
-            maximum=10_000_000,
-        ),
-    ] = 20_000
-    coalesce_max_bytes: Annotated[
-        int,
-        about(
-            "Most memory of held events, in bytes, in each partition of the held topic. Above it "
-            "the oldest are published early.",
-            minimum=1024,
-            maximum=17_179_869_184,
-        ),
-    ] = 33_554_432
-    coalesce_partitions: Annotated[
-        int,
-        about(
-            "Number of partitions of the held topic that `headgate init` creates. It can never be "
-            "changed.",
-            minimum=1,
-            maximum=1000,
-        ),
-    ] = 12
+    spool: bool = option(
+        False,
+        "Whether events are stored on disk ([spool] path) and answered `spooled` (202) if Kafka "
+        "does not acknowledge them in time.",
+    )
+    spool_after_ms: int = option(
+        2_000,
+        "Longest wait for Kafka before an event is spooled. If Kafka is known to be unavailable, "
+        "the event is spooled at once.",
+        between=(50, _HOUR_MS),
+    )
+    facts: bool = option(
+        False,
+        "Whether events without a record of their own (unchanged, superseded, duplicate, "
+        "rejected) are reported to the topic headgate.facts, for the skew audit.",
+    )
+    facts_one_in: int = option(
+        1,
+        "Report one in this many of them, chosen at random. The audit scales its counts up.",
+        between=(1, 1_000_000),
+    )
+    coalesce_quiet_ms: int | None = option(
+        None,
+        "For state topics: hold the events of a key until none has arrived for this long, then "
+        "publish the last one. Held events are answered `held`. `headgate init` must have created "
+        "the held topic.",
+        between=(1, _HOUR_MS),
+        example="2000",
+    )
+    coalesce_max_delay_ms: int | None = option(
+        None,
+        "Longest time for which a key is held, however often it changes.",
+        between=(1, _HOUR_MS),
+        derived="5 x coalesce_quiet_ms",
+        example="10000",
+    )
+    coalesce_leading: bool = option(
+        False,
+        "Whether the first event of a quiet key is published at once. The events after it are "
+        "held.",
+    )
+    coalesce_burst_max_ms: int = option(
+        600_000,
+        "Longest time for which a burst (`Headgate-Burst`) holds a key without a commit.",
+        between=(1, _DAY_MS),
+    )
+    coalesce_max_keys: int = option(
+        20_000,
+        "Most held keys in each partition of the held topic. Above it the oldest are published "
+        "early.",
+        between=(1, 10_000_000),
+    )
+    coalesce_max_bytes: int = option(
+        33_554_432,
+        "Most memory of held events, in bytes, in each partition of the held topic. Above it the "
+        "oldest are published early.",
+        between=(1024, 17_179_869_184),
+    )
+    coalesce_partitions: int = option(
+        12,
+        "Number of partitions of the held topic that `headgate init` creates. It can never be "
+        "changed.",
+        between=(1, 1000),
+    )
 
     @property
     def coalesces(self) -> bool:
