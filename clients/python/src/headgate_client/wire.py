@@ -231,9 +231,14 @@ class Wire:
     ) -> Answer:
         """Read the response to a post."""
         answer = read_answer(
-            post.topic, post.events, response.status_code, response.headers, response.content,
-            time.time(), request.hide,
-        )  # fmt: skip
+            post.topic,
+            post.events,
+            response.status_code,
+            response.headers,
+            response.content,
+            time.time(),
+            request.hide,
+        )
         answer = self._after(request, self._with_url(request, answer))
         request_id = response.headers.get("x-request-id")
         self._report(post, answer, began_s, response.status_code, request_id)

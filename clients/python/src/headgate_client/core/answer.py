@@ -156,13 +156,24 @@ def outcome_of(
     status = status if isinstance(status, int) else None
     if name == "unknown" or reason == "unknown":
         return Unknown(
-            topic=topic, reason=reason, detail=detail, status=status, key=key, event_id=event_id,
+            topic=topic,
+            reason=reason,
+            detail=detail,
+            status=status,
+            key=key,
+            event_id=event_id,
             request_id=request_id,
-        )  # fmt: skip
+        )
     return Rejected(
-        topic=topic, reason=reason, detail=detail, retryable=fields.get("retryable") is True,
-        status=status, key=key, event_id=event_id, **_figures(fields, request_id),
-    )  # fmt: skip
+        topic=topic,
+        reason=reason,
+        detail=detail,
+        retryable=fields.get("retryable") is True,
+        status=status,
+        key=key,
+        event_id=event_id,
+        **_figures(fields, request_id),
+    )
 
 
 def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:

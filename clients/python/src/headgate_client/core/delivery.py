@@ -271,10 +271,15 @@ class Delivery:
         last, key, event_id = self._last, self._key_of(at), self.parts[at].event_id
         if at in self._current and isinstance(last, Refused):
             return Rejected(
-                topic=self.topic, reason=last.reason, detail=last.detail, status=last.status,
-                retryable=last.retryable, event_id=event_id, **last.figures,
+                topic=self.topic,
+                reason=last.reason,
+                detail=last.detail,
+                status=last.status,
+                retryable=last.retryable,
+                event_id=event_id,
+                **last.figures,
                 key=last.key if key is None and len(self._current) == 1 else key,
-            )  # fmt: skip
+            )
         if at in self._doubtful:
             was_lost = isinstance(last, Lost) and last.was_sent
             return Unknown(

@@ -191,18 +191,28 @@ class FakeGateway:
 def _written(record: Record, name: str, offset: int, records: int) -> dict[str, object]:
     event_id = record.event_id or uuid7()
     return {
-        "outcome": name, "topic": record.topic, "partition": 0, "offset": offset,
-        **_about(record), "event_id": event_id, "records": records,
-    }  # fmt: skip
+        "outcome": name,
+        "topic": record.topic,
+        "partition": 0,
+        "offset": offset,
+        **_about(record),
+        "event_id": event_id,
+        "records": records,
+    }
 
 
 def _failed(record: Record, reason: str) -> dict[str, object]:
     status, retryable = REASONS[reason]
     name = "unknown" if reason == "unknown" else "rejected"
     return {
-        "outcome": name, "reason": reason, "status": status, "retryable": retryable,
-        "detail": "as the test wants it", **_about(record), "event_id": record.event_id,
-    }  # fmt: skip
+        "outcome": name,
+        "reason": reason,
+        "status": status,
+        "retryable": retryable,
+        "detail": "as the test wants it",
+        **_about(record),
+        "event_id": record.event_id,
+    }
 
 
 def _about(record: Record) -> dict[str, object]:
