@@ -198,6 +198,13 @@ class Plot(NamedTuple):
         return f"Now {now}{of}; highest {highest}{of}."
 
 
+def plot_by_label(
+    id: str, title: str, unit: str, metric: str, points: Points, *, brush: bool = False
+) -> Plot:
+    """Return a plot with a row for each value of the points' only label, the largest first."""
+    return Plot(id, title, unit, metric, points, named(points), brush)
+
+
 def short(value: float) -> float:
     """Round a value to the three digits of a plot."""
     return float(f"{value:.3g}")

@@ -12,7 +12,7 @@ import orjson
 from aiohttp import web
 
 from headgate.admin.console import figures
-from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, named
+from headgate.admin.console.figures import Plot, Plots, Summary, by_pair, plot_by_label
 from headgate.admin.console.page import Listing, Page, listed
 from headgate.admin.installation import Installation, InstallationPages, option_view
 from headgate.admin.instance import Instance
@@ -191,7 +191,8 @@ def _by_outcome(ends: Points) -> Plot:
         before = rows.get((outcome,), [0.0] * len(values))
         rows[outcome,] = [total + value for total, value in zip(before, values, strict=True)]
     title = "Events per second by outcome, last hour"
-    return Plot("outcomes", title, "events", recorder.EVENTS, ends, named(ends._replace(rows=rows)))
+    merged = ends._replace(rows=rows)
+    return plot_by_label("outcomes", title, "events", recorder.EVENTS, merged)
 
 
 def _recent_rejects(ends: Points) -> float:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from headgate.admin import views
 from headgate.admin.console import figures
-from headgate.admin.console.figures import Plot, Plots, by_pair, grouped, named, sparklines
+from headgate.admin.console.figures import Plots, by_pair, grouped, plot_by_label, sparklines
 from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.http.auth import Identity
@@ -142,15 +142,17 @@ class ProducerPages:
             "found": view,
             "rejects": rejects[:_REJECTS],
             "buckets": _buckets(self._admin, name),
-            "outcomes": Plot("outcomes", "Events per second by outcome", "events",
-                             recorder.EVENTS, ends, named(ends)),
-            "volume": Plot("volume", "Bytes per second by topic", "B",
-                           "headgate_event_bytes", sizes, named(sizes)),
+            "outcomes": plot_by_label(
+                "outcomes", "Events per second by outcome", "events", recorder.EVENTS, ends
+            ),
+            "volume": plot_by_label(
+                "volume", "Bytes per second by topic", "B", "headgate_event_bytes", sizes
+            ),
             "source": self._plots.source,
             "strangers": _strangers(seen) if name == OTHER else [],
             "letter": letter(name, view, rejects),
             "other": OTHER,
-        }  # fmt: skip
+        }
         return Page("producer.html", f"Producer {name}", values, is_live=True)
 
 

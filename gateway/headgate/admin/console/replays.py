@@ -12,7 +12,7 @@ from urllib.parse import quote
 import orjson
 from aiohttp import web
 
-from headgate.admin.console.figures import Plot, Plots, named
+from headgate.admin.console.figures import Plots, plot_by_label
 from headgate.admin.console.page import Act, Commands, Done, Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.admin.requests import Form
@@ -133,12 +133,9 @@ def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
         lines = "\n".join(f"{name}={value}" for name, value in settings.items())
         return [(f"Settings of a consumer that subscribes to {result['topic']}", lines)]
     reader = f"python deploy/replay/read_replay.py {shlex.quote(replay['id'])} > events.ndjson"
-    consumer = shlex.join(
-        [
-            "kafka-console-consumer.sh", "--bootstrap-server", servers, "--topic", result["topic"],
-            "--from-beginning", "--isolation-level", "read_committed",
-        ]
-    )  # fmt: skip
+    options = ["--bootstrap-server", servers, "--topic", result["topic"]]
+    options += ["--from-beginning", "--isolation-level", "read_committed"]
+    consumer = shlex.join(["kafka-console-consumer.sh", *options])
     offsets = orjson.dumps(result["offsets"], option=orjson.OPT_INDENT_2).decode()
     offsets_text = (f"Offsets to read from and to, in {result['topic']} at {servers}", offsets)
     readers = [("Every event once, one JSON object per line", reader)]
@@ -306,8 +303,8 @@ class Wizard:
     ) -> Page:
         topic = form["topic"]
         events = await self._plots.read(recorder.EVENTS, (2,), {1: {topic}})
-        plot = Plot("brush", f"Events per second of {topic} by outcome", "events",
-                    recorder.EVENTS, events, named(events), brush=True)  # fmt: skip
+        title = f"Events per second of {topic} by outcome"
+        plot = plot_by_label("brush", title, "events", recorder.EVENTS, events, brush=True)
         figures = (failure.figures if failure else None) or {}
         mirrored_to = figures.get("mirrored_to")
         values = {

@@ -14,7 +14,7 @@ from headgate.admin.console.figures import (
     Summary,
     by_pair,
     grouped,
-    named,
+    plot_by_label,
     short,
     sparklines,
 )
@@ -116,15 +116,16 @@ class TopicPages:
             "name": name,
             "found": view,
             "unit": unit,
-            "rate": Plot("rate", "Events per second by producer", "events", recorder.EVENTS,
-                         events, named(events)),
+            "rate": plot_by_label(
+                "rate", "Events per second by producer", "events", recorder.EVENTS, events
+            ),
             "heat": _heat(state, written[unit]),
             "heat_metric": _UNITS[unit],
             "partitions": self._partitions(state, written)[:_LISTED_PARTITIONS],
             "source": self._plots.source,
             "policy": _shown_policy(view["policy"]),
             "forgettable": policy.suppress != "off",
-        }  # fmt: skip
+        }
         return Page("topic.html", f"Topic {name}", values, is_live=True)
 
     async def partition(self, request: web.Request, _caller: Identity) -> Page:
@@ -149,12 +150,19 @@ class TopicPages:
         except Refused as refused:
             readers, failure = [], refused.failure
         values = {
-            "name": name, "number": number, "row": row, "plots": plots, "keys": keys,
-            "readers": readers, "most": READERS, "failure": failure,
+            "name": name,
+            "number": number,
+            "row": row,
+            "plots": plots,
+            "keys": keys,
+            "readers": readers,
+            "most": READERS,
+            "failure": failure,
             "fix": "" if failure is None else fix_of(failure),
-            "source": self._plots.source, "even": 1 / state.partitions,
+            "source": self._plots.source,
+            "even": 1 / state.partitions,
             "count": state.partitions,
-        }  # fmt: skip
+        }
         return Page("partition.html", f"Topic {name}, partition {number}", values, is_live=True)
 
     async def forget(self, request: web.Request, form: Form) -> Done:
