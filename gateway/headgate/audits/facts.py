@@ -257,9 +257,17 @@ class Facts:
             failure = outcome.failure
             reason = None if failure is None else _REASONS[failure.reason]
             self._put(
-                group, now_ms, producer, name, reason, outcome.partition, outcome.offset,
-                outcome.key, size, 1,
-            )  # fmt: skip
+                group,
+                now_ms,
+                producer,
+                name,
+                reason,
+                outcome.partition,
+                outcome.offset,
+                outcome.key,
+                size,
+                1,
+            )
 
     def coalesced(
         self, producer: str, topic: str, outcome: OutcomeName, key: bytes, events: int, size: int

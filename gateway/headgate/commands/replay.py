@@ -106,8 +106,13 @@ def register_replay(subparsers: "Subparsers") -> None:
 def _add_create(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--topic", required=True, metavar="T", help="the topic to replay")
-    add("--from", dest="start", required=True, metavar="WHEN",
-        help="2h (ago), ISO 8601 with a zone, ms since 1970, or the API's JSON")  # fmt: skip
+    add(
+        "--from",
+        dest="start",
+        required=True,
+        metavar="WHEN",
+        help="2h (ago), ISO 8601 with a zone, ms since 1970, or the API's JSON",
+    )
     add("--to", dest="end", metavar="WHEN", help="the same, or now; default: now")
     add("--name", metavar="NAME", help="name for people; default: the topic and --from")
     add("--partitions", metavar="N,N", help="only these; default: all")
@@ -205,6 +210,7 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
     only = {} if args.filter is None else read_argument("--filter", args.filter)
     if not isinstance(only, dict):
         raise CommandError("--filter: expected a JSON object", USAGE)
+    only |= _given({"producers": args.producer or None, "keys": args.key or None})
     body = {
         "name": args.name or f"{args.topic} from {args.start}",
         "topic": args.topic,
@@ -212,12 +218,11 @@ def _body(args: argparse.Namespace) -> dict[str, Any]:
         "deliver": _given(deliver),
         "to": None if args.end is None else _bound("--to", args.end),
         "partitions": _numbers(args.partitions),
-        "filter": _given({**only, "producers": args.producer or only.get("producers"),
-                          "keys": args.key or only.get("keys")}) or None,
+        "filter": _given(only) or None,
         "rate": _given(rate) or None,
         "allow_cold": args.allow_cold or None,
         "dry_run": args.dry_run or None,
-    }  # fmt: skip
+    }
     return _given(body)
 
 

@@ -230,9 +230,14 @@ class Finding(StrEnum):
 
 _UNJUDGED: Final = (Finding.EDGE, Finding.REFERENCE, Finding.MAYBE_BEFORE)
 _DIFFERENCES: Final = (
-    Finding.SPLIT, Finding.ONLY_FIRST, Finding.ONLY_SECOND, Finding.MORE_STATES,
-    Finding.OTHER_STATES, Finding.OTHER_ORDER, Finding.OTHER_END,
-)  # fmt: skip
+    Finding.SPLIT,
+    Finding.ONLY_FIRST,
+    Finding.ONLY_SECOND,
+    Finding.MORE_STATES,
+    Finding.OTHER_STATES,
+    Finding.OTHER_ORDER,
+    Finding.OTHER_END,
+)
 
 
 class Found(NamedTuple):

@@ -413,9 +413,16 @@ class ProgressLine:
     """
 
     def __init__(
-        self, out: TextIO, style: Style, clock: Callable[[], float], room: Callable[[], int],
-        lock: AbstractContextManager[object], prefix: str = "", *, is_quiet: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        out: TextIO,
+        style: Style,
+        clock: Callable[[], float],
+        room: Callable[[], int],
+        lock: AbstractContextManager[object],
+        prefix: str = "",
+        *,
+        is_quiet: bool = False,
+    ) -> None:
         self._out, self._style, self._clock, self._room = out, style, clock, room
         self._lock, self._prefix, self._is_quiet = lock, prefix, is_quiet
         self._courses: dict[str, _TaskProgress] = {}

@@ -207,6 +207,12 @@ class Assembler:
 
 def _event(record: ReadRecord, value: "bytes | None", headers: Headers, records: int) -> Event:
     return Event(
-        record.topic, record.partition, record.offset, record.key, value, headers,
-        record.timestamp, records,
-    )  # fmt: skip
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        key=record.key,
+        value=value,
+        headers=headers,
+        timestamp=record.timestamp,
+        records=records,
+    )

@@ -62,9 +62,15 @@ class IdentityClient:
         self._has_called = self._is_probe_due = False
         self._renew_s = options.claim_ms / 4000
         work = ClientWork(
-            self._catch_up, self._exchange, self._lost, self._tick, self._has_news,
-            self._is_urgent, self._is_busy, self._news,
-        )  # fmt: skip
+            self._catch_up,
+            self._exchange,
+            self._lost,
+            self._tick,
+            self._has_news,
+            self._is_urgent,
+            self._is_busy,
+            self._news,
+        )
         times = ClientTimes(_START_S, self._renew_s, options.linger_ms / 1000)
         name, full = "request identity", options.max_steps
         self._client = ScriptClient(name, _log, store, work, times, full, clock)

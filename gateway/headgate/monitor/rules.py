@@ -91,8 +91,18 @@ _NOTHING = CommitChange()
 class LagWindow:
     """One partition of one group; memory is bounded by the rules' number of samples."""
 
-    __slots__ = ("_behind", "_lag", "_last", "_moved_ms", "_rules", "_samples", "_unmoved_ms",
-                 "_usual_ms", "_work_ms", "fell_from")  # fmt: skip
+    __slots__ = (
+        "_behind",
+        "_lag",
+        "_last",
+        "_moved_ms",
+        "_rules",
+        "_samples",
+        "_unmoved_ms",
+        "_usual_ms",
+        "_work_ms",
+        "fell_from",
+    )
 
     def __init__(self, rules: LagRules) -> None:
         self._rules = rules

@@ -88,9 +88,16 @@ def pack(rows: Sequence[Row]) -> Block:
     ):
         columns += _column(column)
     return Block(
-        sources[0], targets[0], len(rows), sum(counts), target_ends[-1], ends[-1],
-        earliest(earliest_ms), latest, bytes(columns),
-    )  # fmt: skip
+        source=sources[0],
+        target=targets[0],
+        segments=len(rows),
+        records=sum(counts),
+        target_end=target_ends[-1],
+        end=ends[-1],
+        earliest_ms=earliest(earliest_ms),
+        latest_ms=latest,
+        columns=bytes(columns),
+    )
 
 
 @lru_cache(maxsize=_UNPACKED)
@@ -121,9 +128,14 @@ def encode(block: Block) -> bytes:
     """Return the bytes of a block without its beginning, which is in the record's key."""
     out = bytearray()
     for number in (
-        block.target, block.segments, block.records, block.target_end - block.target,
-        block.end - block.source, zigzag(block.earliest_ms), block.latest_ms - block.earliest_ms,
-    ):  # fmt: skip
+        block.target,
+        block.segments,
+        block.records,
+        block.target_end - block.target,
+        block.end - block.source,
+        zigzag(block.earliest_ms),
+        block.latest_ms - block.earliest_ms,
+    ):
         put(out, number)
     return bytes(out) + block.columns
 
@@ -146,9 +158,16 @@ def decode(source: int, value: bytes, at: int) -> Block:
     if not 0 < segments <= min(records, _MAX_SEGMENTS) or records > min(span, length):
         raise MapError(f"a block of impossible length: {segments} segments, {records} records")
     return Block(
-        source, target, segments, records, target + span, source + length, earliest_ms,
-        earliest_ms + spread, value[at:],
-    )  # fmt: skip
+        source=source,
+        target=target,
+        segments=segments,
+        records=records,
+        target_end=target + span,
+        end=source + length,
+        earliest_ms=earliest_ms,
+        latest_ms=earliest_ms + spread,
+        columns=value[at:],
+    )
 
 
 def earliest(times: Sequence[int]) -> int:

@@ -88,9 +88,17 @@ def plan_partition(
     cold = sum(piece.end - piece.start for piece in (before, behind) if piece is not None)
     outside = max(0, min(end, first) - start) + max(0, end - max(start, last))
     return PartitionPlan(
-        partition, start, end, *targets, records, cold, lost + outside - cold, tuple(pieces),
-        tuple(foreign),
-    )  # fmt: skip
+        partition=partition,
+        start=start,
+        end=end,
+        target_start=targets[0],
+        target_end=targets[1],
+        records=records,
+        cold=cold,
+        lost=lost + outside - cold,
+        pieces=tuple(pieces),
+        foreign=tuple(foreign),
+    )
 
 
 def _cold(start: int, end: int, logs: Logs) -> Piece | None:

@@ -176,10 +176,8 @@ class SegmentTable:
     def newest(self) -> Iterator[Segment]:
         """Yield the segments that are not packed yet."""
         ends = (*self._sources[1:], self.source_end)
-        yield from map(
-            Segment, self._sources, self._targets, self._counts, ends,
-            self._last_earliest, self._last_latest,
-        )  # fmt: skip
+        times = self._last_earliest, self._last_latest
+        yield from map(Segment, self._sources, self._targets, self._counts, ends, *times)
 
     def __bool__(self) -> bool:
         """Return whether it has segments."""

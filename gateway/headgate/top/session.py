@@ -244,9 +244,15 @@ class Session:
         count = len(self._newest.names) if self._newest else 0
         first = min(self._first, max(0, count - 1))  # the number of rows may have dropped
         return Shown(
-            self._options.url, self.view, self._sorts[self.view], self._options.interval_s,
-            self._readings[self.view], self._at.get(self.view), self._trouble, first,
-        )  # fmt: skip
+            url=self._options.url,
+            view=self.view,
+            sort=self._sorts[self.view],
+            interval_s=self._options.interval_s,
+            readings=self._readings[self.view],
+            at=self._at.get(self.view),
+            trouble=self._trouble,
+            first=first,
+        )
 
     @property
     def _newest(self) -> Reading | None:

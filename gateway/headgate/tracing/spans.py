@@ -95,18 +95,28 @@ def spans_of(trace: Trace, status: int, reserve_id: str, now_ns: int) -> list[Sp
     if reserving is not None:
         spans.append(
             _below(
-                trace, f"reserve {reserving.topic}", SpanKind.CLIENT, reserve_id,
-                reserving.began_ns, reserving.ended_ns or now_ns, _compared(reserving),
+                trace,
+                f"reserve {reserving.topic}",
+                SpanKind.CLIENT,
+                reserve_id,
+                reserving.began_ns,
+                reserving.ended_ns or now_ns,
+                _compared(reserving),
             )
-        )  # fmt: skip
+        )
     if spooled and (producing is None or not producing.handed_ns):  # the records refer to this span
         topic = spooled["messaging.destination.name"]
         spans.append(
             _below(
-                trace, f"spool {topic}", SpanKind.PRODUCER, trace.produce_id, trace.began_ns,
-                now_ns, spooled,
+                trace,
+                f"spool {topic}",
+                SpanKind.PRODUCER,
+                trace.produce_id,
+                trace.began_ns,
+                now_ns,
+                spooled,
             )
-        )  # fmt: skip
+        )
     elif producing is not None:
         if producing.open:
             producing.ended_ns, producing.error = now_ns, producing.error or _LATE
@@ -114,11 +124,17 @@ def spans_of(trace: Trace, status: int, reserve_id: str, now_ns: int) -> list[Sp
         moments = (Moment("handed over to the producer", handed_ns),) if handed_ns else ()
         spans.append(
             _below(
-                trace, f"produce {producing.topic}", SpanKind.PRODUCER, trace.produce_id,
-                producing.began_ns, producing.ended_ns, _produced(producing), producing.error,
+                trace,
+                f"produce {producing.topic}",
+                SpanKind.PRODUCER,
+                trace.produce_id,
+                producing.began_ns,
+                producing.ended_ns,
+                _produced(producing),
+                producing.error,
                 moments,
             )
-        )  # fmt: skip
+        )
     return spans
 
 
@@ -139,10 +155,17 @@ def _request(trace: Trace, status: int, now_ns: int) -> Span:
     elif trace.reason:
         attributes["headgate.reasons"] = trace.reason
     return Span(
-        f"{trace.method} {trace.route}".rstrip(), SpanKind.SERVER, trace.trace_id, trace.span_id,
-        trace.parent_id, trace.state, trace.began_ns, max(now_ns, trace.began_ns), attributes,
-        error,
-    )  # fmt: skip
+        name=f"{trace.method} {trace.route}".rstrip(),
+        kind=SpanKind.SERVER,
+        trace_id=trace.trace_id,
+        span_id=trace.span_id,
+        parent_id=trace.parent_id,
+        state=trace.state,
+        began_ns=trace.began_ns,
+        ended_ns=max(now_ns, trace.began_ns),
+        attributes=attributes,
+        error=error,
+    )
 
 
 def _below(
@@ -162,9 +185,18 @@ def _below(
     """
     ended_ns = max(ended_ns, began_ns)
     return Span(
-        name, kind, trace.trace_id, span_id, trace.span_id, trace.state, began_ns, ended_ns,
-        attributes, error, moments,
-    )  # fmt: skip
+        name=name,
+        kind=kind,
+        trace_id=trace.trace_id,
+        span_id=span_id,
+        parent_id=trace.span_id,
+        state=trace.state,
+        began_ns=began_ns,
+        ended_ns=ended_ns,
+        attributes=attributes,
+        error=error,
+        moments=moments,
+    )
 
 
 def _compared(reserving: Reserving) -> Attributes:
@@ -389,7 +421,15 @@ class LaterSpans:
             attributes = {**attributes, "error.type": error}
         parent = of.parent
         span = Span(
-            name, SpanKind.CONSUMER, parent.trace_id, self._digits(16), parent.span_id, of.state,
-            began_ns, ended_ns, attributes, error,
-        )  # fmt: skip
+            name=name,
+            kind=SpanKind.CONSUMER,
+            trace_id=parent.trace_id,
+            span_id=self._digits(16),
+            parent_id=parent.span_id,
+            state=of.state,
+            began_ns=began_ns,
+            ended_ns=ended_ns,
+            attributes=attributes,
+            error=error,
+        )
         self._take([span])

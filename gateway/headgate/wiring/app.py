@@ -140,9 +140,14 @@ class Worker:
         self._request_log = RequestLog(logs_every_request=settings.logs.access)
         self._front = front = self._build_front()
         bursts = Bursts(
-            self.gate, self.topics, lambda: self.policies, self.lanes, quotas.check, clock_ms,
+            self.gate,
+            self.topics,
+            lambda: self.policies,
+            self.lanes,
+            quotas.check,
+            clock_ms,
             timeout_s,
-        )  # fmt: skip
+        )
         self._plane = data_plane(
             front, bursts, self.topics, self.readiness, self._request_ids, http, others
         )
