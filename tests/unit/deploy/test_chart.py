@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from support.deploy.deployment import CHART, DEPLOY, Pod, objects, pods, rendered
+from support.deploy.deployment import (
+    CHART,
+    DEPLOY,
+    VERSION,
+    Pod,
+    objects,
+    pods,
+    rendered,
+    run,
+    tool,
+)
 
 VALUES: dict[str, Any] = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -31,7 +42,7 @@ def gateway(*settings: str) -> Pod:
     "place",
     [
         (),
-        ("gateway",),
+        *((name,) for name in ("gateway", "coalescer", "monitor", "mirror", "replay", "blobsGc")),
         ("ingress",),
         ("httpRoute",),
         ("networkPolicy",),
@@ -69,18 +80,88 @@ def test_several_workers_cannot_spool() -> None:
         rendered(SPOOL, "gateway.workers=2")
 
 
-def test_topics_leave_the_name_of_the_config_map_alone_and_the_rest_does_not() -> None:
-    """So gateways reload the former, and are restarted for the latter."""
+def test_the_config_map_keeps_its_name() -> None:
+    """Helm deletes one that has another name now, while the former pods still run.
 
-    def names(*settings: str) -> tuple[str, list[str]]:
-        made = rendered("coalescer.enabled=true", *settings)
-        (name,) = set(re.findall(r"configMap: \{name: (\S+)\}", made))
-        return name, re.findall(r"headgate/file: (\S+)", made)
+    Gateways reload topics, and are restarted for the rest.
+    """
 
-    was, topics, config = names(), names("topics=#"), names("config=#")
-    assert topics[0] == was[0] != config[0]
+    def made_of(*settings: str) -> tuple[set[str], dict[str, str]]:
+        made = objects(rendered("coalescer.enabled=true", *settings))
+        maps = {each["metadata"]["name"] for each in made if each["kind"] == "ConfigMap"}
+        sums = {pod.name: pod.metadata["annotations"]["checksum/config"] for pod in pods(made)}
+        mounted = {
+            each["configMap"]["name"]
+            for pod in pods(made)
+            for each in pod.spec["volumes"]
+            if "configMap" in each
+        }
+        assert mounted == maps
+        return maps, sums
+
+    (before, was), (after_topics, topics), (after_config, config) = (
+        made_of(*settings) for settings in ((), ("topics=#",), ("config=#",))
+    )
+    assert before == after_topics == after_config == {"headgate-config"}
+    assert was["headgate"] == topics["headgate"] != config["headgate"]
     # Coalescer and monitor read the file when they start: both restart them.
-    assert len({*was[1], *topics[1], *config[1]}) == 3
+    for name in ("headgate-coalescer", "headgate-monitor"):
+        assert len({was[name], topics[name], config[name]}) == 3
+
+
+@pytest.mark.parametrize(
+    ("section", "is_there"),
+    [("[spool]", True), ("  [ spool ] # a disk", True), ("# [spool] later", False)],
+)
+def test_a_section_in_a_comment_is_none(section: str, is_there: bool, tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text(f'[clusters.main]\nbootstrap_servers = ["kafka:9092"]\n{section}\n')
+    command = (tool("helm"), "template", CHART, *VERSION, "--set-file", f"config={file}")
+    if is_there:
+        with pytest.raises(AssertionError, match=r"set gateway\.spool\.size"):
+            run(*command)
+    else:
+        run(*command)
+
+
+def test_gateways_are_spread_over_nodes_and_the_operator_may_choose_otherwise() -> None:
+    ours = {"matchLabels": one_of("Service", name="headgate")["spec"]["selector"]}
+    (usual,) = gateway().spec["topologySpreadConstraints"]
+    wanted = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1}
+    assert usual == {**wanted, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": ours}
+    place = "gateway.topologySpreadConstraints[0]"
+    zone = (
+        f"{place}.topologyKey=topology.kubernetes.io/zone,{place}.maxSkew=1",
+        f"{place}.whenUnsatisfiable=DoNotSchedule",
+    )
+    (zoned,) = gateway(*zone).spec["topologySpreadConstraints"]
+    assert zoned["labelSelector"] == ours
+    assert zoned["topologyKey"] == "topology.kubernetes.io/zone"
+    selected = gateway(*zone, f"{place}.labelSelector.matchLabels.team=events")
+    (selecting,) = selected.spec["topologySpreadConstraints"]
+    assert selecting["labelSelector"] == {"matchLabels": {"team": "events"}}
+    assert "topologySpreadConstraints" not in gateway(f"{place[:-3]}=null").spec
+
+
+COMPONENTS = ("gateway", "coalescer", "monitor", "mirror", "replay", "blobsGc")
+
+
+@pytest.mark.parametrize("component", COMPONENTS)
+def test_a_component_may_have_a_place_of_its_own(component: str) -> None:
+    """The others keep that of all pods."""
+    made = rendered(
+        *ALL,
+        "nodeSelector.pool=any,affinity.nodeAffinity.a=b,tolerations[0].key=any",
+        f"{component}.nodeSelector.pool=own,{component}.affinity.podAffinity.c=d",
+        f"{component}.tolerations[0].key=own",
+    )
+    pools = []
+    for pod in pods(objects(made)):
+        pool = pod.spec["nodeSelector"]["pool"]
+        assert pod.spec["tolerations"] == [{"key": pool}]
+        assert set(pod.spec["affinity"]) == {"podAffinity" if pool == "own" else "nodeAffinity"}
+        pools.append(pool)
+    assert sorted(pools) == ["any"] * (len(COMPONENTS) - 1) + ["own"]
 
 
 def test_a_killed_gateway_has_had_all_the_time_that_was_given() -> None:

@@ -49,14 +49,26 @@ helm.sh/chart: {{ printf "%s-%s" $.Chart.Name $.Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* A change of `config` makes another ConfigMap, so pods that cannot reload it never see it. */}}
+{{/* One name for good: helm would delete a former ConfigMap while the former pods still run
+     (docs/operate/upgrade.md). A changed checksum in the pods' annotations restarts them. */}}
 {{- define "headgate.configMap" -}}
-{{ include "headgate.name" . }}-{{ .Values.config | sha256sum | trunc 8 }}
+{{ include "headgate.name" . }}-config
+{{- end }}
+
+{{/* Restarts gateways, which reload topics and schemas but nothing else. */}}
+{{- define "headgate.configSum" -}}
+{{ .Values.config | sha256sum | trunc 16 }}
 {{- end }}
 
 {{/* Restarts the programs that read the file only when they start. */}}
 {{- define "headgate.fileSum" -}}
 {{ list .Values.config .Values.topics .Values.schemas | toJson | sha256sum | trunc 16 }}
+{{- end }}
+
+{{/* Whether the configuration has a section, outside of comments: an empty text if not. Takes (list $ "name"). */}}
+{{- define "headgate.hasSection" -}}
+{{- $ := index . 0 -}}
+{{- if regexMatch (printf "(?m)^[ \\t]*\\[[ \\t]*%s[ \\t]*\\]" (index . 1)) (print $.Values.config "\n" $.Values.topics) }}yes{{ end -}}
 {{- end }}
 
 {{- define "headgate.scheme" -}}
@@ -69,11 +81,15 @@ image: "{{ $image.repository }}{{ with $image.digest }}@{{ . }}{{ else }}:{{ $im
 imagePullPolicy: {{ $image.pullPolicy }}
 {{- end }}
 
+{{/* Takes (list $ "component" VALUES): placement in the component's values replaces that of all pods. */}}
 {{- define "headgate.pod" -}}
-serviceAccountName: {{ include "headgate.serviceAccount" . }}
+{{- $ := index . 0 -}}
+{{- $selector := fromYaml (include "headgate.selector" .) -}}
+{{- $own := index . 2 -}}
+serviceAccountName: {{ include "headgate.serviceAccount" $ }}
 automountServiceAccountToken: false
 enableServiceLinks: false
-{{- with .Values.imagePullSecrets }}
+{{- with $.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 securityContext:
@@ -82,17 +98,26 @@ securityContext:
   runAsGroup: 65532
   fsGroup: 65532
   seccompProfile: {type: RuntimeDefault}
-{{- with .Values.nodeSelector }}
+{{- with $own.nodeSelector | default $.Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.tolerations }}
+{{- with $own.tolerations | default $.Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.affinity }}
+{{- with $own.affinity | default $.Values.affinity }}
 affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with .Values.priorityClassName }}
+{{- with $own.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- ternary . (merge (dict "labelSelector" (dict "matchLabels" $selector)) .) (hasKey . "labelSelector") | list | toYaml | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- with $.Values.priorityClassName }}
 priorityClassName: {{ . }}
+{{- end }}
+{{- with $.Values.extraInitContainers }}
+initContainers: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 
