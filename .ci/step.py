@@ -72,7 +72,7 @@ class Step:
         self._log = LOGS / f"{name}.log"
         self._is_verbose = os.environ.get("VERBOSE", "") not in {"", "0"}
         is_plain = self._is_verbose or os.environ.get("PLAIN") or not sys.stderr.isatty()
-        self._is_live = not is_plain  # rewrites its line
+        self._is_live = not is_plain  # rewrites the line of its progress
         self._collected: set[str] = set()
         self._phase = ""
         self._start_s = time.monotonic()
@@ -80,7 +80,7 @@ class Step:
 
     def run(self) -> int:
         """Run the command; return its exit code."""
-        sys.stderr.write(f"setup: {self._title}{'' if self._is_live else chr(10)}")
+        sys.stderr.write(f"setup: {self._title}\n")
         sys.stderr.flush()
         LOGS.mkdir(parents=True, exist_ok=True)
         watch = threading.Thread(target=self._show_progress, daemon=True)
@@ -93,9 +93,9 @@ class Step:
         self._ended.set()
         watch.join()
         if self._is_live:
-            self._rewrite("" if code else f" ({self._seconds()} s)\n")
+            self._rewrite("")
         if code == 130:
-            sys.stderr.write("\nsetup: interrupted; the same command continues\n")
+            sys.stderr.write("setup: interrupted; the same command continues\n")
         elif code:
             self._explain(code)
         return code
@@ -141,7 +141,7 @@ class Step:
     def _show_progress(self) -> None:
         while not self._ended.wait(1 if self._is_live else 10):
             if self._is_live:
-                self._rewrite(f" ... {self._progress()}")
+                self._rewrite(f"setup:   {self._progress()}")
             elif not self._is_verbose:
                 sys.stderr.write(f"setup:   {self._progress()}\n")
                 sys.stderr.flush()
@@ -152,13 +152,11 @@ class Step:
     def _seconds(self) -> int:
         return round(time.monotonic() - self._start_s)
 
-    def _rewrite(self, end: str) -> None:
-        sys.stderr.write(f"\r\x1b[Ksetup: {self._title}{end}")
+    def _rewrite(self, line: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{line}")
         sys.stderr.flush()
 
     def _explain(self, code: int) -> None:
-        if self._is_live:
-            sys.stderr.write("\n")
         if not self._is_verbose:
             lines = self._log.read_text(errors="replace").splitlines()[1:]
             for line in lines[-LAST_LINES:]:
