@@ -95,7 +95,7 @@ $(WHEEL): $(RUN_STAMP) $(if $(filter 0 c,$(HEADGATE_NATIVE)),,$(BUILD_STAMP))
 	    $(STEP:@%=%) zig 'downloading a C compiler (90 MB); this machine has none (Debian: apt-get install gcc libc6-dev)' \
 	      $(PIP) install --require-hashes --target "$$zig" -r requirements-zig.lock; \
 	  fi; \
-	  title='compiling the hot path (about 90 s on two idle cores; HEADGATE_NATIVE=0 skips it)'; \
+	  title='compiling the hot path (a minute or two on idle cores; HEADGATE_NATIVE=0 skips it)'; \
 	  if [[ "$(HEADGATE_NATIVE)" = 0 ]]; then title='building the package without compiling it'; fi; \
 	  $(STEP:@%=%) wheel "$$title" env PYTHONPATH="$(CURDIR)/.venv/build:$$zig" $(PIP) wheel --verbose --no-deps --no-build-isolation --wheel-dir build/wheel .
 	@# without native code that was wanted the next make tries again: what was missing may be there
