@@ -10,7 +10,7 @@
  * The gateway speaks HTTP, so the client runs the code that it runs in production.
  */
 
-export { FailEvents, FakeGateway, Lose, Refuse } from "./testing/gateway.js";
+export { FailEvents, FakeGateway, Lose, Refuse, Succeed } from "./testing/gateway.js";
 export { REASONS } from "./testing/reasons.js";
 
 /**

@@ -25,12 +25,12 @@ test("an array that is sent by itself is one event", () => {
 test("headers carry key, id, timestamp and record headers", () => {
   const event = new HeadgateEvent(1, { key: "ключ 'é'*", id: "e-1", timestamp: 17, headers: { author: "Ada", traceparent: "00-1-2-01" } });
   assert.deepEqual(alone(event).headers, [
+    ["traceparent", "00-1-2-01"],
     ["Content-Type", "application/json"],
     ["Headgate-Key*", "UTF-8''%D0%BA%D0%BB%D1%8E%D1%87%20%27%C3%A9%27%2A"],
     ["Headgate-Event-Id", "e-1"],
     ["Headgate-Timestamp", "17"],
     ["Headgate-Header-author", "Ada"],
-    ["traceparent", "00-1-2-01"],
   ]);
 });
 
@@ -41,6 +41,7 @@ for (const [what, event] of [
   ["an id with spaces around", { value: 1, id: " x " }],
   ["a content type of JSON", { value: 1, contentType: "application/x+json" }],
   ["two headers that differ in case", { value: 1, headers: { A: "1", a: "2" } }],
+  ["a header's name with a capital, which HTTP does not keep", { value: 1, headers: { Author: "Ada" } }],
 ]) {
   test(`what headers cannot carry goes into an envelope: ${what}`, () => {
     const { value, ...fields } = event;
@@ -65,6 +66,13 @@ test("the envelope has everything that an event has", () => {
     value_base64: "AQI=",
     headers: { "content-type": "application/octet-stream" },
   });
+});
+
+test("the trace context is a header of the request, in an envelope, too", () => {
+  const headers = { Author: "Ada", TraceParent: "00-1-2-01", tracestate: "" };
+  const event = new HeadgateEvent(1, { headers });
+  assert.deepEqual(JSON.parse(text(alone(event).text)).headers, { Author: "Ada" });
+  assert.deepEqual(bodyOf([alone(event)]).headers.at(-1), ["traceparent", "00-1-2-01"]);
 });
 
 test("bytes are copied, so that they may change while they wait", () => {
@@ -117,6 +125,12 @@ for (const [what, wrong, words] of [
   ["an empty id", () => part(new HeadgateEvent(1, { id: "" })), /id: use a string/],
   ["a long id", () => part(new HeadgateEvent(1, { id: "é".repeat(129) })), /256 bytes/],
   ["a header of ours", () => part(new HeadgateEvent(1, { headers: { "hg-a": "" } })), /reserves/],
+  ["a trace context in a batch", () => part(new HeadgateEvent(1, { headers: { traceparent: "00" } })), /traceparent: .* use send/],
+  ["a trace context that HTTP cannot carry", () => alone(new HeadgateEvent(1, { headers: { traceparent: "é" } })), /visible ASCII/],
+  ["headers of fetch", () => part(new HeadgateEvent(1, { headers: new Headers({ a: "b" }) })), /Object.fromEntries/],
+  ["headers that are a list", () => alone(new HeadgateEvent(1, { headers: [["a", "b"]] })), /object of strings/],
+  ["a number as id", () => alone(new HeadgateEvent(1, { id: 5 })), /String\(id\)/],
+  ["a promise", () => alone({ total: Promise.resolve({ a: 1 }) }), /await/],
   ["a header's name", () => part(new HeadgateEvent(1, { headers: { "a b": "" } })), /name/],
   ["a header's value", () => part(new HeadgateEvent(1, { headers: { a: 1 } })), /must be a string/],
   ["a date as timestamp", () => part(new HeadgateEvent(1, { timestamp: 1.5 })), /whole/],

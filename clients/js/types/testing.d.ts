@@ -2,4 +2,4 @@ export { REASONS } from "./testing/reasons.js";
 export type Fault = import("./testing/gateway.js").Fault;
 export type FakeRecord = import("./testing/requests.js").FakeRecord;
 export type FakeRequest = import("./testing/requests.js").FakeRequest;
-export { FailEvents, FakeGateway, Lose, Refuse } from "./testing/gateway.js";
+export { FailEvents, FakeGateway, Lose, Refuse, Succeed } from "./testing/gateway.js";

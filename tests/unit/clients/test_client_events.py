@@ -32,6 +32,9 @@ JSON_VALUES = st.recursive(
 )  # fmt: skip
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 
+CYCLE: list[object] = []
+CYCLE.append(CYCLE)
+
 
 def part(event: object) -> Part:
     return encode_part(as_event(event), dumps, None)
@@ -106,6 +109,8 @@ def test_an_event_alone_has_its_metadata_in_headers() -> None:
         Event(value=1, key=b"\xff"),
         Event(value=1, id="é"),
         Event(value=1, headers={"author": "Ада"}),
+        Event(value=1, headers={"Author": "Ada"}),  # HTTP does not keep the capital
+        Event(value=1, headers={"a": "1", "A": "2"}),
         Event(value=1, headers={"author": " padded "}),
         Event(value=1, content_type="application/vnd.mine+json"),
         Event(value=TOMBSTONE, key="k", content_type="a/b"),
@@ -114,6 +119,35 @@ def test_an_event_alone_has_its_metadata_in_headers() -> None:
 )
 def test_what_no_header_carries_goes_into_an_envelope(event: Event) -> None:
     assert alone(event) == part(event)
+
+
+def test_the_trace_context_is_a_header_of_the_request_in_an_envelope_too() -> None:
+    event = Event(1, headers={"Author": "Ada", "TraceParent": "00-1-2-01", "tracestate": ""})
+    body = body_of([alone(event)])
+    assert json.loads(body.content)["events"][0]["headers"] == {"Author": "Ada"}
+    assert body.headers[1:] == (("traceparent", "00-1-2-01"),)
+
+
+def test_a_batch_refuses_the_trace_context_of_one_event() -> None:
+    with pytest.raises(InvalidEventError, match=r"headers: 'Traceparent': .* use send\(\)"):
+        part(Event(1, headers={"Traceparent": "00-1-2-01"}))
+    with pytest.raises(InvalidEventError, match="'traceparent': use visible ASCII"):
+        alone(Event(1, headers={"traceparent": "é"}))
+
+
+@pytest.mark.parametrize(
+    ("value", "fix"),
+    [
+        ({"at": float("nan")}, "neither NaN nor infinity"),
+        ({(1, 2): 3}, "use a str for each key"),
+        (object(), "default=str"),
+        (CYCLE, "contain itself"),
+    ],
+)
+def test_the_fix_for_a_value_that_json_has_not(value: object, fix: str) -> None:
+    with pytest.raises(InvalidEventError, match=fix) as raised:
+        part(value)
+    assert ("default=str" in str(raised.value)) == (fix == "default=str")
 
 
 def test_cloudevents_go_as_a_batch_of_theirs() -> None:
@@ -153,6 +187,7 @@ def test_events_of_the_cloudevents_package_are_taken() -> None:
         (Event(value=1, key="\ud800"), "key"),
         (Event(value=1, id="x" * 257), "id"),
         (Event(value=1, id=""), "id"),
+        (Event(value=1, id=5), r"id: use a str, not int; try str\(id\)"),  # type: ignore[arg-type]
         (Event(value=1, headers={"a b": "x"}), "headers"),
         (Event(value=1, headers={"hg-mine": "x"}), "headers"),
         (Event(value=1, headers={"a": 5}), "headers"),  # type: ignore[dict-item]

@@ -23,7 +23,7 @@ import { checkedKey, keyBytes, laneOf } from "./keys.js";
  * @property {string | null} eventId
  * @property {Key} key Null if only the gateway knows it.
  * @property {string | null} lane Ordering key.
- * @property {Headers} headers
+ * @property {Headers} headers HTTP headers of its request; only events that are sent alone have them.
  */
 
 /**
@@ -111,7 +111,16 @@ export function eventOf(value, { key, id, headers, timestamp }) {
  */
 export function encodePart(event, stringify, newId) {
   if (event instanceof CloudEvent) return encodeCloudEvent(event, stringify);
-  return envelopePart(asEvent(event), stringify, newId);
+  const given = asEvent(event);
+  checkHeaders(given.headers);
+  const trace = Object.keys(given.headers).find(isTrace);
+  if (trace !== undefined) {
+    throw new InvalidEventError(
+      `headers: ${trace}: a record has the trace context of its request, and this request has many ` +
+        "events; use send() of a client, or requestHeaders",
+    );
+  }
+  return envelopePart(given, stringify, newId);
 }
 
 /**
@@ -126,14 +135,13 @@ export function encodePart(event, stringify, newId) {
  */
 export function encodeAlone(event, stringify, newId) {
   if (event instanceof CloudEvent) return encodeCloudEvent(event, stringify);
-  const given = asEvent(event);
+  const { trace, given } = withoutTrace(asEvent(event));
   const key = given.key === null ? null : checkedKey(given.key);
   if (key instanceof Uint8Array || !fitsHeaders(given, key)) {
-    return envelopePart(given, stringify, newId);
+    return { ...envelopePart(given, stringify, newId), headers: trace };
   }
   const eventId = eventIdOf(given, newId);
-  /** @type {[string, string][]} */
-  const headers = [];
+  const headers = [...trace];
   /** @type {Uint8Array} */
   let text = new Uint8Array();
   if (given.value === TOMBSTONE) {
@@ -152,8 +160,7 @@ export function encodeAlone(event, stringify, newId) {
     headers.push(["Headgate-Timestamp", String(millisecondsOf(given.timestamp))]);
   }
   for (const [name, value] of Object.entries(given.headers)) {
-    const isTrace = TRACE.includes(name.toLowerCase());
-    headers.push([isTrace ? name : `Headgate-Header-${name}`, value]);
+    headers.push([`Headgate-Header-${name}`, value]);
   }
   return { form: "single", text, eventId, key, lane: laneOf(key), headers };
 }
@@ -175,7 +182,8 @@ export function bodyOf(parts) {
     pieces.push(part.text);
   }
   pieces.push(encodeUtf8(close));
-  return { headers: [["Content-Type", CONTENT_TYPES[first.form]]], content: joined(pieces) };
+  const type = /** @type {const} */ (["Content-Type", CONTENT_TYPES[first.form]]);
+  return { headers: [type, ...first.headers], content: joined(pieces) };
 }
 
 /**
@@ -219,7 +227,10 @@ function envelopePart(event, stringify, newId) {
 function eventIdOf(event, newId) {
   if (event.id === null) return newId === null ? null : newId();
   const { id } = event;
-  if (typeof id !== "string" || !isWellFormed(id) || !id || encodeUtf8(id).length > ID_BYTES) {
+  if (typeof id !== "string") {
+    throw new InvalidEventError(`id: use a string, not ${typeof id}; try String(id)`);
+  }
+  if (!isWellFormed(id) || !id || encodeUtf8(id).length > ID_BYTES) {
     throw new InvalidEventError(`id: use a string of 1 to ${ID_BYTES} bytes`);
   }
   return id;
@@ -241,15 +252,18 @@ function valueBytes(value, stringify) {
 
 /** @param {HeadgateEvent} event */
 function headersOf(event) {
-  checkHeaders(event.headers);
   const contentType = event.contentType ?? (isBytes(event.value) ? OCTETS : null);
   return contentType === null ? event.headers : { ...event.headers, "content-type": contentType };
 }
 
 /** @param {Readonly<Record<string, unknown>>} headers */
 function checkHeaders(headers) {
-  if (typeof headers !== "object" || Array.isArray(headers) || headers instanceof Map) {
-    throw new InvalidEventError("headers: use an object of strings, such as { author: \"Ada\" }");
+  if (typeof headers !== "object" || Symbol.iterator in headers) {
+    const isPairs = typeof headers === "object" && !Array.isArray(headers);
+    const hint = isPairs ? "; try Object.fromEntries(headers)" : "";
+    throw new InvalidEventError(
+      `headers: use an object of strings, such as { author: "Ada" }${hint}`,
+    );
   }
   for (const [name, value] of Object.entries(headers)) {
     if (!HEADER_NAME.test(name)) {
@@ -277,25 +291,50 @@ function millisecondsOf(timestamp) {
   return time;
 }
 
+/** @param {string} name */
+function isTrace(name) {
+  return TRACE.includes(name.toLowerCase());
+}
+
 /**
- * Whether HTTP headers can carry all fields of the event.
+ * Separate the trace context, which is of the request, from the record's other headers. Throws
+ * InvalidEventError if HTTP cannot carry it.
+ *
+ * @param {HeadgateEvent} event
+ */
+function withoutTrace(event) {
+  checkHeaders(event.headers);
+  /** @type {[string, string][]} */
+  const trace = [];
+  /** @type {Record<string, string>} */
+  const headers = {};
+  for (const [name, value] of Object.entries(event.headers)) {
+    if (!isTrace(name)) headers[name] = value;
+    else if (value && !PLAIN.test(value)) {
+      throw new InvalidEventError(`headers: the value of ${name}: use visible ASCII characters`);
+    } else if (value) trace.push([name.toLowerCase(), value]);
+  }
+  const { value, ...fields } = event;
+  return { trace, given: new HeadgateEvent(value, { ...fields, headers }) };
+}
+
+/**
+ * Whether HTTP headers can carry all fields of the event. HTTP does not keep the case of names, so
+ * headers with capitals need an envelope.
  *
  * @param {HeadgateEvent} event
  * @param {string | null} key
  */
 function fitsHeaders(event, key) {
-  checkHeaders(event.headers);
   if (event.value === TOMBSTONE && event.contentType) return false;
   if (event.contentType !== null && !(isBytes(event.value) && isOpaque(event.contentType))) {
     return false;
   }
-  const names = Object.keys(event.headers).map((name) => name.toLowerCase());
+  const names = Object.keys(event.headers);
   const texts = [...Object.values(event.headers), ...(event.id === null ? [] : [event.id])];
   const length = [...names, ...texts].reduce((sum, text) => sum + String(text).length, 0);
   const isClear =
-    !names.includes("content-type") &&
-    new Set(names).size === names.length &&
-    (!names.includes("tracestate") || names.includes("traceparent"));
+    !names.includes("content-type") && names.every((name) => name === name.toLowerCase());
   const size = length + 12 * (key?.length ?? 0);
   return isClear && size <= HEADER_BYTES && texts.every((text) => PLAIN.test(text));
 }

@@ -28,7 +28,7 @@ export function jsonBytes(value, stringify) {
 }
 
 /**
- * Throw InvalidEventError for a Map or Set: `JSON.stringify` writes it without its members.
+ * Throw InvalidEventError for a Map, Set or Promise: `JSON.stringify` writes it without its content.
  *
  * @param {unknown} value
  */
@@ -38,6 +38,9 @@ function refuseEmptied(value) {
     const kind = value.constructor.name;
     const fix = kind === "Map" ? "Object.fromEntries(map)" : "[...set]";
     throw new InvalidEventError(`value: JSON has no ${kind}, and would lose its members; use ${fix}`);
+  }
+  if (value instanceof Promise) {
+    throw new InvalidEventError("value: JSON has no Promise; use its result, with await");
   }
   if ("toJSON" in value) return;
   for (const member of Object.values(value)) refuseEmptied(member);

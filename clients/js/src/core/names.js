@@ -44,8 +44,7 @@ export function checkNames(owner, given, known) {
   for (const name of Object.keys(given)) {
     if (known.includes(name)) continue;
     const place = Object.hasOwn(PLACES, name) ? ` ${PLACES[name]}` : "";
-    const similar = mostSimilar(name, known, place ? SURE_EDITS : MOST_EDITS);
-    const hint = similar === null ? place : ` Did you mean '${similar}'?`;
+    const hint = didYouMean(name, known, place ? SURE_EDITS : MOST_EDITS) || place;
     throw new InvalidOptionError(
       `${owner}: unknown option '${name}'.${hint} The options are ${known.join(", ")}.`,
     );
@@ -96,6 +95,18 @@ function not(value) {
   }
   if (typeof value === "number") return `not ${value}`;
   return `not ${value === null ? "null" : Array.isArray(value) ? "an array" : typeof value}`;
+}
+
+/**
+ * Return a hint at the most similar name, empty if none is similar enough.
+ *
+ * @param {string} name
+ * @param {readonly string[]} known
+ * @param {number} [mostEdits]
+ */
+export function didYouMean(name, known, mostEdits = MOST_EDITS) {
+  const similar = mostSimilar(name, known, mostEdits);
+  return similar === null ? "" : ` Did you mean '${similar}'?`;
 }
 
 /**

@@ -1,14 +1,33 @@
 /** The gateway in memory; testing.js shows how to use it. */
 
-import { toBase64 } from "../core/bytes.js";
-import { checkNames } from "../core/names.js";
+import { encodeUtf8, isBytes, toBase64 } from "../core/bytes.js";
+import { checkNames, checkNumber, checkType, didYouMean } from "../core/names.js";
+import { InvalidOptionError } from "../errors.js";
+import { laneOf } from "../core/keys.js";
 import { REASONS } from "./reasons.js";
 import { RefusedError, isSame, readRequest, recordsOf } from "./requests.js";
 
 /** @import {FakeRecord, FakeRequest} from "./requests.js" */
 
 /** @typedef {Record<string, unknown>} Outcome In the form of the gateway. */
-/** @typedef {Refuse | Lose | FailEvents} Fault */
+/** @typedef {Refuse | Lose | FailEvents | Succeed} Fault */
+/** @typedef {(record: FakeRecord, place: number) => boolean} Which */
+/** @typedef {"unchanged" | "held" | "spooled"} WithoutRecord */
+
+const WITHOUT_RECORD = ["unchanged", "held", "spooled"];
+/** @type {Readonly<Record<string, number>>} Of one event; others have 200. */
+const STATUSES = { published: 201, held: 202, spooled: 202 };
+const LARGEST = 5; // paths of an event that is too large
+
+/** @param {unknown} reason */
+function checkReason(reason) {
+  const names = Object.keys(REASONS);
+  if (typeof reason === "string" && names.includes(reason)) return;
+  const hint = didYouMean(String(reason), names);
+  throw new InvalidOptionError(
+    `reason: no gateway has the reason '${reason}'.${hint} The reasons are ${names.join(", ")}.`,
+  );
+}
 
 /** The next request fails as a whole, for this reason. */
 export class Refuse {
@@ -17,6 +36,7 @@ export class Refuse {
    * @param {{retryAfterS?: number}} [options]
    */
   constructor(reason, options = {}) {
+    checkReason(reason);
     checkNames("Refuse", options, ["retryAfterS"]);
     const { retryAfterS = 0 } = options;
     this.reason = reason;
@@ -27,8 +47,12 @@ export class Refuse {
 /** The connection drops before the response. */
 export class Lose {
   /** @param {{isWritten: boolean}} options isWritten: whether the events are written. */
-  constructor({ isWritten }) {
-    this.isWritten = isWritten;
+  constructor(options) {
+    checkNames("Lose", options, ["isWritten"]);
+    if (typeof options.isWritten !== "boolean") {
+      throw new InvalidOptionError("Lose: use { isWritten: true } or { isWritten: false }");
+    }
+    this.isWritten = options.isWritten;
   }
 }
 
@@ -37,23 +61,52 @@ export class FailEvents {
   /**
    * @param {string} reason
    * @param {object} [options]
-   * @param {(record: FakeRecord, place: number) => boolean} [options.which] Selects the events that
-   *   fail by their record and position in the request.
+   * @param {Which} [options.which] Selects the events that fail by their record and position in the
+   *   request.
    * @param {number} [options.retryAfterS]
    * @param {boolean} [options.isWritten] The events are written in spite of the failure; only for
    *   `unknown`.
+   * @param {boolean} [options.isAnswered] False drops the connection, so that the client does not
+   *   know which failed.
    */
   constructor(reason, options = {}) {
-    checkNames("FailEvents", options, ["which", "retryAfterS", "isWritten"]);
-    const { which = () => true, retryAfterS = 0, isWritten = false } = options;
+    checkReason(reason);
+    checkNames("FailEvents", options, ["which", "retryAfterS", "isWritten", "isAnswered"]);
+    const { which = () => true, retryAfterS = 0, isWritten = false, isAnswered = true } = options;
+    checkType("which", which, "function", "a function of a record and its position");
+    if (isWritten && reason !== "unknown") {
+      throw new InvalidOptionError("isWritten: only events that fail as 'unknown' are written");
+    }
     this.reason = reason;
     this.which = which;
     this.retryAfterS = retryAfterS;
     this.isWritten = isWritten;
+    this.isAnswered = isAnswered;
   }
 }
 
-const NO_FAULT = new FailEvents("", { which: () => false });
+/** Some events of the next request succeed without a new record. */
+export class Succeed {
+  /**
+   * @param {WithoutRecord} outcome `unchanged`, with the place of the newest record of the key (offset
+   *   0 without one); or `held` or `spooled`, without a place.
+   * @param {object} [options]
+   * @param {Which} [options.which] Selects these events by their record and position in the request.
+   */
+  constructor(outcome, options = {}) {
+    if (!WITHOUT_RECORD.includes(outcome)) {
+      const hint = didYouMean(String(outcome), WITHOUT_RECORD);
+      throw new InvalidOptionError(
+        `outcome: use one of ${WITHOUT_RECORD.join(", ")}, not '${outcome}'.${hint}`,
+      );
+    }
+    checkNames("Succeed", options, ["which"]);
+    const { which = () => true } = options;
+    checkType("which", which, "function", "a function of a record and its position");
+    this.outcome = outcome;
+    this.which = which;
+  }
+}
 
 /** Takes events as a gateway does, and keeps them. */
 export class FakeGateway {
@@ -63,6 +116,7 @@ export class FakeGateway {
   requests = [];
   #keyOf;
   #dedupe;
+  #maxBytes;
   /** @type {Fault[]} */
   #faults = [];
   /** @type {Map<string, FakeRecord[]>} */
@@ -77,10 +131,16 @@ export class FakeGateway {
    * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
    *   event without one. Null fails the event with `missing_key`.
    * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
+   * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
+   *   `too_large`, and with the figures of a gateway. The default has no limit.
    */
   constructor(options = {}) {
-    checkNames("FakeGateway", options, ["keyOf", "dedupe"]);
-    const { keyOf = () => "", dedupe = false } = options;
+    checkNames("FakeGateway", options, ["keyOf", "dedupe", "maxBytes"]);
+    const { keyOf = () => "", dedupe = false, maxBytes = Infinity } = options;
+    checkType("keyOf", keyOf, "function", "a function of topic and value");
+    checkType("dedupe", dedupe, "boolean", "true or false");
+    checkNumber("maxBytes", maxBytes, 1);
+    this.#maxBytes = maxBytes;
     this.#keyOf = keyOf;
     this.#dedupe = dedupe;
   }
@@ -91,7 +151,20 @@ export class FakeGateway {
    * @param {...Fault} faults
    */
   next(...faults) {
+    for (const fault of faults) {
+      if (![Refuse, Lose, FailEvents, Succeed].some((Kind) => fault instanceof Kind)) {
+        const kind = fault === null ? "null" : typeof fault;
+        throw new InvalidOptionError(
+          `next: use Refuse, Lose, FailEvents or Succeed objects, not ${kind}`,
+        );
+      }
+    }
     this.#faults.push(...faults);
+  }
+
+  /** Forget the Idempotency-Keys, as if Redis lost its data: repeats are written again. */
+  forget() {
+    this.#remembered.clear();
   }
 
   /**
@@ -114,7 +187,7 @@ export class FakeGateway {
     try {
       const request = await readRequest(String(url), init);
       this.requests.push(request);
-      return this.#answer(request, this.#faults.shift() ?? NO_FAULT);
+      return this.#answer(request, this.#faults.shift() ?? null);
     } catch (error) {
       if (error instanceof RefusedError) return problem(error);
       throw error;
@@ -123,7 +196,7 @@ export class FakeGateway {
 
   /**
    * @param {FakeRequest} request
-   * @param {Fault} fault
+   * @param {Fault | null} fault
    */
   #answer(request, fault) {
     if (fault instanceof Refuse) {
@@ -131,22 +204,26 @@ export class FakeGateway {
     }
     const dropped = new TypeError("the connection dropped");
     if (fault instanceof Lose && !fault.isWritten) throw dropped;
-    const failing = fault instanceof FailEvents ? fault : NO_FAULT;
     const records = recordsOf(request);
     const name = request.headers.get("Idempotency-Key");
     const before = this.#rememberedOf(request, name);
     const remembered = [...before];
     const outcomes = records.map((record, place) => {
       const seen = before[place] ?? null;
-      const fails = !seen && failing.which(record, place); // what is remembered fails no more
-      const end = fails && !failing.isWritten ? null : this.#end(record, seen);
+      const isSelecting = fault instanceof FailEvents || fault instanceof Succeed;
+      const own = isSelecting && !seen && fault.which(record, place) ? fault : null;
+      /** @type {Outcome | null} */
+      let end = null;
+      if (own instanceof Succeed) end = this.#withoutRecord(record, own.outcome);
+      else if (own === null || own.isWritten) end = this.#end(record, seen);
       remembered[place] = end === null || "reason" in end ? null : end;
-      return fails || end === null ? failed(record, failing.reason) : end;
+      return own instanceof FailEvents ? this.#failed(record, own.reason) : end ?? {};
     });
     if (name !== null) this.#remembered.set(name, { content: request.content, outcomes: remembered });
-    if (fault instanceof Lose) throw dropped;
+    const failing = fault instanceof FailEvents ? fault : null;
+    if (fault instanceof Lose || failing?.isAnswered === false) throw dropped;
     const isBatch = (request.headers.get("Content-Type") ?? "").includes("batch");
-    return answerOf(outcomes, isBatch, failing.retryAfterS);
+    return answerOf(outcomes, isBatch, failing?.retryAfterS ?? 0);
   }
 
   /**
@@ -172,9 +249,9 @@ export class FakeGateway {
    */
   #end(given, seen) {
     if (seen) return { ...seen, outcome: "duplicate", records: 0 };
-    const key = given.key ?? this.#keyOf(given.topic, given.value);
-    if (key === null) return failed(given, "missing_key");
-    const record = { ...given, key: key || null };
+    const record = this.#keyed(given);
+    if (record === null) return this.#failed(given, "missing_key");
+    if (textOf(record.value).length > this.#maxBytes) return this.#failed(record, "too_large");
     const log = this.#log.get(record.topic) ?? [];
     const name = `${record.topic}/${record.eventId}`;
     const offset = this.#dedupe && record.eventId !== null ? this.#ids.get(name) : undefined;
@@ -183,6 +260,87 @@ export class FakeGateway {
     this.#ids.set(name, log.length);
     return placed(record, "published", log.length, 1);
   }
+
+  /**
+   * Return a success without a new record.
+   *
+   * @param {FakeRecord} given
+   * @param {WithoutRecord} outcome
+   * @returns {Outcome}
+   */
+  #withoutRecord(given, outcome) {
+    const record = this.#keyed(given);
+    if (record === null) return this.#failed(given, "missing_key");
+    if (outcome === "unchanged") {
+      const lane = laneOf(record.key);
+      const log = this.#log.get(record.topic) ?? [];
+      const newest = log.map(({ key }) => laneOf(key)).lastIndexOf(lane);
+      return placed(record, outcome, Math.max(newest, 0), 0);
+    }
+    const eventId = record.eventId ?? crypto.randomUUID();
+    return { outcome, ...about(record), event_id: eventId, records: 0 };
+  }
+
+  /**
+   * Return the record with the key that it gets, null if it gets none.
+   *
+   * @param {FakeRecord} given
+   */
+  #keyed(given) {
+    const key = given.key ?? this.#keyOf(given.topic, given.value);
+    return key === null ? null : { ...given, key: key || null };
+  }
+
+  /**
+   * @param {FakeRecord} record
+   * @param {string} reason
+   * @returns {Outcome}
+   */
+  #failed(record, reason) {
+    const [status, retryable] = traits(reason);
+    const size = textOf(record.value).length;
+    const limit = this.#maxBytes === Infinity ? Math.max(size - 1, 0) : this.#maxBytes;
+    const figures = { size_bytes: size, limit_bytes: limit, limit: "max_bytes" };
+    const isTooLarge = reason === "too_large";
+    return {
+      outcome: reason === "unknown" ? "unknown" : "rejected",
+      reason,
+      status,
+      retryable,
+      detail: isTooLarge
+        ? `${size} bytes are more than the limit of ${limit} bytes (max_bytes)`
+        : "as the test wants it",
+      ...(isTooLarge ? { ...figures, largest_paths: largestPaths(record.value) } : {}),
+      ...about(record),
+      event_id: record.eventId,
+    };
+  }
+}
+
+/**
+ * Return the bytes of a value, as the client writes them.
+ *
+ * @param {unknown} value
+ */
+function textOf(value) {
+  if (isBytes(value)) return new Uint8Array(/** @type {ArrayBuffer} */ (value));
+  return value === null ? new Uint8Array() : encodeUtf8(JSON.stringify(value));
+}
+
+/**
+ * Return the largest members of an object: JSON Pointer and size.
+ *
+ * @param {unknown} value
+ */
+function largestPaths(value) {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || isBytes(value)) {
+    return [];
+  }
+  const sizes = Object.entries(value).map(([name, member]) => {
+    const path = `/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+    return { path, bytes: textOf(member).length };
+  });
+  return sizes.sort((one, other) => other.bytes - one.bytes).slice(0, LARGEST);
 }
 
 /**
@@ -195,24 +353,6 @@ export class FakeGateway {
 function placed(record, outcome, offset, records) {
   const eventId = record.eventId ?? crypto.randomUUID();
   return { outcome, partition: 0, offset, ...about(record), event_id: eventId, records };
-}
-
-/**
- * @param {FakeRecord} record
- * @param {string} reason
- * @returns {Outcome}
- */
-function failed(record, reason) {
-  const [status, retryable] = traits(reason);
-  return {
-    outcome: reason === "unknown" ? "unknown" : "rejected",
-    reason,
-    status,
-    retryable,
-    detail: "as the test wants it",
-    ...about(record),
-    event_id: record.eventId,
-  };
 }
 
 /** @param {FakeRecord} record */
@@ -238,7 +378,7 @@ function answerOf(outcomes, isBatch, waitS) {
   const worst = Math.max(...failures.map(({ status }) => Number(status)));
   const [first = {}] = outcomes;
   const some = isBatch && failures.length < outcomes.length ? 207 : worst;
-  const good = isBatch || first.outcome !== "published" ? 200 : 201;
+  const good = isBatch ? 200 : (STATUSES[String(first.outcome)] ?? 200);
   return response(failures.length ? some : good, isBatch ? { outcomes } : first, waitS);
 }
 

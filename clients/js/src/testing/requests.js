@@ -12,7 +12,7 @@ import { checkedKey } from "../core/keys.js";
  * @property {unknown} value A JSON value, bytes, or null for a tombstone.
  * @property {boolean} isTombstone
  * @property {string | null} eventId
- * @property {Readonly<Record<string, string>>} headers Record headers.
+ * @property {Readonly<Record<string, string>>} headers Record headers, without the gateway's.
  */
 
 /**
@@ -23,6 +23,7 @@ import { checkedKey } from "../core/keys.js";
  */
 
 const PREFIX = "headgate-header-";
+const TRACE = ["traceparent", "tracestate"];
 const EXTENDED = /^UTF-8''(.*)$/;
 
 /** The request fails as a whole. */
@@ -66,7 +67,7 @@ export function recordsOf({ topic, headers, content }) {
   const type = headers.get("Content-Type") ?? "";
   if (type === "application/vnd.headgate.batch+json") {
     const { events } = JSON.parse(utf8Strict(content));
-    return events.map((/** @type {Member} */ event) => ofEnvelope(topic, event));
+    return events.map((/** @type {Member} */ event) => ofEnvelope(topic, event, traceOf(headers)));
   }
   if (type === "application/cloudevents-batch+json") {
     const events = JSON.parse(utf8Strict(content));
@@ -80,17 +81,20 @@ export function recordsOf({ topic, headers, content }) {
 /**
  * @param {string} topic
  * @param {Member} event
+ * @param {Readonly<Record<string, string>>} trace
  * @returns {FakeRecord}
  */
-function ofEnvelope(topic, event) {
+function ofEnvelope(topic, event, trace) {
   const { value, value_base64: bytes, key, key_base64: keyBytes, tombstone } = event;
+  const given = Object.entries(event.headers ?? {});
+  const own = given.filter(([name]) => name.toLowerCase() !== "content-type");
   return {
     topic,
     key: keyBytes === undefined ? (key ?? null) : checkedKey(fromBase64(keyBytes)),
     value: tombstone ? null : bytes === undefined ? value : fromBase64(bytes),
     isTombstone: tombstone === true,
     eventId: event.id ?? null,
-    headers: event.headers ?? {},
+    headers: { ...Object.fromEntries(own), ...trace },
   };
 }
 
@@ -122,15 +126,26 @@ function alone(topic, headers, content, type) {
   const [, key] = EXTENDED.exec(headers.get("Headgate-Key*") ?? "") ?? [];
   const isTombstone = headers.get("Headgate-Tombstone") === "true";
   const isJson = type === "application/json";
-  const own = [...headers].filter(([name]) => name.startsWith(PREFIX));
+  const prefixed = [...headers].filter(([name]) => name.startsWith(PREFIX));
+  const own = prefixed.map(([name, value]) => [name.slice(PREFIX.length), value]);
   return {
     topic,
     key: key === undefined ? null : decodeURIComponent(key),
     value: isTombstone ? null : isJson ? JSON.parse(utf8Strict(content)) : content,
     isTombstone,
     eventId: headers.get("Headgate-Event-Id"),
-    headers: Object.fromEntries(own.map(([name, value]) => [name.slice(PREFIX.length), value])),
+    headers: { ...Object.fromEntries(own), ...traceOf(headers) },
   };
+}
+
+/**
+ * Return the trace context of a request, which each of its records has.
+ *
+ * @param {Headers} headers
+ * @returns {Record<string, string>}
+ */
+function traceOf(headers) {
+  return Object.fromEntries([...headers].filter(([name]) => TRACE.includes(name)));
 }
 
 /**

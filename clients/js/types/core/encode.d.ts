@@ -63,6 +63,9 @@ export type Part = {
      * Ordering key.
      */
     lane: string | null;
+    /**
+     * HTTP headers of its request; only events that are sent alone have them.
+     */
     headers: Headers;
 };
 /**

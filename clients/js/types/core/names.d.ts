@@ -25,3 +25,11 @@ export function checkType(name: string, value: unknown, type: "boolean" | "funct
  * @param {boolean} [isWhole]
  */
 export function checkNumber(name: string, value: unknown, least: number, most?: number, isWhole?: boolean): void;
+/**
+ * Return a hint at the most similar name, empty if none is similar enough.
+ *
+ * @param {string} name
+ * @param {readonly string[]} known
+ * @param {number} [mostEdits]
+ */
+export function didYouMean(name: string, known: readonly string[], mostEdits?: number): string;

@@ -1,6 +1,3 @@
-/** @import {FakeRecord, FakeRequest} from "./requests.js" */
-/** @typedef {Record<string, unknown>} Outcome In the form of the gateway. */
-/** @typedef {Refuse | Lose | FailEvents} Fault */
 /** The next request fails as a whole, for this reason. */
 export class Refuse {
     /**
@@ -16,7 +13,7 @@ export class Refuse {
 /** The connection drops before the response. */
 export class Lose {
     /** @param {{isWritten: boolean}} options isWritten: whether the events are written. */
-    constructor({ isWritten }: {
+    constructor(options: {
         isWritten: boolean;
     });
     isWritten: boolean;
@@ -26,21 +23,39 @@ export class FailEvents {
     /**
      * @param {string} reason
      * @param {object} [options]
-     * @param {(record: FakeRecord, place: number) => boolean} [options.which] Selects the events that
-     *   fail by their record and position in the request.
+     * @param {Which} [options.which] Selects the events that fail by their record and position in the
+     *   request.
      * @param {number} [options.retryAfterS]
      * @param {boolean} [options.isWritten] The events are written in spite of the failure; only for
      *   `unknown`.
+     * @param {boolean} [options.isAnswered] False drops the connection, so that the client does not
+     *   know which failed.
      */
     constructor(reason: string, options?: {
-        which?: ((record: FakeRecord, place: number) => boolean) | undefined;
+        which?: Which | undefined;
         retryAfterS?: number | undefined;
         isWritten?: boolean | undefined;
+        isAnswered?: boolean | undefined;
     });
     reason: string;
-    which: (record: FakeRecord, place: number) => boolean;
+    which: Which;
     retryAfterS: number;
     isWritten: boolean;
+    isAnswered: boolean;
+}
+/** Some events of the next request succeed without a new record. */
+export class Succeed {
+    /**
+     * @param {WithoutRecord} outcome `unchanged`, with the place of the newest record of the key (offset
+     *   0 without one); or `held` or `spooled`, without a place.
+     * @param {object} [options]
+     * @param {Which} [options.which] Selects these events by their record and position in the request.
+     */
+    constructor(outcome: WithoutRecord, options?: {
+        which?: Which | undefined;
+    });
+    outcome: WithoutRecord;
+    which: Which;
 }
 /** Takes events as a gateway does, and keeps them. */
 export class FakeGateway {
@@ -49,10 +64,13 @@ export class FakeGateway {
      * @param {(topic: string, value: unknown) => string | null} [options.keyOf] Returns the key of an
      *   event without one. Null fails the event with `missing_key`.
      * @param {boolean} [options.dedupe] Write each event id once (`dedupe_ttl_s`).
+     * @param {number} [options.maxBytes] Size limit of a value, in bytes. A larger event fails with
+     *   `too_large`, and with the figures of a gateway. The default has no limit.
      */
     constructor(options?: {
         keyOf?: ((topic: string, value: unknown) => string | null) | undefined;
         dedupe?: boolean | undefined;
+        maxBytes?: number | undefined;
     });
     /** @readonly */
     readonly url: "http://headgate.test";
@@ -64,6 +82,8 @@ export class FakeGateway {
      * @param {...Fault} faults
      */
     next(...faults: Fault[]): void;
+    /** Forget the Idempotency-Keys, as if Redis lost its data: repeats are written again. */
+    forget(): void;
     /**
      * Return the records of a topic in their order; all are in partition 0.
      *
@@ -83,6 +103,8 @@ export class FakeGateway {
  * In the form of the gateway.
  */
 export type Outcome = Record<string, unknown>;
-export type Fault = Refuse | Lose | FailEvents;
-import type { FakeRecord } from "./requests.js";
+export type Fault = Refuse | Lose | FailEvents | Succeed;
+export type Which = (record: FakeRecord, place: number) => boolean;
+export type WithoutRecord = "unchanged" | "held" | "spooled";
 import type { FakeRequest } from "./requests.js";
+import type { FakeRecord } from "./requests.js";

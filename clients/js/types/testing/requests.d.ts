@@ -43,7 +43,7 @@ export type FakeRecord = {
     isTombstone: boolean;
     eventId: string | null;
     /**
-     * Record headers.
+     * Record headers, without the gateway's.
      */
     headers: Readonly<Record<string, string>>;
 };

@@ -64,10 +64,14 @@ def refuse_unknown(owner: str, given: Iterable[str], allowed: Collection[str]) -
 
 
 def _hint(name: str, allowed: Collection[str]) -> str:
-    is_of_another = name in _PLACES
-    similar = get_close_matches(name, allowed, 1, 0.75 if is_of_another else 0.6)
-    if is_of_another and not similar:
-        return f" {_PLACES[name].format(name)}"
+    if name not in _PLACES:
+        return did_you_mean(name, allowed)
+    return did_you_mean(name, allowed, 0.75) or f" {_PLACES[name].format(name)}"
+
+
+def did_you_mean(name: str, allowed: Collection[str], least: float = 0.6) -> str:
+    """Return a hint at the most similar name, empty if none is similar enough."""
+    similar = get_close_matches(name, allowed, 1, least)
     return f" Did you mean {similar[0]!r}?" if similar else ""
 
 

@@ -13,7 +13,7 @@ const { url, topic, sentMs } = JSON.parse(process.argv[2]);
 const EVENTS = [
   { id: 1, name: "é" },
   new HeadgateEvent({ a: [1, null, true] }, { key: "ключ '%20*()" }),
-  new HeadgateEvent([1, 2], { key: "鍵🔑", headers: { author: "Ada" }, id: "id-1" }),
+  new HeadgateEvent([1, 2], { key: "鍵🔑", headers: { Author: "Ada", author: "ada" }, id: "id-1" }),
   new HeadgateEvent("text", { key: new Uint8Array([0xff, 0x00]) }),
   new HeadgateEvent(new TextEncoder().encode("\x00PNG\r\n"), { key: "bytes", contentType: "image/png" }),
   new HeadgateEvent(TOMBSTONE, { key: "gone" }),

@@ -6,6 +6,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -33,6 +34,11 @@ _GZIP_LEVEL = 6
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _HEADER_BYTES = 4096  # of a request with one event; longer ones go into an envelope
+_TRACE = ("traceparent", "tracestate")
+_TRACE_FIX = (
+    "a record has the trace context of its request, and this request has many events; "
+    "use send() of a client, or request_headers"
+)
 _OCTETS = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -42,7 +48,8 @@ _quoted = json.encoder.encode_basestring_ascii
 class Part(NamedTuple):
     """One encoded event.
 
-    lane: the ordering key, None if only the gateway knows the record key.
+    lane: the ordering key, None if only the gateway knows the record key.  headers: HTTP headers of
+    its request; only events that are sent alone have them.
     """
 
     form: Form
@@ -108,6 +115,14 @@ def encode_part(
     """Encode an event as a member of a batch. Raises InvalidEventError."""
     if isinstance(event, CloudEvent):
         return _cloudevent(event, to_json)
+    _check_headers(event.headers)
+    for name in event.headers:
+        if name.lower() in _TRACE:
+            raise InvalidEventError(f"headers: {name!r}: {_TRACE_FIX}")
+    return _member(event, to_json, new_id)
+
+
+def _member(event: Event, to_json: Dumps, new_id: Callable[[], str] | None) -> Part:
     event_id = _event_id(event, new_id)
     members = []
     lane = None
@@ -138,10 +153,15 @@ def encode_alone(
 
     This form costs the gateway least, and a large value goes straight to its blob store.
     """
-    if isinstance(event, CloudEvent) or not _fits_headers(event):
-        return encode_part(event, to_json, new_id)
+    if isinstance(event, CloudEvent):
+        return _cloudevent(event, to_json)
+    _check_headers(event.headers)
+    trace, own = _split_trace(event.headers)
+    event = replace(event, headers=own)
+    if not _fits_headers(event):
+        return _member(event, to_json, new_id)._replace(headers=trace)
     event_id = _event_id(event, new_id)
-    headers: list[tuple[str, str]] = []
+    headers = [*trace]
     lane, text = None, b""
     if event.value is TOMBSTONE:
         headers.append(("Headgate-Tombstone", "true"))
@@ -160,9 +180,7 @@ def encode_alone(
         headers.append(("Headgate-Event-Id", event_id))
     if event.timestamp is not None:
         headers.append(("Headgate-Timestamp", str(_timestamp_ms(event.timestamp))))
-    for name, value in event.headers.items():
-        is_trace = name.lower() in ("traceparent", "tracestate")
-        headers.append((name if is_trace else f"Headgate-Header-{name}", value))
+    headers += ((f"Headgate-Header-{name}", value) for name, value in event.headers.items())
     return Part("single", text, event_id, lane, tuple(headers))
 
 
@@ -173,7 +191,7 @@ def body_of(parts: Sequence[Part]) -> Body:
         return Body(parts[0].headers, parts[0].text)
     texts = b",".join([part.text for part in parts])
     content = b"[" + texts + b"]" if form == "cloudevents" else b'{"events":[' + texts + b"]}"
-    return Body((("Content-Type", _CONTENT_TYPES[form]),), content)
+    return Body((("Content-Type", _CONTENT_TYPES[form]), *parts[0].headers), content)
 
 
 def key_bytes(key: str | bytes, argument: str = "key") -> bytes:
@@ -194,7 +212,9 @@ def _key_member(key: str | bytes) -> bytes:
 def _event_id(event: Event, new_id: Callable[[], str] | None) -> str | None:
     if event.id is None:
         return new_id() if new_id is not None else None
-    if not isinstance(event.id, str) or not 0 < len(_utf8("id", event.id)) <= _ID_BYTES:
+    if not isinstance(event.id, str):
+        raise InvalidEventError(f"id: use a str, not {type(event.id).__name__}; try str(id)")
+    if not 0 < len(_utf8("id", event.id)) <= _ID_BYTES:
         raise InvalidEventError(f"id: use a str of 1 to {_ID_BYTES} bytes")
     return event.id
 
@@ -211,13 +231,27 @@ def _json_text(value: object, to_json: Dumps) -> bytes:
         text = to_json(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEventError(
-            f"value: it cannot be encoded as JSON ({error}); use bytes, or for dates and the like "
-            "Client(dumps=lambda value: json.dumps(value, default=str))"
+            f"value: it cannot be encoded as JSON ({error}); {_json_fix(error)}"
         ) from error
     if not isinstance(text, (str, bytes)):
         kind = type(text).__name__
         raise InvalidEventError(f"dumps: the function returned {kind}; return a str or bytes")
     return _utf8("value", text) if isinstance(text, str) else text
+
+
+def _json_fix(error: Exception) -> str:
+    """Return the fix for a value that the function of `dumps` does not take."""
+    text = str(error)
+    if isinstance(error, RecursionError) or "Circular reference" in text:
+        return "a value must not contain itself, nor be nested a thousand levels deep"
+    if text.startswith("Out of range float"):
+        return "JSON has neither NaN nor infinity: use a str, or leave the member out"
+    if text.startswith("keys must be"):
+        return "use a str for each key"
+    return (
+        "use bytes, or for dates and the like "
+        "Client(dumps=lambda value: json.dumps(value, default=str))"
+    )
 
 
 def _utf8(what: str, text: str) -> bytes:
@@ -228,7 +262,6 @@ def _utf8(what: str, text: str) -> bytes:
 
 
 def _headers_text(event: Event, content_type: str | None) -> bytes:
-    _check_headers(event.headers)
     headers = dict(event.headers)
     if content_type is not None:
         headers["content-type"] = content_type
@@ -265,9 +298,11 @@ def _timestamp_ms(timestamp: int | datetime) -> int:
 
 
 def _fits_headers(event: Event) -> bool:
-    """Return whether HTTP headers can carry all fields of the event."""
+    """Return whether HTTP headers can carry all fields of the event.
+
+    HTTP does not keep the case of names, so headers with capitals need an envelope.
+    """
     key = b"" if event.key is None else key_bytes(event.key)
-    _check_headers(event.headers)
     if isinstance(event.key, bytes) or (event.value is TOMBSTONE and event.content_type):
         return False
     is_bytes = isinstance(event.value, _BYTES)
@@ -275,11 +310,31 @@ def _fits_headers(event: Event) -> bool:
         return False
     texts = [*event.headers.values()]
     if event.id is not None:
-        texts.append(event.id)
+        texts.append(_event_id(event, None) or "")
     length = sum(map(len, (*event.headers, *texts))) + 3 * len(key)
-    names = {name.lower() for name in event.headers}
-    is_clear = "content-type" not in names and ("tracestate" not in names or "traceparent" in names)
+    is_clear = "content-type" not in event.headers and all(map(_is_lower, event.headers))
     return is_clear and length <= _HEADER_BYTES and all(map(_PLAIN.fullmatch, texts))
+
+
+def _is_lower(name: str) -> bool:
+    return name == name.lower()
+
+
+def _split_trace(
+    headers: Mapping[str, str],
+) -> tuple[tuple[tuple[str, str], ...], dict[str, str]]:
+    """Separate the trace context, which is of the request, from the record's other headers.
+
+    Raises:
+        InvalidEventError: HTTP cannot carry the trace context.
+    """
+    given = {name.lower(): text for name, text in headers.items() if name.lower() in _TRACE}
+    trace = {name: text for name, text in given.items() if text}
+    for name, text in trace.items():
+        if _PLAIN.fullmatch(text) is None:
+            raise InvalidEventError(f"headers: the value of {name!r}: use visible ASCII characters")
+    own = {name: text for name, text in headers.items() if name.lower() not in _TRACE}
+    return tuple(trace.items()), own
 
 
 def _is_opaque(content_type: str) -> bool:

@@ -17,7 +17,8 @@ from headgate_client.testing.gateway import (
     Fault,
     Lose,
     Refuse,
+    Succeed,
 )
 from headgate_client.testing.requests import Record
 
-__all__ = ["REASONS", "FailEvents", "FakeGateway", "Fault", "Lose", "Record", "Refuse"]
+__all__ = ["REASONS", "FailEvents", "FakeGateway", "Fault", "Lose", "Record", "Refuse", "Succeed"]

@@ -1,15 +1,18 @@
 """The gateway in memory; the package shows how to use it."""
 
 import base64
+import json
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import httpx
 
 from headgate_client.core.ids import uuid7
+from headgate_client.errors import InvalidOptionError
+from headgate_client.settings import check_bool, check_count, did_you_mean
 from headgate_client.testing.requests import Record, RefusedError, content_of, records_of
 
 # Each reason of docs/reference/reasons.md that a sender may get: its status, and whether the same
@@ -45,6 +48,9 @@ REASONS: Mapping[str, tuple[int, bool]] = {
     "unknown": (504, True),
 }
 
+_STATUSES = {"published": 201, "held": 202, "spooled": 202}  # of one event; others have 200
+_LARGEST = 5  # paths of an event that is too large
+
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
@@ -53,12 +59,24 @@ class Refuse:
     reason: str
     retry_after_s: int = 0
 
+    def __post_init__(self) -> None:
+        """Refuse a reason that no gateway has."""
+        _check_reason(self.reason)
+
 
 @dataclass(frozen=True, slots=True)
 class Lose:
     """The connection drops before the response. is_written: whether the events are written."""
 
     is_written: bool
+
+    def __post_init__(self) -> None:
+        """Refuse another type."""
+        check_bool("is_written", self.is_written)
+
+
+Which: TypeAlias = Callable[[Record, int], bool]
+WithoutRecord: TypeAlias = Literal["unchanged", "held", "spooled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +92,49 @@ class FailEvents:
     """
 
     reason: str
-    which: Callable[[Record, int], bool] = lambda record, position: True
+    which: Which = lambda record, position: True
     retry_after_s: int = 0
     is_written: bool = False
     is_answered: bool = True
 
+    def __post_init__(self) -> None:
+        """Refuse a reason that no gateway has."""
+        _check_reason(self.reason)
+        if self.is_written and self.reason != "unknown":
+            raise InvalidOptionError("is_written: only events that fail as 'unknown' are written")
 
-_NO_FAULT = FailEvents("", lambda record, position: False)
-Fault: TypeAlias = Refuse | Lose | FailEvents
+
+@dataclass(frozen=True, slots=True)
+class Succeed:
+    """Some events of the next request succeed without a new record.
+
+    Attributes:
+        outcome: `unchanged`, with the place of the newest record of the key (offset 0 without one);
+            or `held` or `spooled`, without a place.
+        which: Function of an event and its position in the request that selects these events.
+    """
+
+    outcome: WithoutRecord
+    which: Which = lambda record, position: True
+
+    def __post_init__(self) -> None:
+        """Refuse an outcome that needs no help, or does not exist."""
+        if self.outcome not in (names := get_args(WithoutRecord)):
+            hint = did_you_mean(str(self.outcome), names)
+            allowed = ", ".join(map(repr, names))
+            raise InvalidOptionError(f"outcome: use one of {allowed}, not {self.outcome!r}.{hint}")
+
+
+Fault: TypeAlias = Refuse | Lose | FailEvents | Succeed
+
+
+def _check_reason(reason: object) -> None:
+    if reason not in REASONS:
+        hint = did_you_mean(str(reason), REASONS)
+        raise InvalidOptionError(
+            f"reason: no gateway has the reason {reason!r}.{hint} "
+            f"The reasons are {', '.join(REASONS)}."
+        )
 
 
 class FakeGateway:
@@ -91,6 +144,8 @@ class FakeGateway:
         key_of: Function of topic and value that returns the key of an event without one. None
             fails the event with `missing_key`.
         dedupe: Write each event id once (`dedupe_ttl_s`).
+        max_bytes: Size limit of a value, in bytes. A larger event fails with `too_large`, and with
+            the figures of a gateway. None has no limit.
     """
 
     url = "http://headgate.test"
@@ -100,10 +155,14 @@ class FakeGateway:
         *,
         key_of: Callable[[str, object], str | None] = lambda topic, value: "",
         dedupe: bool = False,
+        max_bytes: int | None = None,
     ) -> None:
+        if max_bytes is not None:
+            check_count("max_bytes", max_bytes)
+        check_bool("dedupe", dedupe)
         self.transport = httpx.MockTransport(self._handle)
         self.requests: list[httpx.Request] = []
-        self._key_of, self._dedupe = key_of, dedupe
+        self._key_of, self._dedupe, self._max_bytes = key_of, dedupe, max_bytes
         self._faults: deque[Fault] = deque()
         self._log: dict[str, list[Record]] = {}
         self._remembered: dict[str, tuple[bytes, list[dict[str, object]]]] = {}
@@ -112,6 +171,12 @@ class FakeGateway:
 
     def next(self, *faults: Fault) -> None:
         """Fail the next requests, each by one of these faults."""
+        for fault in faults:
+            if not isinstance(fault, get_args(Fault)):
+                raise InvalidOptionError(
+                    "next: use Refuse, Lose, FailEvents or Succeed objects, "
+                    f"not {type(fault).__name__}"
+                )
         with self._lock:
             self._faults.extend(faults)
 
@@ -143,19 +208,27 @@ class FakeGateway:
         content = content_of(request)
         records = list(records_of(topic, request, content))
         before = self._remembered_of(request, content, len(records))
-        faults = fault if isinstance(fault, FailEvents) else _NO_FAULT
+        selecting = fault if isinstance(fault, (FailEvents, Succeed)) else None
         outcomes, ends = [], []
         for position, (record, seen) in enumerate(zip(records, before, strict=True)):
-            fails = not seen and faults.which(record, position)  # what is remembered fails no more
-            ends.append({} if fails and not faults.is_written else self._end(record, seen))
-            outcomes.append(_failed(record, faults.reason) if fails else ends[-1])
+            if seen or selecting is None or not selecting.which(record, position):
+                end = outcome = self._end(record, seen)  # what is remembered fails no more
+            elif isinstance(selecting, Succeed):
+                end = outcome = self._without_record(record, selecting.outcome)
+            else:
+                end = self._end(record, {}) if selecting.is_written else {}
+                outcome = self._failed(record, selecting.reason)
+            ends.append(end)
+            outcomes.append(outcome)
         if "Idempotency-Key" in request.headers:
             good = [{} if "reason" in end else end for end in ends]
             self._remembered[request.headers["Idempotency-Key"]] = (content, good)
-        if isinstance(fault, Lose) or not faults.is_answered:
+        failing = fault if isinstance(fault, FailEvents) else None
+        if isinstance(fault, Lose) or (failing is not None and not failing.is_answered):
             raise httpx.ReadError("the connection dropped", request=request)
         is_batch = "batch" in request.headers.get("Content-Type", "")
-        return _response(outcomes, is_batch=is_batch, wait_s=faults.retry_after_s)
+        wait_s = 0 if failing is None else failing.retry_after_s
+        return _response(outcomes, is_batch=is_batch, wait_s=wait_s)
 
     def _remembered_of(
         self, request: httpx.Request, content: bytes, count: int
@@ -173,11 +246,12 @@ class FakeGateway:
         """Write an event, unless that was done. seen: its outcome under this Idempotency-Key."""
         if seen:
             return {**seen, "outcome": "duplicate", "records": 0}
-        if record.key is None:
-            key = self._key_of(record.topic, record.value)
-            if key is None:
-                return _failed(record, "missing_key")
-            record = replace(record, key=key or None)
+        keyed = self._keyed(record)
+        if keyed is None:
+            return self._failed(record, "missing_key")
+        record = keyed
+        if self._max_bytes is not None and len(_text_of(record.value)) > self._max_bytes:
+            return self._failed(record, "too_large")
         name = (record.topic, record.event_id)
         if self._dedupe and name in self._ids:
             return _written(record, "duplicate", self._ids[name], 0)
@@ -186,6 +260,49 @@ class FakeGateway:
         if record.event_id is not None:
             self._ids[name] = len(log) - 1
         return _written(record, "published", len(log) - 1, 1)
+
+    def _without_record(self, record: Record, outcome: WithoutRecord) -> dict[str, object]:
+        """Return a success without a new record."""
+        keyed = self._keyed(record)
+        if keyed is None:
+            return self._failed(record, "missing_key")
+        if outcome == "unchanged":
+            log = self._log.get(keyed.topic, ())
+            same = (offset for offset, other in enumerate(log) if other.key == keyed.key)
+            return _written(keyed, outcome, max(same, default=0), 0)
+        return _waiting(keyed, outcome)
+
+    def _keyed(self, record: Record) -> Record | None:
+        """Return the record with the key that it gets, None if it gets none."""
+        if record.key is not None:
+            return record
+        key = self._key_of(record.topic, record.value)
+        return None if key is None else replace(record, key=key or None)
+
+    def _failed(self, record: Record, reason: str) -> dict[str, object]:
+        status, retryable = REASONS[reason]
+        figures: dict[str, object] = {}
+        detail = "as the test wants it"
+        if reason == "too_large":
+            size = len(_text_of(record.value))
+            limit = self._max_bytes if self._max_bytes is not None else max(size - 1, 0)
+            detail = f"{size} bytes are more than the limit of {limit} bytes (max_bytes)"
+            figures = {
+                "size_bytes": size,
+                "limit_bytes": limit,
+                "limit": "max_bytes",
+                "largest_paths": _largest_paths(record.value),
+            }
+        return {
+            "outcome": "unknown" if reason == "unknown" else "rejected",
+            "reason": reason,
+            "status": status,
+            "retryable": retryable,
+            "detail": detail,
+            **figures,
+            **_about(record),
+            "event_id": record.event_id,
+        }
 
 
 def _written(record: Record, name: str, offset: int, records: int) -> dict[str, object]:
@@ -201,18 +318,35 @@ def _written(record: Record, name: str, offset: int, records: int) -> dict[str, 
     }
 
 
-def _failed(record: Record, reason: str) -> dict[str, object]:
-    status, retryable = REASONS[reason]
-    name = "unknown" if reason == "unknown" else "rejected"
+def _waiting(record: Record, name: WithoutRecord) -> dict[str, object]:
+    """Return the outcome of an event that is published later."""
+    event_id = record.event_id or uuid7()
     return {
         "outcome": name,
-        "reason": reason,
-        "status": status,
-        "retryable": retryable,
-        "detail": "as the test wants it",
+        "topic": record.topic,
         **_about(record),
-        "event_id": record.event_id,
+        "event_id": event_id,
+        "records": 0,
     }
+
+
+def _text_of(value: object) -> bytes:
+    """Return the bytes of a value, as compact as the client writes them."""
+    if isinstance(value, bytes):
+        return value
+    if value is None:
+        return b""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _largest_paths(value: object) -> list[dict[str, object]]:
+    """Return the largest members of an object: JSON Pointer and size."""
+    members = value.items() if isinstance(value, dict) else ()
+    sizes = [
+        (len(_text_of(member)), "/" + name.replace("~", "~0").replace("/", "~1"))
+        for name, member in members
+    ]
+    return [{"path": path, "bytes": size} for size, path in sorted(sizes, reverse=True)[:_LARGEST]]
 
 
 def _about(record: Record) -> dict[str, object]:
@@ -226,7 +360,7 @@ def _response(outcomes: list[dict[str, object]], *, is_batch: bool, wait_s: int)
     failed = [outcome for outcome in outcomes if "reason" in outcome]
     if not is_batch:
         (outcome,) = outcomes
-        status = outcome.get("status", 201 if outcome["outcome"] == "published" else 200)
+        status = outcome.get("status", _STATUSES.get(str(outcome["outcome"]), 200))
     elif not failed:
         status = 200
     else:

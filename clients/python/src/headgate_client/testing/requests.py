@@ -12,7 +12,10 @@ import httpx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """A written record. value: JSON value, bytes, or None for a tombstone."""
+    """A written record.
+
+    value: JSON value, bytes, or None for a tombstone.  headers: without the gateway's.
+    """
 
     topic: str
     key: str | bytes | None
@@ -42,7 +45,7 @@ def records_of(topic: str, request: httpx.Request, content: bytes) -> Iterator[R
     kind = request.headers.get("Content-Type", "")
     if kind == "application/vnd.headgate.batch+json":
         for event in json.loads(content)["events"]:
-            yield _of_envelope(topic, event)
+            yield _of_envelope(topic, event, _trace(request.headers))
     elif kind == "application/cloudevents-batch+json":
         for event in json.loads(content):
             yield _of_cloudevent(topic, event)
@@ -50,7 +53,7 @@ def records_of(topic: str, request: httpx.Request, content: bytes) -> Iterator[R
         yield _alone(topic, request.headers, content)
 
 
-def _of_envelope(topic: str, event: Mapping[str, object]) -> Record:
+def _of_envelope(topic: str, event: Mapping[str, object], trace: Mapping[str, str]) -> Record:
     value = event.get("value")
     if "value_base64" in event:
         value = base64.b64decode(str(event["value_base64"]))
@@ -60,11 +63,12 @@ def _of_envelope(topic: str, event: Mapping[str, object]) -> Record:
     headers, event_id = event.get("headers", {}), event.get("id")
     assert isinstance(key, (str, bytes, type(None)))
     assert isinstance(headers, dict)
+    own = {name: text for name, text in headers.items() if name.lower() != "content-type"}
     return Record(
         topic=topic,
         key=key,
         value=value,
-        headers=headers,
+        headers={**own, **trace},
         event_id=None if event_id is None else str(event_id),
     )
 
@@ -75,7 +79,8 @@ def _of_cloudevent(topic: str, event: Mapping[str, object]) -> Record:
         data = base64.b64decode(str(event["data_base64"]))
     attributes = {name: str(value) for name, value in event.items() if not name.startswith("data")}
     key = attributes.get("partitionkey") or attributes.get("subject")
-    return Record(topic=topic, key=key, value=data, event_id=attributes["id"], headers=attributes)
+    headers = {f"ce_{name}": text for name, text in attributes.items()}
+    return Record(topic=topic, key=key, value=data, event_id=attributes["id"], headers=headers)
 
 
 def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
@@ -95,5 +100,11 @@ def _alone(topic: str, headers: httpx.Headers, content: bytes) -> Record:
             name.removeprefix(prefix): text
             for name, text in headers.items()
             if name.startswith(prefix)
-        },
+        }
+        | _trace(headers),
     )
+
+
+def _trace(headers: httpx.Headers) -> dict[str, str]:
+    """Return the trace context of a request, which each of its records has."""
+    return {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}

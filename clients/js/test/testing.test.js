@@ -1,0 +1,115 @@
+/** The gateway in memory for tests of programs: its faults, its outcomes and its records. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { BufferedProducer, Client, CloudEvent, HeadgateEvent } from "../src/index.js";
+import { FailEvents, FakeGateway, Lose, Refuse, Succeed } from "../src/testing.js";
+
+function world(options) {
+  const gateway = new FakeGateway(options);
+  const retry = { firstWaitMs: 0 };
+  const client = new Client(gateway.url, { log: null, fetch: gateway.fetch, retry });
+  return { gateway, client };
+}
+
+for (const [what, make, words] of [
+  ["a reason", () => new Refuse("overlaoded"), /no gateway has the reason .overlaoded.. Did you mean .overloaded./],
+  ["a reason of events", () => new FailEvents("schema_violatoin"), /Did you mean .schema_violation./],
+  ["a reason that is like none", () => new FailEvents("???"), /The reasons are malformed, /],
+  ["the name of a property of all objects", () => new Refuse("toString"), /no gateway/],
+  ["a failure that writes", () => new FailEvents("overloaded", { isWritten: true }), /isWritten: only/],
+  ["an option of Lose", () => new Lose({ iswritten: true }), /Did you mean .isWritten./],
+  ["no option of Lose", () => new Lose(), /Lose: use an object of options/],
+  ["an empty option of Lose", () => new Lose({}), /Lose: use { isWritten: true }/],
+  ["an outcome", () => new Succeed("unchangd"), /Did you mean .unchanged./],
+  ["a fault that is a text", () => new FakeGateway().next("unknown"), /next: use Refuse/],
+  ["a fault that is a class", () => new FakeGateway().next(Refuse), /next: use Refuse/],
+]) {
+  test(`a mistake of a test is refused at once: ${what}`, () => {
+    assert.throws(make, (error) => {
+      assert.equal(error.name, "InvalidOptionError");
+      assert.match(error.message, words);
+      return true;
+    });
+  });
+}
+
+test("an event is unchanged, held or spooled", async () => {
+  const { gateway, client } = world();
+  const events = [["a", 1], ["b", 1], ["b", 2]];
+  await client.sendBatch("orders", events.map(([key, value]) => new HeadgateEvent(value, { key })));
+  gateway.next(new Succeed("unchanged"), new Succeed("held"), new Succeed("spooled"));
+  const places = [];
+  for (let count = 0; count < 3; count += 1) {
+    const { name, partition, offset } = await client.send("orders", 2, { key: "b" });
+    places.push([name, partition, offset]);
+  }
+  assert.deepEqual(places, [["unchanged", 0, 2], ["held", null, null], ["spooled", null, null]]);
+  gateway.next(new Succeed("held", { which: (record, place) => place === 1 }));
+  const batch = await client.sendBatch("orders", [3, 4, 5]);
+  assert.deepEqual(batch.map(({ name }) => name), ["published", "held", "published"]);
+  assert.deepEqual(gateway.records("orders").map(({ value }) => value), [1, 1, 2, 3, 5]);
+});
+
+test("a large event has the figures of a gateway", async () => {
+  const { gateway, client } = world({ maxBytes: 30 });
+  const value = { id: 1, text: "x".repeat(20), "a/b": [1, 2, 3] };
+  const outcome = await client.send("orders", value, { key: "k" });
+  assert.deepEqual([outcome.reason, outcome.sizeBytes, outcome.limitBytes], ["too_large", 52, 30]);
+  assert.deepEqual(outcome.largestPaths, [
+    { path: "/text", bytes: 22 },
+    { path: "/a~1b", bytes: 7 },
+    { path: "/id", bytes: 1 },
+  ]);
+  gateway.next(new FailEvents("too_large"));
+  assert.equal((await client.send("orders", { id: 1 })).sizeBytes, 8);
+});
+
+test("an answer that is lost, and keys that are forgotten", async () => {
+  const { gateway, client } = world();
+  gateway.next(new FailEvents("schema_violation", { isAnswered: false, which: () => false }));
+  assert.equal((await client.send("orders", 1, { idempotencyKey: "k" })).name, "duplicate");
+  gateway.forget();
+  assert.equal((await client.send("orders", 1, { idempotencyKey: "k" })).name, "published");
+});
+
+test("every way writes the same headers", async () => {
+  const { gateway, client } = world();
+  const events = [
+    new HeadgateEvent(1, { headers: { Author: "Ada", author: "ada" } }),
+    new HeadgateEvent(new Uint8Array([1]), { headers: { a: "b" } }),
+    new CloudEvent({ id: "1", source: "/s", type: "t" }),
+  ];
+  for (const event of events) await client.send("orders", event);
+  await client.sendBatch("orders", events);
+  const producer = new BufferedProducer(client);
+  for (const event of events) await producer.send("orders", event);
+  await producer.close();
+  const written = [
+    { Author: "Ada", author: "ada" },
+    { a: "b" },
+    { ce_specversion: "1.0", ce_id: "1", ce_source: "/s", ce_type: "t" },
+  ];
+  const found = gateway.records("orders").map(({ headers }) => headers);
+  for (const headers of written) {
+    assert.equal(found.filter((other) => isEqual(headers, other)).length, 3, JSON.stringify(found));
+  }
+});
+
+test("the trace context of the request is in its record", async () => {
+  const { gateway, client } = world();
+  await client.send("orders", 1, { headers: { traceparent: "00-1" } });
+  await client.send("orders", 1, { headers: { Traceparent: "00-1", Author: "Ada" } });
+  const found = gateway.records("orders").map(({ headers }) => headers.traceparent);
+  assert.deepEqual(found, ["00-1", "00-1"]);
+});
+
+function isEqual(one, other) {
+  try {
+    assert.deepEqual(one, other);
+    return true;
+  } catch {
+    return false;
+  }
+}

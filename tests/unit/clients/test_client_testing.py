@@ -1,0 +1,128 @@
+"""The gateway in memory for tests of programs: its faults, its outcomes and its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headgate_client import (
+    BufferedProducer,
+    Client,
+    CloudEvent,
+    Event,
+    InvalidOptionError,
+    LargePath,
+    Outcome,
+    Rejected,
+    Retry,
+)
+from headgate_client.testing import FailEvents, FakeGateway, Lose, Refuse, Succeed
+
+TOPIC = "orders"
+AT_ONCE = Retry(first_wait_s=0)
+
+
+def client_of(gateway: FakeGateway) -> Client:
+    return Client(gateway.url, transport=gateway.transport, retry=AT_ONCE)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: Refuse("overlaoded"), r"no gateway has the reason 'overlaoded'. Did you mean "),
+        (lambda: FailEvents("schema_violatoin"), "Did you mean 'schema_violation'"),
+        (lambda: FailEvents("???"), "The reasons are malformed, "),
+        (lambda: FailEvents("overloaded", is_written=True), "is_written: only"),
+        (lambda: Lose("no"), "is_written: use True or False"),  # type: ignore[arg-type]
+        (lambda: Succeed("hold"), "use one of .*'held'"),  # type: ignore[arg-type]
+        (lambda: Succeed("unchangd"), "Did you mean 'unchanged'"),  # type: ignore[arg-type]
+        (lambda: FakeGateway().next("unknown"), "next: use Refuse"),  # type: ignore[arg-type]
+        (lambda: FakeGateway().next(Refuse), "next: use Refuse"),  # type: ignore[arg-type]
+        (lambda: FakeGateway(max_bytes=0), "max_bytes"),
+    ],
+)
+def test_a_mistake_of_a_test_is_refused_at_once(make: Callable[[], object], text: str) -> None:
+    with pytest.raises(InvalidOptionError, match=text):
+        make()
+
+
+def test_an_event_is_unchanged_held_or_spooled() -> None:
+    gateway = FakeGateway()
+    with client_of(gateway) as client:
+        client.send_batch(TOPIC, [Event(1, key="a"), Event(1, key="b"), Event(2, key="b")])
+        gateway.next(Succeed("unchanged"), Succeed("held"), Succeed("spooled"))
+        ends = [client.send(TOPIC, 2, key="b") for _ in range(3)]
+        gateway.next(Succeed("held", lambda record, position: position == 1))
+        batch = client.send_batch(TOPIC, [3, 4, 5])
+    places = [(one.name, getattr(one, "partition", 0), getattr(one, "offset", 0)) for one in ends]
+    assert places == [("unchanged", 0, 2), ("held", None, None), ("spooled", None, None)]
+    assert [one.name for one in batch] == ["published", "held", "published"]
+    assert [record.value for record in gateway.records(TOPIC)] == [1, 1, 2, 3, 5]
+
+
+def test_a_repeat_of_an_event_that_is_held_has_no_place() -> None:
+    gateway = FakeGateway()
+    with client_of(gateway) as client:
+        gateway.next(Succeed("held"))
+        names = [client.send(TOPIC, 1, idempotency_key="k") for _ in range(2)]
+    assert [(one.name, one.is_written) for one in names] == [("held", False), ("duplicate", False)]
+
+
+def test_a_large_event_has_the_figures_of_a_gateway() -> None:
+    value = {"id": 1, "text": "x" * 20, "a/b": [1, 2, 3]}
+    gateway = FakeGateway(max_bytes=30)
+    with client_of(gateway) as client:
+        outcome = client.send(TOPIC, value, key="k")
+        assert client.send(TOPIC, {"id": 1}).succeeded
+        gateway.next(FailEvents("too_large"))
+        small = client.send(TOPIC, {"id": 1})
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.size_bytes, outcome.limit_bytes) == ("too_large", 52, 30)
+    assert outcome.largest_paths == (
+        LargePath("/text", 22), LargePath("/a~1b", 7), LargePath("/id", 1),
+    )  # fmt: skip
+    assert "52 bytes are more than the limit of 30 bytes" in outcome.detail
+    assert isinstance(small, Rejected)
+    assert small.size_bytes == len('{"id":1}')
+
+
+def alone(client: Client, event: object) -> Outcome:
+    return client.send(TOPIC, event)
+
+
+def together(client: Client, event: object) -> Outcome:
+    return client.send_batch(TOPIC, [event])[0]
+
+
+def in_the_background(client: Client, event: object) -> Outcome:
+    with BufferedProducer(client) as producer:
+        return producer.send(TOPIC, event).result(60)
+
+
+@pytest.mark.parametrize("way", [alone, together, in_the_background])
+def test_every_way_writes_the_same_headers(way: Callable[[Client, object], Outcome]) -> None:
+    events: list[Any] = [
+        Event(1, headers={"Author": "Ada", "author": "ada"}),
+        Event(b"1", headers={"a": "b"}),
+        Event(1, headers={"a": "é"}, content_type="a/b"),
+        CloudEvent(id="1", source="/s", type="t"),
+    ]
+    gateway = FakeGateway()
+    with client_of(gateway) as client:
+        assert all(way(client, event).succeeded for event in events)
+    assert [dict(record.headers) for record in gateway.records(TOPIC)] == [
+        {"Author": "Ada", "author": "ada"},
+        {"a": "b"},
+        {"a": "é"},
+        {"ce_specversion": "1.0", "ce_id": "1", "ce_source": "/s", "ce_type": "t"},
+    ]
+
+
+def test_the_trace_context_of_the_request_is_in_its_record() -> None:
+    gateway = FakeGateway()
+    with client_of(gateway) as client:
+        for headers in ({"traceparent": "00-1"}, {"Traceparent": "00-1", "Author": "Ada"}):
+            client.send(TOPIC, 1, headers=headers)
+    assert [record.headers["traceparent"] for record in gateway.records(TOPIC)] == ["00-1", "00-1"]
