@@ -1,35 +1,44 @@
-"""The coalescer of one process: a group member per cluster and an owner per partition."""
+"""The coalescer of one process: a group member per cluster, an owner per partition, and the lag."""
 
+import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
 
 from headgate.audits.facts import Facts
 from headgate.backends.owned import OwnedTasks
 from headgate.coalescer.decisions import CoalescingRules, Decisions, LogError, Turns
 from headgate.coalescer.partition import (
-    FINISH_S,
-    CoalescerMember,
+    GROUP,
     HeldPartition,
     OwnerContext,
     PartitionOwner,
 )
 from headgate.coalescer.windows import Figures, HeldBounds, Window, WindowTimes
+from headgate.consumer.membership import Membership
 from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.ingest.gate import Routes
+from headgate.kafka.aiokafka_internals import client_of, drop_consumer, open_consumer, read_commits
 from headgate.kafka.options import ClusterOptions
-from headgate.kafka.topics import KafkaTopics
+from headgate.kafka.topics import READ_ERRORS, KafkaTopics, kafka_error
 from headgate.metrics.meter import Meter
 from headgate.model.internal_topics import held_topic, held_topics_of, is_there, topic_of
-from headgate.model.outcome import OutcomeName, Refused
+from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.route import Route
 from headgate.model.topics import TopicState
 
-_CLOSE_S = 4 * FINISH_S  # finish, drop, leave the group
+log = logging.getLogger("headgate.coalescer")
+
+# A transaction takes 0.1 s; a slower one is dropped, and the next owner repeats it.
+_FINISH_S, _DROP_S = 5.0, 5.0
+_CLOSE_S = 4 * _FINISH_S  # finish, drop, leave the group
 
 
 def report(
@@ -118,7 +127,7 @@ class Coalescer:
         for member in self._members.values():
             member.close()
         await self._tasks.finish(_CLOSE_S)
-        await self._tasks.end(FINISH_S)
+        await self._tasks.end(_FINISH_S)
 
     def replace(self, policies: PolicyTable) -> None:
         """Put a reloaded configuration in force."""
@@ -231,3 +240,213 @@ def _sum(parts: Sequence[Figures]) -> Figures:
         sum(part.bytes for part in parts),
         min(oldest, default=None),
     )
+
+
+# ---- one group member per cluster and process, and the owners of its partitions
+
+
+_RETRY_S = 2.0
+
+NewOwner = Callable[[AIOKafkaConsumer, Owned, Callable[[], bool]], PartitionOwner]
+
+
+class CoalescerMember:
+    """A member of one cluster's group.
+
+    Attributes:
+        owners: Owners of the partitions of this term.
+    """
+
+    def __init__(self, cluster: ClusterOptions, options: MemberOptions, new_owner: NewOwner):
+        self.owners: list[PartitionOwner] = []
+        self._cluster = cluster
+        self._new_owner = new_owner
+        self._topics: frozenset[str] = frozenset()
+        self._wanted: frozenset[str] = frozenset()
+        self._changed = asyncio.Event()
+        self._is_closing = False
+        self._tasks = OwnedTasks()
+        self._membership = Membership(cluster, GROUP, options, self)
+
+    def want(self, topics: frozenset[str]) -> None:
+        """Own partitions of these held topics from now on."""
+        if topics != self._wanted:
+            self._wanted = topics
+            self._changed.set()
+
+    def rejoin(self) -> None:
+        """Rejoin the group after a topic was recreated.
+
+        The consumer may not have noticed the deletion, and would continue at offsets that the new
+        topic does not have.
+        """
+        self._changed.set()
+
+    def close(self) -> None:
+        """Finish the current transactions and leave the group."""
+        self._is_closing = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Stay in the group as long as there is a topic to own."""
+        while not self._is_closing:
+            self._changed.clear()
+            if not self._wanted:
+                await self._changed.wait()
+                continue
+            log.info("coalescer reads %s", ", ".join(sorted(self._wanted)))
+            try:
+                await self._membership.hold(self._wanted, self._changed)
+            except READ_ERRORS as error:
+                log.warning("coalescer rejoins its group: %s", kafka_error(error))
+                await asyncio.sleep(_RETRY_S)
+
+    # ---- membership.Holder
+
+    def assigned(self, consumer: AIOKafkaConsumer, owned: Iterable[Owned]) -> None:
+        """Start an owner for each partition; no state of an earlier term remains (rule 3)."""
+        ownership = self._membership.ownership
+        for partition in owned:
+            owner = self._new_owner(consumer, partition, partial(ownership.is_current, partition))
+            self.owners.append(owner)
+            self._tasks.keep(owner.run, f"owner of {partition.topic}-{partition.partition}")
+
+    async def ending(self) -> None:
+        """No-op: EndTxn itself guards the transactions of owners that end after their terms."""
+
+    async def revoked(self) -> None:
+        """Let each owner finish its transaction, for a bounded time."""
+        for owner in self.owners:
+            owner.stop()
+        await self._tasks.finish(_FINISH_S)
+        await self._tasks.end(_DROP_S)
+        self.owners = []
+
+
+# ---- the lag of the held groups, for every gateway, also for one that owns no partition
+#
+# An event is lost if retention deletes it from its held topic before it is coalesced. So if the
+# group has not passed the events of half a retention ago, new events are refused (rule 14).
+
+
+_POLL_S = 5.0
+_ANSWER_S = 10.0
+_RETRY_AFTER_S = 30
+
+
+class HeldLag(NamedTuple):
+    """The lag of a held topic.
+
+    Attributes:
+        records: Number of held records that the group's offset does not cover yet.
+        is_too_old: Some of them are older than half the retention.
+    """
+
+    records: int
+    is_too_old: bool
+
+
+class HeldWatch:
+    """A watch of the lag of one cluster's held topics.
+
+    Args:
+        options: Options of the cluster.
+        held: Returns the states of the held topics.
+        now_ms: Wall clock, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        options: ClusterOptions,
+        held: Callable[[], Iterable[TopicState]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._options = options
+        self._held = held
+        self._now_ms = now_ms
+        self.lags: dict[str, HeldLag] = {}
+
+    async def run(self) -> None:
+        """Poll the lag until cancelled."""
+        consumer: AIOKafkaConsumer | None = None
+        try:
+            while True:
+                states = list(self._held())
+                if not states:
+                    self.lags = {}
+                else:
+                    try:
+                        async with asyncio.timeout(_ANSWER_S):
+                            consumer = consumer or await self._connect()
+                            self.lags = await self._poll(consumer, states)
+                    except READ_ERRORS as error:
+                        why = kafka_error(error)
+                        log.warning("lag of the held topics is unknown: %s", why)
+                        await _drop(consumer)
+                        consumer = None
+                await asyncio.sleep(_POLL_S)
+        finally:
+            await _drop(consumer)
+
+    def refusal(self, held: str) -> Failure | None:
+        """Return the failure for a new event of this held topic; None if it may be held."""
+        lag = self.lags.get(held)
+        if lag is None or not lag.is_too_old:
+            return None
+        detail = (
+            f"{lag.records} events in {held} wait for longer than half its retention: nothing "
+            "more is held until the coalescer has caught up (runbook HeadgateHeldEventsWait)"
+        )
+        return Failure(Reason.KAFKA_UNAVAILABLE, detail, retry_after_s=_RETRY_AFTER_S)
+
+    async def _connect(self) -> AIOKafkaConsumer:
+        # The consumer never subscribes, so it is no member: it only reads the group's offsets.
+        consumer = open_consumer(self._options, group_id=GROUP, isolation_level="read_committed")
+        try:
+            await consumer.start()
+        except BaseException:
+            await _drop(consumer)
+            raise
+        return consumer
+
+    async def _poll(
+        self, consumer: AIOKafkaConsumer, states: Iterable[TopicState]
+    ) -> dict[str, HeldLag]:
+        lags = {}
+        for state in states:
+            client_of(consumer).add_topic(state.name)
+            tps = [TopicPartition(state.name, number) for number in range(state.partitions)]
+            committed = await read_commits(consumer, tps)
+            starts = await consumer.beginning_offsets(tps)
+            ends = await consumer.end_offsets(tps)
+            # Without an offset the coalescer begins at the earliest record.
+            reached = {
+                tp: max(committed[tp].offset, starts[tp]) if tp in committed else starts[tp]
+                for tp in tps
+            }
+            late = {tp for tp in tps if reached[tp] < ends[tp]}
+            records = sum(ends[tp] - reached[tp] for tp in late)
+            is_old = bool(late) and await self._is_too_old(consumer, state, late, reached)
+            lags[state.name] = HeldLag(records, is_old)
+        return lags
+
+    async def _is_too_old(
+        self,
+        consumer: AIOKafkaConsumer,
+        state: TopicState,
+        late: Iterable[TopicPartition],
+        reached: Mapping[TopicPartition, int],
+    ) -> bool:
+        """Return whether the first uncovered record is older than half the retention."""
+        kept_ms = state.rules.kept_ms
+        if kept_ms is None:
+            return False
+        since_ms = self._now_ms() - kept_ms // 2
+        offsets = await consumer.offsets_for_times(dict.fromkeys(late, since_ms))
+        # None: no record is younger than that, so all uncovered records are older.
+        return any(first is None or reached[tp] < first.offset for tp, first in offsets.items())
+
+
+async def _drop(consumer: AIOKafkaConsumer | None) -> None:
+    if consumer is not None:
+        await drop_consumer(consumer)

@@ -53,21 +53,34 @@ class LogError(Exception):
 
 
 class Committed(NamedTuple):
-    """The group's commit for a partition. offset: -1 if there is none."""
+    """The group's commit for a partition.
+
+    Attributes:
+        offset: The committed offset; -1 if there is none.
+    """
 
     offset: int
     metadata: str
 
 
 class Read(NamedTuple):
-    """Records of one fetch. position: the next offset, past all records that are not visible."""
+    """Records of one fetch.
+
+    Attributes:
+        position: The next offset, past all records that are not visible.
+    """
 
     records: Sequence[HeldRecord]
     position: int
 
 
 class Emission(NamedTuple):
-    """One record for the topic. key, value, headers: as in Kafka.  partition: of the topic."""
+    """One record for the topic.
+
+    Attributes:
+        partition: Partition of the topic.
+        timestamp_ms: Timestamp, in milliseconds since 1970.
+    """
 
     partition: int
     key: bytes
@@ -139,7 +152,7 @@ class Turns:
             await asyncio.sleep(0)
 
 
-# Digests of windows for RESERVE: of bytes or of the canonical form, as the topic compares.
+# ---- digests of windows for RESERVE: of bytes or of the canonical form
 #
 # The event loop examines small contents, the helper process large ones. All windows of a round have
 # different keys, and a session has one round at a time. So the order within a key is kept.

@@ -6,9 +6,8 @@ from functools import partial
 from headgate.audits.facts import Facts
 from headgate.backends.base import Suppression, Verdicts
 from headgate.backends.owned import OwnedTasks
-from headgate.coalescer.coalescer import Coalescer, held_states
+from headgate.coalescer.coalescer import Coalescer, HeldWatch, held_states
 from headgate.coalescer.decisions import Decisions, Digests, Turns
-from headgate.coalescer.partition import HeldWatch
 from headgate.coalescer.windows import Figures
 from headgate.ingest.complete import now_ms
 from headgate.ingest.gate import Routes

@@ -7,7 +7,8 @@ from typing import cast
 
 from aiokafka import AIOKafkaConsumer
 
-from headgate.coalescer.partition import CoalescerMember, PartitionOwner
+from headgate.coalescer.coalescer import CoalescerMember
+from headgate.coalescer.partition import PartitionOwner
 from headgate.consumer.options import MemberOptions
 from headgate.consumer.ownership import Owned
 from headgate.kafka.options import ClusterOptions
