@@ -95,7 +95,12 @@ class Spooled(Succeeded):
 
 @dataclass(frozen=True, slots=True)
 class LargePath:
-    """A large part of an event. path: JSON Pointer."""
+    """A large part of an event.
+
+    Attributes:
+        path: JSON Pointer to the part.
+        bytes: Size of the part.
+    """
 
     path: str
     bytes: int

@@ -29,7 +29,12 @@ _DOUBT = "an earlier attempt may have been written"
 
 
 class Post(NamedTuple):
-    """One request. attempt: 1 for the first request with these bytes."""
+    """One request.
+
+    Attributes:
+        events: Number of its events.
+        attempt: 1 for the first request with these bytes.
+    """
 
     topic: str
     headers: tuple[tuple[str, str], ...]
@@ -50,7 +55,12 @@ class Step(NamedTuple):
 
 
 class Chances(NamedTuple):
-    """Sources of randomness. share: 0 to 1.  new_key: Idempotency-Keys; None sends none."""
+    """Sources of randomness.
+
+    Attributes:
+        share: Returns a number from 0 to 1.
+        new_key: Returns an Idempotency-Key; None sends none.
+    """
 
     share: Callable[[], float]
     new_key: Callable[[], str] | None
@@ -59,9 +69,10 @@ class Chances(NamedTuple):
 class Delivery:
     """Events of one topic until each has ended. Repeat `post` and `answered` until no event waits.
 
-    end_s: time to give up, by the clock of `answered`.  own_key: the caller's Idempotency-Key for
-    all events in one request. That request is repeated as a whole, until an event must not be in it
-    (core/order.py).
+    Args:
+        end_s: Time to give up, in seconds by the clock of `answered`.
+        own_key: The caller's Idempotency-Key for all events in one request. That request is
+            repeated as a whole, until an event must not be in it (core/order.py).
     """
 
     def __init__(

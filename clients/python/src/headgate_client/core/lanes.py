@@ -55,7 +55,11 @@ class _Lane:
 
 
 class Topic:
-    """The lanes of one topic. held_until_s: no new request is sent before."""
+    """The lanes of one topic.
+
+    Attributes:
+        held_until_s: Time before which no new request is sent.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -18,7 +18,11 @@ from headgate_client.settings import Buffering, Limits, Retry
 
 
 class Load:
-    """The events of one delivery. is_posted: its request is under way."""
+    """The events of one delivery.
+
+    Attributes:
+        is_posted: Whether its request is under way.
+    """
 
     __slots__ = ("delivery", "entries", "is_posted")
 

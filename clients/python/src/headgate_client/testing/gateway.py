@@ -66,7 +66,11 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """The connection drops before the response. is_written: whether the events are written."""
+    """The connection drops before the response.
+
+    Attributes:
+        is_written: Whether the events are written.
+    """
 
     is_written: bool
 

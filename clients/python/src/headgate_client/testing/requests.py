@@ -14,7 +14,9 @@ import httpx
 class Record:
     """A written record.
 
-    value: JSON value, bytes, or None for a tombstone.  headers: without the gateway's.
+    Attributes:
+        value: JSON value, bytes, or None for a tombstone.
+        headers: Headers without those of the gateway.
     """
 
     topic: str
