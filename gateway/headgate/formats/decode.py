@@ -280,7 +280,7 @@ def _wanted(kind: BodyKind, head: bytes) -> str | None:
     return "application/json" if kind is BodyKind.OPAQUE and _JSON_LIKE.match(head) else None
 
 
-# Fast path for plain bodies: one pass in C reads values, keys, partitions and digests.
+# ---- fast path for plain bodies: one pass in C reads values, keys, partitions and digests
 #
 # Only the compiled build has `_scanner` (setup.py). Its results equal those of `decode`,
 # `ingest.records.build_record` and the topic's digest, which read every body that the scanner does

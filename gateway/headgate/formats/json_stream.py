@@ -139,7 +139,7 @@ class JsonStream:
         return Refused(malformed(f"the body has {what} near byte {self._at}"))
 
 
-# Splitting of a stream of JSON objects without separators, as in Confluent's REST v3.
+# ---- JSON objects without separators, as in Confluent's REST v3
 #
 # Only the ends of objects are found; their reader validates them. The time is linear in the bytes,
 # whatever the sizes of the pieces are.

@@ -274,7 +274,7 @@ def _scalar_of(parsed: object, pointer: tuple[str, ...]) -> bytes:
         raise _invalid(pointer, "a string with a lone surrogate") from None
 
 
-# Reading JSON objects into msgspec structs, members of type Raw as their exact slices.
+# ---- JSON objects as msgspec structs, members of type Raw as their exact slices
 #
 # msgspec refuses lone-surrogate escapes even in members that it only skips. Such an object is read
 # member by member, so that only members of type text refuse these escapes.

@@ -78,7 +78,11 @@ class Ask:
 
 
 class End:
-    """The end of a claim until it is in Redis. waiter: called once, when it is."""
+    """The end of a claim until it is in Redis.
+
+    Attributes:
+        waiter: Called once, when it is there.
+    """
 
     __slots__ = ("operation", "token", "waiter")
 

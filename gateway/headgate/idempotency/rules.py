@@ -61,7 +61,11 @@ class ClaimState(Enum):
 
 
 class ClaimVerdict(NamedTuple):
-    """A claim's verdict. remembered: see `pack_outcomes`; empty if no outcomes are remembered."""
+    """A claim's verdict.
+
+    Attributes:
+        remembered: Outcomes as `pack_outcomes` writes them; empty if none are remembered.
+    """
 
     state: ClaimState
     remembered: bytes = b""
@@ -320,7 +324,11 @@ _MARGIN = 60_000.0
 
 
 class StoredName(NamedTuple):
-    """A value in the store. expires: time on the store's clock, in milliseconds."""
+    """A value in the store.
+
+    Attributes:
+        expires: Time on the store's clock, in milliseconds.
+    """
 
     value: bytes
     expires: float

@@ -189,8 +189,8 @@ def _merge_strangers(
     first: dict[str, Stranger], second: dict[str, Stranger]
 ) -> dict[str, Stranger]:
     """Return the producers with the most events of both."""
-    most = sorted(_joined(first, second, _add_stranger).items(), key=lambda row: -row[1].events)
-    return dict(most[:STRANGERS_KEPT])
+    ranked = sorted(_joined(first, second, _add_stranger).items(), key=lambda row: -row[1].events)
+    return dict(ranked[:STRANGERS_KEPT])
 
 
 def _add_stranger(first: Stranger, second: Stranger) -> Stranger:

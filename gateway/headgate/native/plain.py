@@ -187,7 +187,11 @@ _PRODUCER_AT, _PRODUCER = 43, struct.Struct(">qhi")  # id, epoch, base sequence
 
 
 class Records:
-    """A record batch under construction.  max_bytes: of the batch, with its header."""
+    """A record batch under construction.
+
+    Args:
+        max_bytes: Largest size of the batch, with its header.
+    """
 
     __slots__ = ("_encoder", "_shift_ms", "count")
 

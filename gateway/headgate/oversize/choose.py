@@ -284,7 +284,7 @@ def _common(publish: Publish) -> Common:
     return publish.common
 
 
-# Records of one oversized event, and their common outcome.
+# ---- records of one oversized event, and their common outcome
 #
 # A part goes through the lanes like any publish, but reports its end to its `MultiRecordPublish`
 # instead of a ticket. The event itself (`MultiRecordPublish.parent`) never enters a lane: it keeps

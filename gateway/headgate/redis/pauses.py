@@ -119,7 +119,7 @@ def checked_reason(reason: str) -> str:
     return reason
 
 
-# Pause intents in Redis, which operators write and consumers read.
+# ---- pause intents in Redis, which operators write and consumers read
 #
 # There is one hash for each group, with a field for each scope and reason. The value is the
 # operator and the time. So two operators never overwrite each other, and a resume removes exactly

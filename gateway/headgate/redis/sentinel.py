@@ -21,7 +21,13 @@ NO_INTRODUCTION: Final[Mapping[str, Any]] = {"protocol": 2, "driver_info": None}
 
 
 class Sentinels(NamedTuple):
-    """The parts of a URL with sentinels. login: `user:password@` as in the URL, or empty."""
+    """The parts of a URL with sentinels.
+
+    Attributes:
+        hosts: Hosts and ports of the sentinels.
+        service: Name of the master.
+        login: `user:password@` as in the URL, or empty.
+    """
 
     hosts: list[tuple[str, int]]
     service: str

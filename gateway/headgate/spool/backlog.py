@@ -247,7 +247,11 @@ class Backlog:
 
 
 class Row:
-    """An event on its way back to Kafka. is_repeat: its last result is unknown."""
+    """An event on its way back to Kafka.
+
+    Attributes:
+        is_repeat: Whether its last result is unknown.
+    """
 
     __slots__ = ("event", "is_repeat")
 
@@ -315,7 +319,7 @@ def since(head: Publish, now_s: float) -> float:
     return now_s if head.ticket is None else head.ticket.arrived
 
 
-# The backlogs of all lanes, and the announcement of their topics.
+# ---- the backlogs of all lanes, and the announcement of their topics
 #
 # While a topic has spooled events, no event of it may be `unchanged`, here or at any other gateway:
 # the spooled events are written later, and are newer than the state in Redis. So the gateway

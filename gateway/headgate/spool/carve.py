@@ -73,7 +73,14 @@ class Log(NamedTuple):
 
 
 class _Frame(NamedTuple):
-    """A frame's header, mended if one bit explains its checksum. numbers: possible page numbers."""
+    """A frame's header, mended if one bit explains its checksum.
+
+    Attributes:
+        numbers: Possible page numbers.
+        committed: Pages of the database after this frame's commit; 0 if it ends none.
+        sums: Possible checksums, for the next frame.
+        is_exact: Whether nothing was mended.
+    """
 
     numbers: list[int]
     committed: int
@@ -227,7 +234,7 @@ def _checksum(order: str, content: bytes, before: Sums) -> Sums:
 _TABLE, _TABLE_ABOVE, _INDEX, _INDEX_ABOVE = 13, 5, 10, 2  # kinds of b-tree pages
 _ROOT, _FREE, _BELOW = 1, 2, 5  # types in the pointer map, of b-tree pages and free pages
 _OVERFLOW: Final = (3, 4)
-_MOST_LANES: Final = 2000  # tried for a damaged chunk
+_MAX_LANES: Final = 2000  # tried for a damaged chunk
 _INTEGERS: Final = (0, 1, 2, 3, 4, 6, 8)  # bytes of an integer, by its type
 _LARGEST: Final = 1 << 40  # a larger chunk number is damaged
 _UNPLACED: Final = "damaged: its place among others is not known"
@@ -242,14 +249,22 @@ class _UnreadableError(ValueError):
 
 
 class _Cell(NamedTuple):
-    """A cell of a b-tree page. number: the rowid; 0 in an index."""
+    """A cell of a b-tree page.
+
+    Attributes:
+        number: The rowid; 0 in an index.
+    """
 
     number: int
     values: list[Value]
 
 
 class _Claim(NamedTuple):
-    """A cell's number and lane of its chunk. lane: None if the checksum matches no lane."""
+    """A cell's number and lane of its chunk.
+
+    Attributes:
+        lane: None if the checksum matches no lane.
+    """
 
     number: int
     lane: Lane | None
@@ -350,12 +365,13 @@ class _Pages:
         number, at = (0, at) if is_index else _varint(content, at)
         if size > self.count * self.bytes:
             raise _UnreadableError
-        most = (self.bytes - 12) * 64 // 255 - 23 if is_index else self.bytes - 35
+        # The part of a payload in the cell itself: U, X, M and K of SQLite's file format.
+        max_local = (self.bytes - 12) * 64 // 255 - 23 if is_index else self.bytes - 35
         here = size
-        if size > most:
-            least = (self.bytes - 12) * 32 // 255 - 23
-            here = least + (size - least) % (self.bytes - 4)
-            here = here if here <= most else least
+        if size > max_local:
+            min_local = (self.bytes - 12) * 32 // 255 - 23
+            here = min_local + (size - min_local) % (self.bytes - 4)
+            here = here if here <= max_local else min_local
         parts, following = [content[at : at + here]], 0
         if here < size:
             following = int.from_bytes(content[at + here : at + here + 4], "big")
@@ -401,7 +417,7 @@ class Wreck:
             self._look_at(page, indexed)
         self._aside.sort()
         lanes = [*self._lanes.values(), *self._by_index.values()]
-        self._places = list(dict.fromkeys(lanes))[:_MOST_LANES]
+        self._places = list(dict.fromkeys(lanes))[:_MAX_LANES]
         self.contradictions.update(
             ("lane", lane, 0)
             for lane in self._lanes.keys() | self._by_index.keys()
@@ -770,7 +786,7 @@ class _Numbering:
 
 
 def _from(numbers: list[int], least: int) -> list[int]:
-    """Return the first number that is not smaller, if there is one. numbers: sorted."""
+    """Return the first of the sorted numbers that is not smaller, if there is one."""
     at = bisect.bisect_left(numbers, least)
     return numbers[at : at + 1]
 

@@ -83,7 +83,15 @@ class Append(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """A chunk in the journal. events: their number.  packed: None if the chunk is damaged."""
+    """A chunk in the journal.
+
+    Attributes:
+        partitions: Partition count that placed its events.
+        events: Number of its events.
+        at_ms: Time of the write, in milliseconds since 1970.
+        packed: Its events; None if the chunk is damaged.
+        bytes: Bytes on disk.
+    """
 
     number: int
     partitions: int
@@ -94,7 +102,11 @@ class Stored(NamedTuple):
 
 
 class Raw(NamedTuple):
-    """A row of a chunk as stored. partitions: see `checksum_of`."""
+    """A row of a chunk as stored; the fields are those of `checksum_of`.
+
+    Attributes:
+        events: Number of the events in `packed`.
+    """
 
     number: int
     topic: str

@@ -169,7 +169,7 @@ class Disk:
         return written
 
     async def read(
-        self, topic: str, partition: int, after: int, before: int | None, most: tuple[int, int]
+        self, topic: str, partition: int, after: int, before: int | None, limits: tuple[int, int]
     ) -> list[Stored]:
         """Read chunks that `commit` has returned (`Journal.read`).
 
@@ -181,12 +181,12 @@ class Disk:
             partition: Partition of the lane.
             after: Only chunks with a higher number.
             before: Only chunks with a lower number; None for no limit.
-            most: Limits of events and of bytes.
+            limits: Most events, and most bytes.
         """
         before = self._known + 1 if before is None else min(before, self._known + 1)
         try:
             chunks = await self._run(
-                self._open_journal().read, topic, partition, after, before, *most
+                self._open_journal().read, topic, partition, after, before, *limits
             )
         except JournalError as error:
             if self._unread != str(error):

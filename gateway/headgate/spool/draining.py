@@ -112,7 +112,13 @@ _MAX_CHUNKS: Final = 200  # of one commit: events that come meanwhile wait for t
 
 
 class Done(NamedTuple):
-    """A chunk that is no longer needed on disk. events: number of its events."""
+    """A chunk that is no longer needed on disk.
+
+    Attributes:
+        number: Number of the chunk.
+        placed_by: Partition count that placed its events.
+        events: Number of its events.
+    """
 
     number: int
     backlog: Backlog
@@ -477,11 +483,11 @@ class Draining:
         return self._is_fresh(state.cluster, since_s)
 
     async def _read(self, backlog: Backlog) -> Unit | None:
-        most = (MAX_EVENTS, MAX_BYTES)
+        limits = (MAX_EVENTS, MAX_BYTES)
         position = (backlog.topic, backlog.partition)
         expected, before = backlog.left, backlog.next_seam()
         ended = frozenset(backlog.ended)
-        read = await self._disk.read(*position, backlog.last_read, before, most)
+        read = await self._disk.read(*position, backlog.last_read, before, limits)
         if not read and before is None and backlog.left == expected:
             await self._look_for(backlog, expected)
         pending = [chunk for chunk in read if chunk.number not in ended]

@@ -48,7 +48,7 @@ _ROOM: Final = "room"
 _ROOM_BYTES: Final = 4 << 20  # beyond what the log grows by until it begins again
 
 
-class Place:
+class JournalFolder:
     """A journal's folder, locked for this process.
 
     Attributes:
@@ -220,11 +220,15 @@ def _locked(folder: Path) -> int:
     return descriptor
 
 
-_MOST: Final = 100  # largest number of noted folders
+_MAX_NOTED: Final = 100  # largest number of noted folders
 
 
 class LeftBehind(NamedTuple):
-    """A folder that the configuration does not name. events: waiting there; None = unknown."""
+    """A folder that the configuration does not name.
+
+    Attributes:
+        events: Number of events that wait there; None if unknown.
+    """
 
     folder: Path
     events: int | None
@@ -295,7 +299,7 @@ class SpoolFolders:
         return [Path(line) for line in lines if line]
 
     def _write(self, folders: list[Path]) -> None:
-        lines = list(dict.fromkeys(map(str, folders)))[-_MOST:]
+        lines = list(dict.fromkeys(map(str, folders)))[-_MAX_NOTED:]
         if lines == [str(noted) for noted in self._noted()]:
             return
         try:

@@ -33,7 +33,7 @@ from headgate.spool.database import (
     pack_topic,
     translated,
 )
-from headgate.spool.folders import Place
+from headgate.spool.folders import JournalFolder
 from headgate.spool.reading import CHECK_S, Contents
 
 Execute = Callable[..., sqlite3.Cursor]
@@ -62,14 +62,14 @@ class Journal:
         self._reads = ""  # SQL clause of reads: empty for the index, unless it is damaged
         self._is_in_doubt = False  # a failed commit may be on disk
         with contextlib.ExitStack() as undo, in_folder(folder):
-            self._place = Place(folder)
-            undo.callback(self._place.close)
-            self.is_missing = self._place.is_missing
+            self._files = JournalFolder(folder)
+            undo.callback(self._files.close)
+            self.is_missing = self._files.is_missing
             self._database = self._with_room(lambda: connect(folder / FILE, is_reader=False))
             undo.callback(self._database.close)
             self.contents = Contents(self._database)
             self.newest = self.contents.newest()
-            self._place.opened()
+            self._files.opened()
             undo.pop_all()
 
     def close(self) -> None:
@@ -77,9 +77,9 @@ class Journal:
         if self._is_in_doubt:
             with contextlib.suppress(JournalError):
                 self.commit((), ())
-        with self._place.spared():
+        with self._files.spared():
             self._database.close()
-        self._place.close()
+        self._files.close()
 
     def commit(
         self,
@@ -98,8 +98,8 @@ class Journal:
             Number and bytes of each chunk in `appends`.
         """
         if appends:
-            self._place.check(certain=True)
-            self._place.keep_room()
+            self._files.check(certain=True)
+            self._files.keep_room()
             return self._commit(appends, done, aside)
         return self._mended(lambda: self._with_room(lambda: self._commit((), done, aside)))
 
@@ -125,7 +125,7 @@ class Journal:
                 for number in done:
                     execute("DELETE FROM chunks WHERE number = ?", (number,))
             if appends:
-                self._place.check(certain=False)
+                self._files.check(certain=False)
         except JournalError as error:
             self._is_in_doubt |= not error.is_certain
             raise
@@ -317,7 +317,7 @@ class Journal:
         try:
             return call()
         except JournalFullError:
-            if not self._place.give_room():
+            if not self._files.give_room():
                 raise
         return call()
 

@@ -35,7 +35,12 @@ _IS_SANE: Final = (
 
 
 class Placed(NamedTuple):
-    """Events of a lane placed by one partition count. first: number of their first chunk."""
+    """Events of a lane placed by one partition count.
+
+    Attributes:
+        events: Number of the events.
+        first: Number of their first chunk.
+    """
 
     events: int
     first: int
@@ -60,7 +65,12 @@ class LaneFigures(NamedTuple):
 
 
 class Aside(NamedTuple):
-    """Events of one lane that were set aside for one reason. oldest_ms: time of the first."""
+    """Events of one lane that were set aside for one reason.
+
+    Attributes:
+        events: Number of the events.
+        oldest_ms: Time of the first, in milliseconds since 1970.
+    """
 
     topic: str
     partition: int
@@ -70,7 +80,11 @@ class Aside(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """A range of chunk numbers that cannot be read. last: None = to the end."""
+    """A range of chunk numbers that cannot be read.
+
+    Attributes:
+        last: None for a range to the end.
+    """
 
     table: str
     first: int

@@ -38,7 +38,7 @@ def by_count(publishes: Iterable[Publish]) -> list[list[Publish]]:
     return parts
 
 
-# Events that are with the producer and on disk at once: each has one result for its client.
+# ---- events with the producer and on disk at once: each has one result for its client
 #
 # The acknowledgement or the commit to disk ends the request, whichever comes first. If Kafka
 # acknowledges the events, the chunk is deleted. If it does not, the chunk is published later.

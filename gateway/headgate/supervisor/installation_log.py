@@ -216,12 +216,12 @@ class LogFile:
             self._trouble = trouble
 
 
-def _tail(path: Path, most: int) -> bytes:
+def _tail(path: Path, limit: int) -> bytes:
     """Return the end of a file, bounded so that a wrong path cannot fill the memory."""
     with path.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
-        file.seek(max(0, end - most))
-        return file.read(most)
+        file.seek(max(0, end - limit))
+        return file.read(limit)
 
 
 def _entries_of(data: bytes) -> list[LogEntry]:

@@ -189,7 +189,7 @@ from unit.spool.test_journal import append, record, values
 from headgate.spool.database import JournalError
 from headgate.spool.journal import Journal
 journal = Journal(Path(sys.argv[1]))
-journal._place.keep_room()
+journal._files.keep_room()
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
 told = 0
