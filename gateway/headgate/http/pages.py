@@ -15,7 +15,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from headgate.http.answer import problem_response
-from headgate.http.request_log import REPORTED, RequestLog, received_bytes
+from headgate.http.request_log import REPORTED, RequestLog, received_bytes, request_ids
 from headgate.metrics.exposition import (
     CONTENT_TYPE,
     OPENMETRICS_CONTENT_TYPE,
@@ -24,7 +24,6 @@ from headgate.metrics.exposition import (
 )
 from headgate.metrics.snapshot import Snapshot
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
-from headgate.model.publish import RequestIds
 from headgate.model.request import of_management_port, of_one_port, read_flag
 from headgate.model.text import escaped
 
@@ -180,12 +179,12 @@ def problems(
         request_log: Takes the log lines.
         data_port: Returns the number of the data port for hints; None: they have no number.
     """
-    request_ids = RequestIds(os.urandom(6))
+    new_id = request_ids(os.urandom(6))
 
     @web.middleware
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         began = time.monotonic()
-        request_id = _given_id(request) or request_ids()
+        request_id = _given_id(request) or new_id()
         fields = request[REPORTED] = {"request_id": request_id}
         try:
             is_pretty(request)  # an invalid request must be refused before it changes anything

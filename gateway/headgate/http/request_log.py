@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from typing import Any, Final
 
 from aiohttp import web
@@ -35,6 +36,15 @@ REPORTED: Final = web.RequestKey("told", dict[str, str])
 TRACE: Final = web.RequestKey("trace", Trace)
 
 Later = Callable[[float, Callable[[], None]], object]
+
+
+def request_ids(node: bytes) -> Callable[[], str]:
+    """Return a generator of request ids: unique among processes, and short enough to read aloud.
+
+    Args:
+        node: 48 random bits of this process.
+    """
+    return map(f"{node.hex()}-{{:x}}".format, count(1)).__next__
 
 
 class RequestLog:

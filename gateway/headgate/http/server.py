@@ -38,10 +38,9 @@ from headgate.http.connection import (
     limit_unacknowledged,
 )
 from headgate.http.listener import Listener
-from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes
+from headgate.http.request_log import REPORTED, TRACE, RequestLog, received_bytes, request_ids
 from headgate.ingest.admission import DRAINING
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
-from headgate.model.publish import RequestIds
 
 if TYPE_CHECKING:  # the parent serves its pages without the path of events
     from headgate.http.events import EventsFront
@@ -627,7 +626,7 @@ class PagesRunner(web.ServerRunner):
         self._started = web.AppRunner(app, access_log=None)  # its own server is not used
         self._linger_s = linger_s
         self._ports: list[Listener] = []
-        ids = RequestIds(os.urandom(6))
+        ids = request_ids(os.urandom(6))
         self.pages = HttpServer(self._handle, header_max_bytes, ids, RequestLog(), idle_s=idle_s)
         super().__init__(self.pages, shutdown_timeout=linger_s)
 

@@ -93,24 +93,6 @@ class Decoded:
 # each event would cost four times as much (docs/design/measured.md#small-things).
 
 
-class RequestIds:
-    """Generator of request ids: unique among processes, and short enough to read aloud.
-
-    Args:
-        node: 48 random bits of this process.
-    """
-
-    __slots__ = ("_count", "_start")
-
-    def __init__(self, node: bytes) -> None:
-        self._start = node.hex() + "-"
-        self._count = 0
-
-    def __call__(self) -> str:
-        self._count += 1
-        return self._start + hex(self._count)[2:]
-
-
 class EventIds:
     """Generator of event ids.
 

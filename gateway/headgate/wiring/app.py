@@ -26,8 +26,8 @@ from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceService
 from headgate.http.events import BurstsFront, EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
-from headgate.http.request_log import RequestLog
-from headgate.http.routes import DataPlane, Page
+from headgate.http.request_log import RequestLog, request_ids
+from headgate.http.routes import BurstsFront, DataPlane, Page
 from headgate.http.server import HttpServer, close_sites
 from headgate.idempotency.identity import EventIdentity, RequestIdentity
 from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limits
@@ -44,7 +44,7 @@ from headgate.metrics.meter import Meter, watch_loop
 from headgate.model.content import forget_received
 from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import EventIds, RequestIds
+from headgate.model.publish import EventIds
 from headgate.model.suppression_states import state_rows
 from headgate.model.topics import SimilarTopics, TopicState, is_glob
 from headgate.offload.helper_process import PoolWeigher
@@ -136,7 +136,7 @@ class Worker:
         # the data port
         timeout_s, loop = http.request_timeout_ms / 1000, asyncio.get_running_loop()
         self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
-        self._request_ids = RequestIds(os.urandom(6))
+        self._request_ids = request_ids(os.urandom(6))
         self._request_log = RequestLog(logs_every_request=settings.logs.access)
         self._front = front = self._build_front()
         bursts = Bursts(
@@ -419,7 +419,7 @@ def data_plane(
     bursts: Bursts,
     topics: KafkaTopics,
     readiness: Callable[[], Readiness],
-    request_ids: RequestIds,
+    request_ids: Callable[[], str],
     http: HttpSettings,
     others: Page | None,
 ) -> DataPlane:

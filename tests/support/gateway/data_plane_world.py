@@ -16,7 +16,7 @@ from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator
 from headgate.http.body import StreamLimits, Streams
 from headgate.http.events import EventsFront, FairQueue
-from headgate.http.request_log import RequestLog
+from headgate.http.request_log import RequestLog, request_ids
 from headgate.http.routes import DataPlane, Page
 from headgate.http.server import HttpServer
 from headgate.idempotency.client import IdentityClient
@@ -26,7 +26,7 @@ from headgate.ingest.deadlines import Deadlines
 from headgate.metrics.health import Readiness
 from headgate.metrics.meter import Meter
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import Publish, RequestIds
+from headgate.model.publish import Publish
 from headgate.model.topics import PartitionState, TopicState
 from headgate.offload.helper_process import HelperProcess, PoolWeigher
 from headgate.tracing.spans import Traces
@@ -135,7 +135,7 @@ async def data_port(
     """Listen on a free port until the block ends.  others: see `DataPlane`.  identity: who knows
     Idempotency-Keys.  callers: who may do what, by default everybody everything.  requests: counts
     them.  context: none = no TLS.  traces: the room is built with them, too."""
-    room, http, ids = room or PromptRoom(), http or HttpSettings(), RequestIds(b"\1" * 6)
+    room, http, ids = room or PromptRoom(), http or HttpSettings(), request_ids(b"\1" * 6)
     loop = asyncio.get_running_loop()
     pipeline = room.pipeline
     keys = RequestIdentity(identity, "test", 60_000, a_meter())
