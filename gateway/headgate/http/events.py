@@ -1,16 +1,16 @@
-"""Fronts for posting events, the route that must be cheap, and for committing bursts."""
+"""The front for posting events: the route that must be cheap, and fair to all producers."""
 
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
-from headgate.coalescer.bursts import Bursts
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
@@ -19,7 +19,7 @@ from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
 from headgate.idempotency.rules import IDEMPOTENCY_KEY, KeyedRequest
-from headgate.ingest.admission import DRAINING, TURN_S, FairTurns, ProducerBudget, ProducerQuotas
+from headgate.ingest.admission import DRAINING, ProducerBudget, ProducerQuotas
 from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.path import Decode, Inbound, Pipeline
 from headgate.metrics.meter import Meter
@@ -34,8 +34,8 @@ from headgate.model.outcome import (
     rejected,
 )
 from headgate.model.publish import Attempt, Ticket
-from headgate.model.reply import JSON, Reply, json_text, problem, reply_of
-from headgate.model.request import read_burst, read_options, with_query_key
+from headgate.model.reply import Reply, problem, reply_of
+from headgate.model.request import read_options, with_query_key
 from headgate.model.trace import TRACEPARENT, Trace
 from headgate.offload.helper_process import PoolWeigher
 from headgate.tracing.spans import Traces
@@ -76,7 +76,118 @@ class Call(NamedTuple):
         return self.reported["producer"]
 
 
-# ---- fair turns: a producer that has used its share of a turn waits (`ingest.admission`)
+# ---- fair scheduling of requests while several producers share one event loop
+#
+# Each request delays the requests of other producers. If a producer is alone, nothing is counted.
+# If there are several, each may start a share of work in a round, and its other requests wait in
+# its own queue for the next rounds (deficit round robin: M. Shreedhar and G. Varghese, "Efficient
+# Fair Queuing Using Deficit Round Robin", 1996). The share depends on the event loop: a late round
+# shows that the loop is full and reduces the share; a round in time increases it (additive
+# increase, multiplicative decrease, as in TCP). A flood therefore gets the remaining capacity, and
+# its other requests wait in front of the loop, not in it.
+
+
+Waiting = TypeVar("Waiting")
+
+ROUND_S: Final = 0.001  # event loops count milliseconds
+# A request costs its bytes plus this: a single event of 650 bytes takes about 30 us of the loop,
+# one of 50 in a batch 8 us (loadtest/README.md), so 1,000 bytes take 12 to 15 us.
+REQUEST_BYTES: Final = 1500
+MAX_SHARE: Final = 65_536  # about a round's time
+MIN_SHARE: Final = 4096  # two single events a round, also if the loop is full
+STEP: Final = 4096
+LATE_S: Final = 0.001
+# Time after a second producer's request until the first one counts as alone again, and time after
+# the last request that had to wait until the instance is not pressed any more.
+COMPANY_S: Final = 1.0
+
+
+class FairShares(Generic[Waiting]):
+    """Shares of the event loop: callers report each request and the beginning of each round.
+
+    Attributes:
+        share: Bytes that each producer may start in a round.
+        waiting: The number of requests that wait.
+        waited: The number of requests that had to wait so far.
+    """
+
+    def __init__(self) -> None:
+        self.share = MAX_SHARE
+        self.waiting = self.waited = 0
+        self._latest = ""
+        self._company_until = self._pressed_until = 0.0
+        self._spent: dict[str, int] = {}
+        self._lines: dict[str, deque[tuple[int, Waiting]]] = {}
+
+    @property
+    def needs_round(self) -> bool:
+        """Return whether any producer needs the next round."""
+        return bool(self._spent)
+
+    def is_pressed(self, now_s: float) -> bool:
+        """Return whether a producer wants more than its share while there are others."""
+        return now_s < self._pressed_until
+
+    def starts(self, producer: str, size: int, now_s: float) -> bool:
+        """Return whether a request may start now; otherwise it has to `wait`.
+
+        Args:
+            producer: The name of the producer.
+            size: The bytes of the request.
+            now_s: Monotonic time, in seconds.
+        """
+        if producer != self._latest:
+            self._latest = producer
+            self._company_until = now_s + COMPANY_S
+        elif now_s >= self._company_until:
+            return True  # its waiting requests start with the next rounds
+        spent = self._spent.get(producer, 0)
+        if spent >= self.share:  # always true while requests of this producer wait
+            self._pressed_until = now_s + COMPANY_S
+            return False
+        self._spent[producer] = spent + size + REQUEST_BYTES
+        return True
+
+    def wait(self, producer: str, size: int, request: Waiting) -> None:
+        """Append a request to the queue of its producer."""
+        line = self._lines.get(producer)
+        if line is None:
+            line = self._lines[producer] = deque()
+        line.append((size, request))
+        self.waiting += 1
+        self.waited += 1
+
+    def begin_round(self, late_s: float) -> list[Waiting]:
+        """Begin a round, and return the requests that start with it.
+
+        The work of a producer above its share counts in the next rounds.
+
+        Args:
+            late_s: The delay of the round, in seconds.
+        """
+        share = self.share
+        self._spent = {
+            producer: spent - share for producer, spent in self._spent.items() if spent > share
+        }
+        if late_s > LATE_S:
+            self.share = max(MIN_SHARE, share * 3 // 4)
+        else:
+            self.share = min(MAX_SHARE, share + STEP)
+        started: list[Waiting] = []
+        for producer in list(self._lines):
+            self._release(producer, started)
+        return started
+
+    def _release(self, producer: str, started: list[Waiting]) -> None:
+        line, spent = self._lines[producer], self._spent.get(producer, 0)
+        while line and spent < self.share:
+            size, request = line.popleft()
+            self.waiting -= 1
+            spent += size + REQUEST_BYTES
+            started.append(request)
+        self._spent[producer] = spent
+        if not line:
+            del self._lines[producer]
 
 
 class FairQueue:
@@ -84,44 +195,44 @@ class FairQueue:
 
     Args:
         max_wait_s: Longest wait of a request, in seconds; then it is refused.
-        clock: Monotonic clock, in seconds. The event loop's clock is too coarse: it is read once
-            a turn.
-        turn_s: Length of a turn, in seconds.
+        clock: Monotonic clock, in seconds. The event loop's clock is too coarse: it stands
+            still during a turn of the loop.
+        round_s: Length of a round, in seconds.
     """
 
     def __init__(
         self,
         max_wait_s: float,
         clock: Callable[[], float] = time.monotonic,
-        turn_s: float = TURN_S,
+        round_s: float = ROUND_S,
     ) -> None:
         self._max_wait_s: Final = max_wait_s
         self._loop: Final = asyncio.get_running_loop()
         self._clock: Final = clock
-        self._turn_s: Final = turn_s
-        self._turns: Final = FairTurns[Callable[[], None]]()
+        self._round_s: Final = round_s
+        self._shares: Final = FairShares[Callable[[], None]]()
         self._due: float | None = None
 
     @property
     def waited(self) -> int:
         """Return the number of requests that had to wait so far."""
-        return self._turns.waited
+        return self._shares.waited
 
     def is_pressed(self) -> bool:
         """Return whether a producer waits, or waited recently, while other producers send."""
-        return self._turns.is_pressed(self._clock())
+        return self._shares.is_pressed(self._clock())
 
     def starts(self, inbound: Inbound) -> bool:
         """Return whether a request may start now; otherwise it must `wait`."""
-        turns = self._turns
-        may_start = turns.starts(inbound.producer, len(inbound.body), inbound.arrived)
-        if self._due is None and turns.is_turning:
+        shares = self._shares
+        may_start = shares.starts(inbound.producer, len(inbound.body), inbound.arrived)
+        if self._due is None and shares.needs_round:
             self._schedule()
         return may_start
 
     def wait(self, inbound: Inbound, start: Callable[[], None]) -> None:
         """Queue a request; `start` is called when the request may start."""
-        self._turns.wait(inbound.producer, len(inbound.body), start)
+        self._shares.wait(inbound.producer, len(inbound.body), start)
 
     def refusal(self, inbound: Inbound) -> Failure | None:
         """Return the failure if a request has waited too long."""
@@ -134,19 +245,19 @@ class FairQueue:
         )
 
     def _schedule(self) -> None:
-        self._due = self._clock() + self._turn_s
-        self._loop.call_later(self._turn_s, self.begin_turn)
+        self._due = self._clock() + self._round_s
+        self._loop.call_later(self._round_s, self.begin_round)
 
-    def begin_turn(self) -> None:
-        """Start the requests that may start with the next turn."""
+    def begin_round(self) -> None:
+        """Start the requests that may start with the next round."""
         due, self._due = self._due, None
         late_s = 0.0 if due is None else self._clock() - due
-        for start in self._turns.next_turn(late_s):
+        for start in self._shares.begin_round(late_s):
             try:
                 start()
             except Exception:  # the outermost frame of this request
                 log.exception("request failed")
-        if self._due is None and self._turns.is_turning:
+        if self._due is None and self._shares.needs_round:
             self._schedule()
 
 
@@ -502,7 +613,7 @@ class EventsFront:
         decode_as: Decode | None = None,
         endpoint: bytes = EVENTS,
     ) -> None:
-        """Start a request in its producer's turn, with its Idempotency-Key, and with a deadline.
+        """Start a request within its producer's share, with Idempotency-Key and deadline.
 
         Args:
             inbound: The request; the bytes of its body were taken from the budget.
@@ -536,7 +647,7 @@ class EventsFront:
     def _start_late(
         self, inbound: Inbound, ended: Ended, decode_as: Decode | None, endpoint: bytes
     ) -> None:
-        """Start a request that has waited for its turn."""
+        """Start a request that has waited for a later round."""
         failure = self._queue.refusal(inbound)
         if failure is None and IDEMPOTENCY_KEY in inbound.headers:
             self._claim(inbound, ended, decode_as, endpoint)
@@ -570,7 +681,7 @@ class EventsFront:
         decode_as: Decode | None,
         attempt: Attempt | Failure | None,
     ) -> None:
-        """Pass a request that has waited, for its turn or for Redis, to the pipeline.
+        """Pass a request that has waited, for a later round or for Redis, to the pipeline.
 
         Args:
             inbound: The request.
@@ -670,43 +781,3 @@ def _put_weights(ticket: Ticket, index: int, weights: Sequence[Weight]) -> None:
     paths = [weight._asdict() for weight in weights]
     figures = {**(outcome.failure.figures or {}), "largest_paths": paths}
     ticket.outcomes[index] = outcome.with_failure(outcome.failure._replace(figures=figures))
-
-
-# ---- POST /v1/bursts/{id}/commit
-
-
-COMMIT_ROUTE = "/v1/bursts/{id}/commit"
-
-
-class BurstsFront:
-    """Front for committing bursts; it authenticates callers like `EventsFront`."""
-
-    def __init__(self, events: EventsFront, bursts: Bursts) -> None:
-        self._events = events
-        self._bursts = bursts
-        self._loop = asyncio.get_running_loop()
-
-    async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
-        """Respond once Kafka has acknowledged the burst's end; `?topic=` limits the topics."""
-        events = self._events
-        call, trace = events.call_of(request), request.get(TRACE)
-        try:
-            caller = self._caller(call)
-            named = request.query.getall("topic", [])
-            marker = read_burst(burst.encode("utf-8", "surrogateescape"))
-            assert marker is not None
-            topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)
-            page = {"outcome": "committed", "burst": burst, "topics": topics}
-            reply = Reply(200, JSON, (), json_text(page).encode())
-        except Refused as refused:
-            reply = problem(refused.failure, call.request_id)
-            fields = {"producer": call.producer, "path": request.rel_url.raw_path}
-            events.request_log.refused(refused.failure, call.request_id, trace, **fields)
-        seconds = self._loop.time() - call.arrived
-        events.count(COMMIT_ROUTE, reply.status, seconds, call.request_id, trace)
-        return response_to(request, reply, call.request_id)
-
-    def _caller(self, call: Call) -> Identity:
-        if self._events.budget.is_closed:
-            raise Refused(DRAINING)
-        return self._events.identify(call)

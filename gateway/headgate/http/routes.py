@@ -3,6 +3,7 @@
 The OpenAPI document contains the same routes (`http/openapi`): a test compares the two.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from headgate.coalescer.bursts import Bursts
 from headgate.formats.confluent import V2_TYPE, V3_TYPE
 from headgate.http.answer import (
     Documents,
@@ -20,15 +22,17 @@ from headgate.http.answer import (
     problem_page,
     problem_response,
     response,
+    response_to,
 )
-from headgate.http.auth import CORS_HEADERS, Cors
+from headgate.http.auth import CORS_HEADERS, Cors, Identity
 from headgate.http.confluent.records import RecordStreams
-from headgate.http.events import PATH_SHOWN, BurstsFront, EventsFront
+from headgate.http.events import PATH_SHOWN, Call, EventsFront
 from headgate.http.request_log import TRACE
+from headgate.ingest.admission import DRAINING
 from headgate.metrics.health import Readiness
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
-from headgate.model.reply import JSON, Reply
-from headgate.model.request import of_data_port
+from headgate.model.reply import JSON, Reply, json_text, problem
+from headgate.model.request import of_data_port, read_burst
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path
@@ -77,7 +81,7 @@ class DataPlane:
     def __init__(
         self,
         events: EventsFront,
-        bursts: BurstsFront,
+        bursts: "BurstsFront",
         confluent: RecordStreams,
         readiness: Callable[[], Readiness],
         request_ids: Callable[[], str],
@@ -229,3 +233,43 @@ class DataPlane:
             return docs_file(name, self._documents.own)
         except Refused as refused:
             return self._refuse(request, refused.failure)
+
+
+# ---- POST /v1/bursts/{id}/commit, a front of its own
+
+
+COMMIT_ROUTE = "/v1/bursts/{id}/commit"
+
+
+class BurstsFront:
+    """Front for committing bursts; it authenticates callers like `EventsFront`."""
+
+    def __init__(self, events: EventsFront, bursts: Bursts) -> None:
+        self._events = events
+        self._bursts = bursts
+        self._loop = asyncio.get_running_loop()
+
+    async def commit(self, request: web.BaseRequest, burst: str) -> web.StreamResponse:
+        """Respond once Kafka has acknowledged the burst's end; `?topic=` limits the topics."""
+        events = self._events
+        call, trace = events.call_of(request), request.get(TRACE)
+        try:
+            caller = self._caller(call)
+            named = request.query.getall("topic", [])
+            marker = read_burst(burst.encode("utf-8", "surrogateescape"))
+            assert marker is not None
+            topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)
+            page = {"outcome": "committed", "burst": burst, "topics": topics}
+            reply = Reply(200, JSON, (), json_text(page).encode())
+        except Refused as refused:
+            reply = problem(refused.failure, call.request_id)
+            fields = {"producer": call.producer, "path": request.rel_url.raw_path}
+            events.request_log.refused(refused.failure, call.request_id, trace, **fields)
+        seconds = self._loop.time() - call.arrived
+        events.count(COMMIT_ROUTE, reply.status, seconds, call.request_id, trace)
+        return response_to(request, reply, call.request_id)
+
+    def _caller(self, call: Call) -> Identity:
+        if self._events.budget.is_closed:
+            raise Refused(DRAINING)
+        return self._events.identify(call)

@@ -24,7 +24,7 @@ from headgate.http.auth import Cors, Origins
 from headgate.http.body import StreamLimits, Streams
 from headgate.http.confluent.records import RecordStreams
 from headgate.http.confluent.service import ProduceService
-from headgate.http.events import BurstsFront, EventsFront, FairQueue
+from headgate.http.events import EventsFront, FairQueue
 from headgate.http.listener import Listener, server_context
 from headgate.http.request_log import RequestLog, request_ids
 from headgate.http.routes import BurstsFront, DataPlane, Page

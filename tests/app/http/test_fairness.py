@@ -9,8 +9,8 @@ import pytest
 
 from headgate.config.settings import ProducerSettings
 from headgate.devstack.ports import LOOPBACK
-from headgate.http.events import FairQueue
-from headgate.ingest.admission import MAX_SHARE, REQUEST_BYTES, ProducerQuotas
+from headgate.http.events import MAX_SHARE, REQUEST_BYTES, FairQueue
+from headgate.ingest.admission import ProducerQuotas
 from support.clients.http_client import JSON, Answer, events_path, request_bytes
 from support.gateway.data_plane_world import DataPort, PromptRoom, data_port
 from support.process.stack import eventually
@@ -39,14 +39,14 @@ async def answer(reader: asyncio.StreamReader) -> bytes:
 
 
 def held_queue(max_wait_s: float) -> FairQueue:
-    """A queue whose turns begin only when the test says so."""
-    return FairQueue(max_wait_s, turn_s=3600.0)
+    """A queue whose rounds begin only when the test says so."""
+    return FairQueue(max_wait_s, round_s=3600.0)
 
 
 async def flooded(port: DataPort, queue: FairQueue, way: dict[str, str]) -> list[bytes]:
     """The answers to many requests of `flood` at once, each on its connection.
 
-    Some of `rest` come before and among them, as only a producer with company has to wait. Turns
+    Some of `rest` come before and among them, as only a producer with company has to wait. Rounds
     begin after all have arrived.
     """
     opened = [await asyncio.open_connection(LOOPBACK, port.port) for _ in range(FLOOD + 1)]
@@ -59,7 +59,7 @@ async def flooded(port: DataPort, queue: FairQueue, way: dict[str, str]) -> list
         answers = asyncio.gather(*(answer(one) for one, _ in flood))
         await eventually(lambda: queue.waited == WAITING)
         while not answers.done():
-            queue.begin_turn()
+            queue.begin_round()
             await asyncio.sleep(0.001)
         return await answers
     finally:
@@ -68,7 +68,7 @@ async def flooded(port: DataPort, queue: FairQueue, way: dict[str, str]) -> list
 
 
 @ways
-async def test_a_flood_waits_for_its_turns_and_every_event_is_published_once(
+async def test_a_flood_waits_for_its_rounds_and_every_event_is_published_once(
     way: dict[str, str],
 ) -> None:
     queue = held_queue(30.0)
