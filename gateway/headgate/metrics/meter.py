@@ -9,11 +9,11 @@ import resource
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from headgate.metrics import snapshot
 from headgate.metrics.catalogue import OTHER, SECONDS
-from headgate.metrics.series import Series, Strangers
+from headgate.metrics.series import Ended, Series, Strangers
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Outcome, OutcomeName
@@ -229,6 +229,7 @@ def observe(table: dict[Label, Times], label: Label, seconds: float) -> None:
 
 
 MAX_KNOWN = 4 * MAX_PAIRS
+FOLD_EVENTS: Final = 4000  # bounds the memory of `account`; counting so many takes about 1 ms
 
 Clock = Callable[[], float]  # seconds since 1970
 
@@ -239,6 +240,8 @@ class Meter:
     def __init__(self, labels: Labels, clock: Clock) -> None:
         self._labels = labels
         self._clock = clock
+        self._ended: list[tuple[str, str, Ended]] = []  # producer, topic, request: not counted yet
+        self._ended_events = 0
         self._series: dict[Pair, Series] = {}
         self._known = BoundedCache[tuple[str, str], Series](MAX_KNOWN)
         self._strangers = Strangers()
@@ -256,6 +259,7 @@ class Meter:
 
     def relabel(self, labels: Labels) -> None:
         """Use a new configuration's names; earlier counts keep their labels."""
+        self._fold()
         self._labels = labels
         self._known = BoundedCache(MAX_KNOWN)
 
@@ -307,11 +311,33 @@ class Meter:
             outcomes: Outcome of each event.
             sizes: Bytes of each event's value as sent, in the same order.
             request_id: The request's id for its client.
+
+        Raises:
+            ValueError: The lists differ in length: raised here, to the caller, and not when many
+                requests are counted together.
         """
-        now = self._clock()
-        self._series_of(producer, topic).add(now, outcomes, sizes, request_id)
-        if self._labels.producer(producer) == OTHER:
-            self._strangers.add(producer, len(outcomes), now)
+        if len(outcomes) != len(sizes):
+            raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
+        self._ended.append((producer, topic, (self._clock(), outcomes, sizes, request_id)))
+        self._ended_events += len(outcomes)
+        if self._ended_events >= FOLD_EVENTS:
+            self._fold()
+
+    def _fold(self) -> None:
+        """Count the requests that have ended since the last fold, about once a second."""
+        ended, self._ended, self._ended_events = self._ended, [], 0
+        by_pair: dict[tuple[str, str], list[Ended]] = {}
+        for producer, topic, request in ended:
+            pair = producer, topic
+            requests = by_pair.get(pair)
+            if requests is None:
+                requests = by_pair[pair] = []
+            requests.append(request)
+        for (producer, topic), requests in by_pair.items():
+            self._series_of(producer, topic).count(requests)
+            if self._labels.producer(producer) == OTHER:
+                events = sum([len(outcomes) for _, outcomes, _, _ in requests])
+                self._strangers.add(producer, events, requests[-1][0])
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
         """Count an oversize event that this strategy published."""
@@ -426,6 +452,7 @@ class Meter:
         Args:
             with_details: Include sketches and rejects, which are larger.
         """
+        self._fold()
         collected = Snapshot(
             counters={name: dict(values) for name, values in self._counters.items()},
             gauges=self._gauges(),
@@ -435,7 +462,7 @@ class Meter:
         collected.counters["headgate_worker_cpu_seconds_total"] = cpu_seconds()
         collected.counters |= of_partitions(self._written)
         for pair, series in self._series.items():
-            series.fold()
+            series.fold_keys()
             _put_series(collected, pair, series)
             if with_details:
                 collected.details[pair] = series.detail()

@@ -1,7 +1,7 @@
-"""One producer and topic inside a worker: cheap to feed, folded into figures about once a second.
+"""The figures of one producer and topic inside a worker.
 
-`add` only keeps references to the request's outcomes and sizes. Many requests are counted together,
-and each key goes to the sketches once for many events, because a sketch costs 1 us per key.
+The meter passes many ended requests at a time. Each key goes to the sketches once for many events,
+because a sketch costs 1 us per key.
 """
 
 from bisect import bisect_left
@@ -23,7 +23,6 @@ from headgate.metrics.snapshot import (
 )
 from headgate.model.outcome import Outcome, OutcomeName, Reason
 
-FOLD_EVENTS: Final = 4000  # bounds the memory of `add`; counting so many takes about 1 ms
 _MAX_KEYS: Final = 2000  # keys that may wait for the sketches before another count
 _KEY_SHOWN: Final = 200  # bytes; a longer key is cut and made unique by a digest
 _DETAIL_SHOWN = 300  # characters of a reject's detail
@@ -31,6 +30,10 @@ _DETAIL_SHOWN = 300  # characters of a reject's detail
 _UNCHANGED: Final = OutcomeName.UNCHANGED
 
 _BOUNDS: Final = list(METRICS["headgate_event_bytes"].buckets)
+
+# A request: the time of its end in seconds since 1970, its outcomes, the bytes of each event's
+# value, and its id.
+Ended = tuple[float, Sequence[Outcome], Sequence[int], str]
 
 
 class _Hour:
@@ -64,15 +67,13 @@ class _Weight:
 
 
 class Series:
-    """The figures of a producer and topic; public attributes are up to date only after `fold`."""
+    """The figures of a producer and topic."""
 
     def __init__(self) -> None:
-        self._pending: list[tuple[float, Sequence[Outcome], Sequence[int], str]] = []
-        self._pending_events = 0
         self._hours: dict[int, _Hour] = {}
         self._keys: dict[bytes, _Weight] = {}  # not in the sketches of `_keys_hour` yet
         self._keys_hour = _Hour()
-        self._detail: Detail | None = None  # until the next fold: most pairs are quiet
+        self._detail: Detail | None = None  # until the next request: most pairs are quiet
         self._rejects: deque[tuple[float, Outcome, int, str]] = deque(maxlen=REJECTS_KEPT)
         self.last_seen = 0.0
         self.ended: dict[tuple[str, str], int] = {}  # (outcome, reason or "") -> events
@@ -84,7 +85,7 @@ class Series:
         self.oversize: dict[str, int] = {}  # events published by a strategy, by strategy
 
     def oversized(self, now_s: float, action: str) -> None:
-        """Count an event that a strategy published; `add` counts it as well."""
+        """Count an event that a strategy published; `count` counts it as well."""
         self.oversize[action] = self.oversize.get(action, 0) + 1
         hour = self._hour(now_s)
         hour.oversize[action] = hour.oversize.get(action, 0) + 1
@@ -94,30 +95,6 @@ class Series:
         """Return the oversize events by action, rejected ones included."""
         rejected = sum(n for (_, why), n in self.ended.items() if why == Reason.TOO_LARGE)
         return self.oversize | ({"reject": rejected} if rejected else {})
-
-    def add(
-        self, now_s: float, outcomes: Sequence[Outcome], sizes: Sequence[int], request_id: str
-    ) -> None:
-        """Add a request.
-
-        Neither list may be changed afterwards.
-
-        Args:
-            now_s: Seconds since 1970.
-            outcomes: Outcomes of the events.
-            sizes: Bytes of the events' values, in the same order.
-            request_id: Id of the request.
-
-        Raises:
-            ValueError: The lists differ in length: raised here, to the caller, and not in a later
-                fold.
-        """
-        if len(outcomes) != len(sizes):
-            raise ValueError(f"{len(outcomes)} outcomes, but {len(sizes)} sizes")
-        self._pending.append((now_s, outcomes, sizes, request_id))
-        self._pending_events += len(outcomes)
-        if self._pending_events >= FOLD_EVENTS:
-            self._count_all()
 
     def coalesced(self, now_s: float, outcome: str, events: int, size: int) -> None:
         """Count the outcomes of held events, which were measured on arrival.
@@ -136,34 +113,26 @@ class Series:
             self.suppressed_bytes += size
         self._detail = None
 
-    def fold(self) -> None:
-        """Count everything that was added since the last fold."""
-        self._count_all()
-        self._fold_keys()
-
-    def _count_all(self) -> None:
-        pending = self._pending
-        if not pending:
-            return
-        self._pending = []
-        self._pending_events = 0
-        self.last_seen = pending[-1][0]
+    def count(self, requests: Sequence[Ended]) -> None:
+        """Count requests in order of their ends; at least one."""
+        self.last_seen = requests[-1][0]
         self._detail = None
         hour = self._hour(self.last_seen)
         if hour is not self._keys_hour:
-            self._fold_keys()
+            self.fold_keys()
             self._keys_hour = hour
         ended: dict[tuple[str, str], int] = {}
-        for now, outcomes, sizes, request_id in pending:
+        for now, outcomes, sizes, request_id in requests:
             self._count(ended, now, outcomes, sizes, request_id)
         for end, count in ended.items():
             self.ended[end] = self.ended.get(end, 0) + count
             hour.ends[end] = hour.ends.get(end, 0) + count
-        self._measure([size for _, _, sizes, _ in pending for size in sizes], hour)
+        self._measure([size for _, _, sizes, _ in requests for size in sizes], hour)
         if len(self._keys) >= _MAX_KEYS:
-            self._fold_keys()
+            self.fold_keys()
 
-    def _fold_keys(self) -> None:
+    def fold_keys(self) -> None:
+        """Add the keys counted so far to the sketches."""
         if self._keys:
             keys, self._keys = self._keys, {}
             totals: dict[str, tuple[int, int]] = {}
