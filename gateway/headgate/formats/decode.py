@@ -12,7 +12,7 @@ from headgate.model.content import INLINE_BYTES, Comparison, Digester, Pointer
 from headgate.model.keys import KEY_MAX_BYTES, KeyRule
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.policy import TopicPolicy
-from headgate.model.publish import Decoded, RawEvent
+from headgate.model.publish import Event, RawEvent
 from headgate.model.request import is_array_one_event, is_tombstone
 from headgate.model.route import Scanner
 from headgate.model.topics import TopicState
@@ -24,6 +24,40 @@ JSON = b"application/json"
 _MAX_EVENTS = 1_000_000  # the largest http.batch_max_events
 _LINE = re.compile(rb"\S[^\n]*")  # from a line's first character to its end
 _BOM: Final = b"\xef\xbb\xbf"
+
+
+class Decoded:
+    """Events of a request, in their order.
+
+    Args:
+        events: A Failure replaces an event that could not be decoded. Bytes are a JSON document
+            without further attributes, the case that must be cheap.
+        is_batch: Whether the response is a batch response.
+        is_plain: Whether the scanner read all events as plain documents (the fast path below).
+        keys: The keys that the scanner found; None if the topic has no key rule.
+        partitions: The partitions of these keys.
+        digests: The digests; None if the topic does not suppress or has no keys. A digest is None
+            if the slow path must make the canonical form.
+    """
+
+    __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        is_batch: bool,
+        *,
+        is_plain: bool = False,
+        keys: list[bytes] | None = None,
+        partitions: list[int] | None = None,
+        digests: list[bytes | None] | None = None,
+    ) -> None:
+        self.events = events
+        self.is_batch: Final = is_batch
+        self.is_plain: Final = is_plain
+        self.keys: Final = keys
+        self.partitions: Final = partitions
+        self.digests: Final = digests
 
 
 class BodyKind(Enum):

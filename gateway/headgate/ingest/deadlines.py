@@ -12,9 +12,9 @@ from typing import Final
 from headgate.backends.base import Suppression
 from headgate.ingest.complete import Complete
 from headgate.ingest.records import Validate
-from headgate.ingest.turn import Produce, Turn
+from headgate.ingest.turn import EventIds, Produce, Turn
 from headgate.model.outcome import Failure, Reason, rejected
-from headgate.model.publish import EventIds, Publish, Stage, Ticket
+from headgate.model.publish import Publish, Stage, Ticket
 
 log = logging.getLogger("headgate.ingest")
 

@@ -37,7 +37,7 @@ from functools import partial
 from typing import Final
 
 from headgate.backends.base import Identities
-from headgate.formats.decode import Headers, decode, scan, with_hint
+from headgate.formats.decode import Decoded, Headers, decode, scan, with_hint
 from headgate.formats.streamed import Streamed
 from headgate.ingest.admission import Admission, Admit
 from headgate.ingest.complete import Complete
@@ -46,7 +46,7 @@ from headgate.ingest.gate import Gate
 from headgate.ingest.records import BuildRecords, Validate
 from headgate.ingest.turn import Turn
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import Attempt, Decoded, Event, Publish, Ticket
+from headgate.model.publish import Attempt, Event, Publish, Ticket
 from headgate.model.request import RequestOptions, read_options
 from headgate.model.route import Route, stored_in_vain
 from headgate.model.trace import Trace

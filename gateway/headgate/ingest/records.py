@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence, Sized
 from typing import Final
 
 from headgate.backends.base import Lanes
+from headgate.formats.decode import Decoded
 from headgate.formats.streamed import Streamed
 from headgate.ingest.turn import InOrder
 from headgate.model.cache import BoundedCache
@@ -33,7 +34,7 @@ from headgate.model.outcome import (
     rejected,
 )
 from headgate.model.oversize import Large
-from headgate.model.publish import SPREAD, Common, Decoded, Event, Publish, RawEvent, Ticket
+from headgate.model.publish import SPREAD, Common, Event, Publish, RawEvent, Ticket
 from headgate.model.record import (
     BURST,
     CONTENT_TYPE,
@@ -49,7 +50,7 @@ from headgate.model.record import (
     size_of,
 )
 from headgate.model.request import RequestOptions
-from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded, fits
+from headgate.model.route import PLAIN_BYTES, PLAIN_HEADERS, Route, exceeded
 from headgate.native.chosen import is_too_deep
 from headgate.offload.helper_process import HelperProcess
 
@@ -239,6 +240,19 @@ class BuildRecords:
             request.started.append(publish)
         else:
             _refuse(publish, failure_now)
+
+
+def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
+    """Return whether an event is within both limits of its topic.
+
+    Kafka's limit applies to a batch after compression, so a record that fits uncompressed passes.
+
+    Args:
+        route: The route of the topic.
+        value_bytes: The size of the value.
+        record_bytes: The size of the record, as `record.size_of` bounds it.
+    """
+    return value_bytes <= route.max_value_bytes and record_bytes <= route.max_record_bytes
 
 
 def _refuse(publish: Publish, failure: Failure) -> None:

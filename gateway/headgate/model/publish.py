@@ -4,7 +4,7 @@ A publish is mutable on purpose: stages, suppression and lanes pass on the same 
 batch of events costs one list and no further allocation.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -51,82 +51,6 @@ class RawEvent(NamedTuple):
 
 
 Event = bytes | RawEvent | Failure
-
-
-class Decoded:
-    """Events of a request, in their order.
-
-    Args:
-        events: A Failure replaces an event that could not be decoded. Bytes are a JSON document
-            without further attributes, the case that must be cheap.
-        is_batch: Whether the response is a batch response.
-        is_plain: Whether the scanner read all events as plain documents (`formats.decode`).
-        keys: The keys that the scanner found; None if the topic has no key rule.
-        partitions: The partitions of these keys.
-        digests: The digests; None if the topic does not suppress or has no keys. A digest is None
-            if the slow path must make the canonical form.
-    """
-
-    __slots__ = ("digests", "events", "is_batch", "is_plain", "keys", "partitions")
-
-    def __init__(
-        self,
-        events: Sequence[Event],
-        is_batch: bool,
-        *,
-        is_plain: bool = False,
-        keys: list[bytes] | None = None,
-        partitions: list[int] | None = None,
-        digests: list[bytes | None] | None = None,
-    ) -> None:
-        self.events = events
-        self.is_batch: Final = is_batch
-        self.is_plain: Final = is_plain
-        self.keys: Final = keys
-        self.partitions: Final = partitions
-        self.digests: Final = digests
-
-
-# Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
-#
-# Ids of one process differ by the counter, ids of two processes by 48 random bits. Random bits for
-# each event would cost four times as much (docs/design/measured.md#small-things).
-
-
-class EventIds:
-    """Generator of event ids.
-
-    Up to 16,384 ids of a millisecond differ only in the two bytes before the node, which come from
-    a lookup table. Formatting each complete id costs three times as much.
-
-    Args:
-        node: 48 random bits of this process.
-    """
-
-    __slots__ = ("_bytes", "_counter", "_ends", "_high", "_now_ms", "_start")
-
-    def __init__(self, node: bytes) -> None:
-        if len(node) != 6:
-            raise ValueError("node is 6 bytes")
-        self._bytes = [f"{byte:02x}" for byte in range(256)]
-        self._ends = [f"{byte:02x}-{node.hex()}" for byte in range(256)]
-        self._counter = int.from_bytes(node, "big") & 0x3FFFFFF
-        self._now_ms = -1
-        self._high = -1
-        self._start = ""
-
-    def take(self, now_ms: int) -> str:
-        """Return the next id for a time in milliseconds since 1970 (at most 48 bits)."""
-        self._counter = counter = (self._counter + 1) & 0x3FFFFFF
-        high = counter >> 14
-        if now_ms != self._now_ms or high != self._high:
-            self._begin(now_ms, high)
-        return f"{self._start}{self._bytes[counter >> 8 & 0x3F | 0x80]}{self._ends[counter & 0xFF]}"
-
-    def _begin(self, now_ms: int, high: int) -> None:
-        text = f"{now_ms:012x}"
-        self._now_ms, self._high = now_ms, high
-        self._start = f"{text[:8]}-{text[8:]}-{0x7000 | high:x}-"
 
 
 # ---- events with a record of their own

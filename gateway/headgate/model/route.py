@@ -211,19 +211,6 @@ def refused_by_kafka(size: int, limit: int) -> Failure:
     return too_large(size, limit, "max.message.bytes")._replace(detail=detail)
 
 
-def fits(route: Route, value_bytes: int, record_bytes: int) -> bool:
-    """Return whether an event is within both limits of its topic.
-
-    Kafka's limit applies to a batch after compression, so a record that fits uncompressed passes.
-
-    Args:
-        route: The route of the topic.
-        value_bytes: The size of the value.
-        record_bytes: The size of the record, as `record.size_of` bounds it.
-    """
-    return value_bytes <= route.max_value_bytes and record_bytes <= route.max_record_bytes
-
-
 def exceeded(route: Route, value_bytes: int, record_bytes: int) -> Failure:
     """Return the failure of an event that exceeds a limit of its topic.
 

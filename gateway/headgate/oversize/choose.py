@@ -7,6 +7,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from headgate.formats.decode import is_plain_json
+from headgate.ingest.records import fits
+from headgate.ingest.turn import EventIds
 from headgate.model.outcome import (
     OVERLOADED_RETRY_S,
     Failure,
@@ -25,9 +27,9 @@ from headgate.model.oversize import (
     split_headers,
     without_dataref,
 )
-from headgate.model.publish import Common, EventIds, Publish, Stage
+from headgate.model.publish import Common, Publish, Stage
 from headgate.model.record import CONTENT_TYPE, EVENT_ID, RECORD_OVERHEAD, Header, Record, size_of
-from headgate.model.route import Route, fits
+from headgate.model.route import Route
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.chunks import (
     HEADERS_BYTES,

@@ -34,7 +34,7 @@ from headgate.ingest.admission import Admission, ProducerQuotas, in_flight_limit
 from headgate.ingest.complete import ClockWatch, Reports, now_ms
 from headgate.ingest.deadlines import Deadlines
 from headgate.ingest.gate import Gate, Routes
-from headgate.ingest.turn import at_end_of_turn
+from headgate.ingest.turn import EventIds, at_end_of_turn
 from headgate.kafka.lanes import KafkaLanes
 from headgate.kafka.options import BATCH_BYTES, backfill_clusters, lane_limits
 from headgate.kafka.producer import SingleRecordBatch
@@ -44,7 +44,6 @@ from headgate.metrics.meter import Meter, watch_loop
 from headgate.model.content import forget_received
 from headgate.model.internal_topics import topic_of
 from headgate.model.policy import PolicyTable
-from headgate.model.publish import EventIds
 from headgate.model.suppression_states import state_rows
 from headgate.model.topics import SimilarTopics, TopicState, is_glob
 from headgate.offload.helper_process import PoolWeigher

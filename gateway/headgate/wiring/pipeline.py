@@ -16,9 +16,8 @@ from headgate.ingest.deadlines import Expire
 from headgate.ingest.gate import Gate
 from headgate.ingest.path import Identify, Pipeline
 from headgate.ingest.records import BuildRecords, Validate
-from headgate.ingest.turn import Produce, Reserve, ReserveVerdicts, Turn
+from headgate.ingest.turn import EventIds, Produce, Reserve, ReserveVerdicts, Turn
 from headgate.metrics.meter import Meter
-from headgate.model.publish import EventIds
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
 from headgate.oversize.stage import OversizeStage

@@ -14,10 +14,11 @@ from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Compiler, Gate, Routes
 from headgate.ingest.path import Inbound
+from headgate.ingest.turn import EventIds
 from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.outcome import Failure, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import EventIds, Ticket
+from headgate.model.publish import Ticket
 from headgate.model.reply import reply_of
 from headgate.model.route import Route, Scanner
 from headgate.model.suppression import Scope

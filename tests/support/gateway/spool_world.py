@@ -21,12 +21,13 @@ from headgate.ingest.admission import Admission
 from headgate.ingest.complete import ClockWatch
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
+from headgate.ingest.turn import EventIds
 from headgate.kafka.producer import SingleRecordBatch
 from headgate.model.internal_topics import HELD_PREFIX, held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import EventIds, Publish, Stage, Ticket
+from headgate.model.publish import Publish, Stage, Ticket
 from headgate.model.record import EVENT_ID
 from headgate.model.route import Route
 from headgate.model.suppression import Scope

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.formats.decode import BodyKind, decode, kind_of
+from headgate.formats.decode import BodyKind, Decoded, decode, kind_of
 from headgate.ingest.records import build_record
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import Decoded, RawEvent
+from headgate.model.publish import RawEvent
 from headgate.model.route import Route
 from support.gateway.fakes import common, route
 from support.gateway.json_texts import BAD_UTF8, NO, YES

@@ -5,12 +5,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.formats.json_text import KeyReader
-from headgate.ingest.records import build_record
+from headgate.ingest.records import build_record, fits
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.publish import SPREAD, RawEvent
 from headgate.model.record import BATCH_OVERHEAD, Record, content_type_of, size_of
-from headgate.model.route import Route, exceeded, fits, too_large
+from headgate.model.route import Route, exceeded, too_large
 from support.gateway.fakes import NOW_MS, common, policy, route, topic_state
 from support.kafka.lane_history import fields_of
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 import pytest
 
-from headgate.model.publish import EventIds
+from headgate.ingest.turn import EventIds
 
 
 def test_a_million_ids_of_one_millisecond_differ() -> None:

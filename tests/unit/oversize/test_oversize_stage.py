@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from headgate.formats.decode import Decoded
 from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
 from headgate.http.body import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
+from headgate.ingest.turn import EventIds
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
-from headgate.model.publish import Decoded, EventIds, RawEvent, Ticket
+from headgate.model.publish import RawEvent, Ticket
 from headgate.model.record import Record
 from headgate.model.route import Route
 from headgate.model.suppression import Scope

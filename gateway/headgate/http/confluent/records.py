@@ -22,6 +22,7 @@ from headgate.formats.confluent import (
     read_record,
     report,
 )
+from headgate.formats.decode import Decoded
 from headgate.formats.json_slow import parse_slowly
 from headgate.formats.json_stream import PIECE_BYTES, Documents
 from headgate.http.auth import CORS_HEADERS, peer_of
@@ -31,7 +32,7 @@ from headgate.http.events import Call, EventsFront
 from headgate.http.request_log import TRACE
 from headgate.ingest.path import Inbound
 from headgate.model.outcome import Failure, Reason, Refused
-from headgate.model.publish import Decoded, RawEvent
+from headgate.model.publish import RawEvent
 from headgate.model.reply import Reply, advice_headers
 from headgate.model.request import HeaderCount
 from headgate.model.route import Route

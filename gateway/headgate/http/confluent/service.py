@@ -25,6 +25,7 @@ from headgate.formats.confluent import (
     produced,
     read_records,
 )
+from headgate.formats.decode import Decoded
 from headgate.http.answer import response
 from headgate.http.auth import Identity
 from headgate.http.body import BREAKS
@@ -34,7 +35,6 @@ from headgate.ingest.path import Inbound
 from headgate.kafka.topics import KafkaTopics
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief
 from headgate.model.policy import INTERNAL_PREFIXES, TopicPolicy
-from headgate.model.publish import Decoded
 from headgate.model.reply import Reply, json_text
 from headgate.model.request import of_one_port
 from headgate.model.route import Route
