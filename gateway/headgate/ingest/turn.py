@@ -17,7 +17,7 @@ from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Common, Publish, Stage, place_again
 from headgate.model.record import EVENT_ID, content_type_of
 from headgate.model.route import Route
-from headgate.model.suppression import Reservation, Scope
+from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
 
 log = logging.getLogger("headgate.ingest")
@@ -246,7 +246,6 @@ class Reserve:
 
     Args:
         suppression: Suppression state.
-        scope_of: Returns a topic's active suppression scope.
         produce: The next stage.
         is_behind: Returns whether the spool contains events of a topic; its events then cannot be
             compared.
@@ -255,26 +254,24 @@ class Reserve:
     def __init__(
         self,
         suppression: Suppression,
-        scope_of: Callable[[str], Scope | None],
         produce: Produce,
         is_behind: Callable[[str], bool] | None = None,
     ) -> None:
         self._suppression = suppression
-        self._scope_of = scope_of
         self._produce = produce
         self._is_behind = is_behind
 
     def take(self, started: list[Publish]) -> None:
         """Take events of one topic, in order.
 
-        The events may have waited, and the topic may have been recreated meanwhile.
+        The events may have waited, and the topic may have been recreated meanwhile: suppression
+        then uses the scope that followed theirs.
         """
         route = _common(started[0]).route
-        scope = self._scope_of(route.state.name) or route.scope
         uncompared = self._is_behind is not None and self._is_behind(route.state.name)
-        if self._let_pass(route, scope, len(started), uncompared):
-            if scope is not None:
-                passed = Reservation(scope, route.state.partitions)
+        if self._let_pass(route, len(started), uncompared):
+            if route.scope is not None:
+                passed = Reservation(route.scope, route.state.partitions)
                 for publish in started:
                     publish.reservation, publish.digest = passed, None
             self._produce.take(started)
@@ -283,7 +280,8 @@ class Reserve:
         for publish in started:
             if uncompared:
                 publish.digest = b""
-            self._ask(publish, route, scope, force=_common(publish).force, refuse=refuse)
+            common = _common(publish)
+            self._ask(publish, common, force=common.force, refuse=refuse)
 
     def one(self, publish: Publish) -> None:
         """Take one event whose turn has come."""
@@ -302,25 +300,23 @@ class Reserve:
         Returns:
             False if no reservation is needed: the record may enter its lane at once.
         """
-        route = _common(part).route
-        scope = route.scope
-        if self._let_pass(route, scope, 1, False):
-            if scope is not None:
-                part.reservation = Reservation(scope, route.state.partitions)
+        common = _common(part)
+        route = common.route
+        if self._let_pass(route, 1, False):
+            if route.scope is not None:
+                part.reservation = Reservation(route.scope, route.state.partitions)
             return False
         refuse = refuse or (route.refuses and route.digest is not None)
-        self._ask(part, route, scope, force=True, refuse=refuse)
+        self._ask(part, common, force=True, refuse=refuse)
         return True
 
-    def _let_pass(self, route: Route, scope: Scope | None, count: int, uncompared: bool) -> bool:
+    def _let_pass(self, route: Route, count: int, uncompared: bool) -> bool:
         if route.digest is not None and (not uncompared or route.refuses):
             return False
-        return scope is None or self._suppression.let_pass(scope, count)
+        return route.scope is None or self._suppression.let_pass(route.scope, count)
 
-    def _ask(
-        self, publish: Publish, route: Route, scope: Scope | None, *, force: bool, refuse: bool
-    ) -> None:
-        record = publish.record
+    def _ask(self, publish: Publish, common: Common, *, force: bool, refuse: bool) -> None:
+        route, record = common.route, publish.record
         if record.key is None:  # events without a key cannot be compared
             publish.digest = None
             self._produce.one(publish)
@@ -330,12 +326,10 @@ class Reserve:
         elif publish.digest is None:
             publish.digest = route.digest(record.value, content_type_of(record))
         force = force or not publish.digest  # an event with an empty digest equals no other
-        assert scope is not None  # events are reserved only within a scope
-        partitions = route.state.partitions
-        publish.reservation = Reservation(scope, partitions, force, refuse)
-        trace = _common(publish).trace
-        if trace is not None:
-            trace.reserve(record.topic)
+        assert route.scope is not None  # events are reserved only within a scope
+        publish.reservation = Reservation(route.scope, route.state.partitions, force, refuse)
+        if common.trace is not None:
+            common.trace.reserve(record.topic)
         self._suppression.reserve(publish)
 
 

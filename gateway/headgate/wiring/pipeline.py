@@ -89,7 +89,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
     is_behind = None if spool is None else spool.backlogs.is_behind
     produce = Produce(ids, lanes, gate.routes.state_of, lambda: oversize)
     suppression = parts.suppression(ReserveVerdicts(complete, produce))
-    reserve = Reserve(suppression, gate.routes.scope_of, produce, is_behind)
+    reserve = Reserve(suppression, produce, is_behind)
     oversize = OversizeStage(
         lanes,
         reserve,
