@@ -114,7 +114,7 @@ class FairShares(Generic[Waiting]):
     def __init__(self) -> None:
         self.share = MAX_SHARE
         self.waiting = self.waited = 0
-        self._latest = ""
+        self._latest: str | None = None
         self._company_until = self._pressed_until = 0.0
         self._spent: dict[str, int] = {}
         self._lines: dict[str, deque[tuple[int, Waiting]]] = {}
@@ -136,6 +136,8 @@ class FairShares(Generic[Waiting]):
             size: The bytes of the request.
             now_s: Monotonic time, in seconds.
         """
+        if self._latest is None:  # the first producer is alone
+            self._latest = producer
         if producer != self._latest:
             self._latest = producer
             self._company_until = now_s + COMPANY_S
