@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence, Sized
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from headgate.audits.facts import Facts
 from headgate.backends.base import Identities, Suppression
@@ -237,7 +237,7 @@ class Complete:
             ticket: Ticket of the request.
             refused: Number of events for which its only outcome stands.
         """
-        outcomes, sizes = ticket.answered(), ticket.sizes
+        outcomes, sizes = cast(list[Outcome], ticket.outcomes), ticket.sizes  # none is open
         if ticket.trace is not None:
             ticket.trace.answer = (ticket.producer, ticket.topic, outcomes)
         counted = outcomes
@@ -463,7 +463,7 @@ class Reports:
         if self._clock.suspects and any(map(is_stamped_here, batch)):
             self._clock.acknowledged(batch[0].record.topic)
         self._complete.acknowledged(batch, base_offset)
-        self._settling().acknowledged(batch, base_offset)
+        (self._suppression or self._settling()).acknowledged(batch, base_offset)
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
         if self._traces is not None:

@@ -23,22 +23,20 @@ class Arrivals:
         latest: The newest event of each key in flight here, by entry. It is public for loops over
             many events: `latest.setdefault` before `arrive`, and `latest.pop` with `left` for
             `leave`.
+        earlier: The other events in flight.
         behind: An event, and the equal event right before it.
     """
 
-    __slots__ = ("_earlier", "behind", "latest")
+    __slots__ = ("behind", "earlier", "latest")
 
     def __init__(self) -> None:
         self.latest: dict[bytes, Publish] = {}
         self.behind: dict[Publish, Publish] = {}
-        self._earlier: set[Publish] = set()
-
-    def __len__(self) -> int:
-        return len(self.latest) + len(self._earlier)
+        self.earlier: set[Publish] = set()
 
     def __iter__(self) -> Iterator[Publish]:
         yield from self.latest.values()
-        yield from self._earlier
+        yield from self.earlier
 
     def arrive(self, publish: Publish, latest: Publish) -> bool:
         """Note an event behind its key's latest event.
@@ -56,7 +54,7 @@ class Arrivals:
                 return True
             if latest.stage is _RESERVING and not publish.reserved.force:
                 self.behind[publish] = latest
-        self._earlier.add(latest)
+        self.earlier.add(latest)
         self.latest[publish.reserved.entry] = publish
         return False
 
@@ -74,9 +72,9 @@ class Arrivals:
             return False
         if self.latest.get(publish.reserved.entry) is publish:
             self.latest[publish.reserved.entry] = leader
-            self._earlier.discard(leader)
+            self.earlier.discard(leader)
         else:
-            self._earlier.discard(publish)
+            self.earlier.discard(publish)
         _follow(publish, leader)
         return True
 
@@ -89,7 +87,7 @@ class Arrivals:
         if latest is not publish:
             if latest is not None:
                 self.latest[publish.reserved.entry] = latest
-            self._earlier.discard(publish)
+            self.earlier.discard(publish)
         if self.behind:
             self.behind.pop(publish, None)
 

@@ -137,7 +137,8 @@ class Reservations:
 
     def reserve(self, publish: Publish) -> None:
         """Queue an event for a reservation. The verdict may come before this returns."""
-        reservation = publish.reserved
+        reservation = publish.reservation
+        assert reservation is not None  # as in `Publish.reserved`, without the call
         scope = reservation.scope = reservation.scope.latest()
         scope.may_have_waiting = True
         if reservation.partitions != scope.partitions:
@@ -238,7 +239,8 @@ class Reservations:
         Registrations come before any claim, settlements before the claims of their keys.
         """
         namespaces = self._namespaces
-        outgoing = OutgoingCall(self._options, self._spans, self._new_nonce(), now_s)
+        nonce, stem = self._new_nonce(), self._new_stem()
+        outgoing = OutgoingCall(self._options, self._spans, nonce, now_s)
         outgoing.address(namespaces.to_drop, namespaces.to_announce, namespaces.to_refresh)
         unregistered = self._in_flight.unregistered
         while unregistered and outgoing.room > 0:
@@ -256,7 +258,7 @@ class Reservations:
             outgoing.settle(self._settlements, 0.5 if ready else 1.0)
         if ready:
             doubts = bool(namespaces.doubted) or now_s >= self._agreement.until_s
-            outgoing.reserve(self._queue, self._settlements, self._new_stem(), force=doubts)
+            outgoing.reserve(self._queue, self._settlements, stem, force=doubts)
             self._waits.passed += len(outgoing.reserved)
         self._outgoing = outgoing if outgoing else None
         return self._outgoing
@@ -695,7 +697,7 @@ class Reservations:
 
     def is_busy(self) -> bool:
         """Return whether so much is in flight that more is likely to arrive soon."""
-        return len(self._arrivals) > FEW
+        return len(self._arrivals.latest) + len(self._arrivals.earlier) > FEW
 
     @property
     def is_waited_for(self) -> bool:
