@@ -1,4 +1,4 @@
-"""Readiness of a worker: the state of each of its dependencies."""
+"""Readiness of a process: the state of each of its dependencies."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,14 @@ class Dependency(NamedTuple):
 
     Attributes:
         ok: Whether it is reachable.
-        required: Whether some topic accepts no event without it.
+        required: Whether it is needed for events: false of a cluster while the spool takes the
+            events of its topics.
         limited_s: Seconds for which some topics still do without it, although it is reachable.
         vital: Whether no topic accepts an event without it.
         server: The process that answers, if that may change (for the installation log; /ready does
             not show it).
+        is_cluster: Whether it is a Kafka cluster whose topics the process serves. They need this
+            one of the clusters only.
     """
 
     name: str
@@ -24,6 +27,7 @@ class Dependency(NamedTuple):
     limited_s: float = 0.0
     vital: bool = False
     server: str = ""
+    is_cluster: bool = False
 
 
 class Readiness(NamedTuple):
@@ -34,14 +38,15 @@ class Readiness(NamedTuple):
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the worker is ready.
+        """Return whether the process is ready.
 
-        One reachable ingest cluster is enough: topics of the other clusters answer 503 themselves.
+        One cluster whose topics are served is enough, reachable or spooled: topics of the other
+        clusters answer 503 themselves.
         """
-        required = [each for each in self.dependencies if each.required]
         if self.draining or any(each.vital and not each.ok for each in self.dependencies):
             return False
-        return not required or any(each.ok for each in required)
+        clusters = [each for each in self.dependencies if each.is_cluster]
+        return not clusters or any(each.ok or not each.required for each in clusters)
 
     def reply(self) -> Reply:
         """Return 200 or 503, with the state of every dependency."""

@@ -78,7 +78,9 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
 
     def readiness() -> Readiness:
         kafka = [
-            Dependency(f"kafka {name}", topics.healthy(name), True, topics.detail(name))
+            Dependency(
+                f"kafka {name}", topics.healthy(name), True, topics.detail(name), is_cluster=True
+            )
             for name in parts.clusters
         ]
         return Readiness(stop.is_set(), (*kafka, *held.dependencies()))

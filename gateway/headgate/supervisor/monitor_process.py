@@ -16,6 +16,7 @@ from headgate.admin.requests import asking
 from headgate.backends.owned import OwnedTasks
 from headgate.commands.terminal import PLAIN, Style
 from headgate.config import Settings
+from headgate.http.answer import response
 from headgate.http.auth import Origins
 from headgate.http.listener import server_context
 from headgate.http.pages import json_page, listed, metrics_page, page_of, paging, problems
@@ -23,8 +24,8 @@ from headgate.http.request_log import REPORTED, RequestLog
 from headgate.http.server import PagesRunner
 from headgate.kafka.options import cluster_options
 from headgate.metrics.build import BUILD_GAUGES
+from headgate.metrics.health import Dependency, Readiness
 from headgate.model.outcome import Failure, Reason, Refused, brief, malformed
-from headgate.model.reply import json_text
 from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
@@ -91,17 +92,15 @@ class MonitorPages:
         return web.json_response({"status": "live"})
 
     async def _ready(self, _request: web.Request) -> web.Response:
-        """Return 200 if every cluster was polled, or else 503."""
-        rows = [(f"kafka {cluster.name}", cluster.status) for cluster in self._monitor.clusters]
-        is_ready = all(status.ok for _, status in rows)
-        page = {
-            "status": "ready" if is_ready else "not ready",
-            "dependencies": {
-                name: {"ok": status.ok, "required": True, "detail": status.detail}
-                for name, status in rows
-            },
-        }
-        return web.json_response(page, status=200 if is_ready else 503, dumps=json_text)
+        """Return 200 if any cluster was polled, or else 503: its groups are served by this port."""
+        clusters = [
+            Dependency(
+                f"kafka {cluster.name}", cluster.status.ok, True, cluster.status.detail,
+                is_cluster=True,
+            )
+            for cluster in self._monitor.clusters
+        ]  # fmt: skip
+        return response(Readiness(False, tuple(clusters)).reply(), "")
 
     async def _metrics(self, request: web.Request) -> web.Response:
         figures = self._monitor.figures()

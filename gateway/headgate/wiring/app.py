@@ -348,7 +348,8 @@ class Worker:
             if cluster.tier == "ingest":
                 ok, detail = self.lanes.health(name)
                 needed = not (spools and spooling_to(name, self.policies))
-                dependencies.append(Dependency(f"kafka {name}", ok, needed, detail))
+                kafka = Dependency(f"kafka {name}", ok, needed, detail, is_cluster=True)
+                dependencies.append(kafka)
         for name, (ok, detail) in self._backfill.reachable().items():
             dependencies.append(Dependency(f"backfill {name}", ok, False, detail))
         if self.suppressor is not None:
