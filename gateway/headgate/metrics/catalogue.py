@@ -217,10 +217,28 @@ INSTANCE_METRICS = (
         "Configuration reloads by result (applied, refused).",
     ),
     Metric(
+        "headgate_config_last_reload_successful",
+        MetricKind.MAX,
+        (),
+        "1 while the configuration last read is active, 0 after a refused reload.",
+    ),
+    Metric(
+        "headgate_config_last_reload_success_timestamp_seconds",
+        MetricKind.MAX,
+        (),
+        "When the active configuration was read, in seconds since 1970.",
+    ),
+    Metric(
         "headgate_tls_reloads_total",
         MetricKind.COUNTER,
         ("result",),
         "Reloads of a changed certificate, by result (applied, refused).",
+    ),
+    Metric(
+        "headgate_tls_last_reload_successful",
+        MetricKind.MAX,
+        (),
+        "1 while the certificates last read are active, 0 after a refused reload. Only with TLS.",
     ),
     Metric(
         "headgate_certificate_expiry_timestamp_seconds",

@@ -128,7 +128,8 @@ class Parent:
         self._tls.accept_first(start.config)
         self._log = InstallationLog.of(settings.logs)
         self._overview = Overview(settings, self._log)
-        self._show_expiry()
+        self._show_config()
+        self._show_tls()
         self._overview.workers = self._workers = self._places(settings.http.workers)
         self._callers = Callers(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
@@ -300,6 +301,7 @@ class Parent:
         except OSError as error:  # a full disk: workers read their own copy
             self._refuse(f"no copy of it can be kept: {error}", [])
             return False
+        self._show_config()
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
         self._admin.access.callers = reload.callers
@@ -331,25 +333,37 @@ class Parent:
             context = await asyncio.to_thread(self._tls.accept)
         except OSError as error:
             self._overview.figures.count("headgate_tls_reloads_total", ("refused",))
+            self._overview.figures.set("headgate_tls_last_reload_successful", (), 0.0)
             log.error("certificates refused, the old ones stay active: %s", error)  # noqa: TRY400
             self._log.note(certificates_refused(error))
             return False
+        self._show_tls()
         if context is None:
             return False
         if self._management.port is not None:
             await self._management.port.renew(context)
-        self._show_expiry()
         self._overview.figures.count("headgate_tls_reloads_total", ("applied",))
         log.info("certificates reloaded")
         self._log.note(certificates_reloaded())
         return True
 
-    def _show_expiry(self) -> None:
+    def _show_config(self) -> None:
+        """Show that the configuration last read is active, and when it was read."""
+        figures, read_s = self._overview.figures, self._config.shown.read_at
+        figures.set("headgate_config_last_reload_successful", (), 1.0)
+        figures.set("headgate_config_last_reload_success_timestamp_seconds", (), read_s)
+
+    def _show_tls(self) -> None:
+        """Show that the certificates last read are active, and when they expire."""
+        figures = self._overview.figures
+        if self._tls.files:
+            figures.set("headgate_tls_last_reload_successful", (), 1.0)
         if (at_s := self._tls.expires_at) is not None:
-            self._overview.figures.set("headgate_certificate_expiry_timestamp_seconds", (), at_s)
+            figures.set("headgate_certificate_expiry_timestamp_seconds", (), at_s)
 
     def _refuse(self, why: str, options: Sequence[str]) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("refused",))
+        self._overview.figures.set("headgate_config_last_reload_successful", (), 0.0)
         log.error(
             "reload refused, the old configuration stays active: %s",
             why,

@@ -112,6 +112,14 @@ class World:
         assert found is not None
         return int(float(found[1]))
 
+    def is_renewed(self) -> bool:
+        """Whether the certificates last read are active, by the gateway's metric."""
+        found = re.search(
+            r"^headgate_tls_last_reload_successful (\S+)$", self.ask("/metrics")[1], re.M
+        )
+        assert found is not None
+        return found[1] == "1.0"
+
     def lasts_s(self) -> float:
         """How long the certificate lasts, by what the gateway says."""
         [end] = re.findall(rf"^{EXPIRY} (\S+)$", self.ask("/metrics")[1], re.M)
@@ -249,6 +257,7 @@ async def test_a_bad_pair_is_refused_and_a_dead_worker_comes_back(world: World) 
     good = der(world.server)
     kept = world.server.key.read_bytes()
     other = world.authority.issue("other")
+    assert world.is_renewed()
     for bad in (other.key.read_bytes(), b"", b"nonsense"):
         world.server.key.write_bytes(bad)
         refused = world.reloads("refused")
@@ -266,6 +275,10 @@ async def test_a_bad_pair_is_refused_and_a_dead_worker_comes_back(world: World) 
 
     await eventually(is_replaced, 60)
     assert world.all_show(good)
+    assert not world.is_renewed()
+    world.server.key.write_bytes(kept)  # the active pair again: nothing to apply
+    gateway.reload()
+    await eventually(world.is_renewed, 30)
     world.server.key.write_bytes(kept)
     world.authority.issue("server", into=world.server)
     gateway.reload()

@@ -194,6 +194,7 @@ def test_the_configuration_in_force_says_where_values_are_from(
 def test_reload_refuses_a_bad_file_and_names_what_is_wrong(start: Callable[..., Running]) -> None:
     running = start(workers=1)
     running.until(running.ready)
+    assert _last_reload(running)[0] == 1
     for number, (change, named) in enumerate(REFUSED, start=1):
         read = len(running.log)
         running.config.write_text((running.text + "[producers.till]\n").replace(*change))
@@ -203,11 +204,17 @@ def test_reload_refuses_a_bad_file_and_names_what_is_wrong(start: Callable[..., 
         assert running.get("/v1/producers/till")[0] == 404
         metrics = running.get("/metrics")[1]
         assert f'headgate_config_reloads_total{{result="refused"}} {number}.0' in metrics
+        assert _last_reload(running)[0] == 0
     before = set(running.workers())
     next(iter(running.workers().values())).kill()  # the file in force is kept for restarts
     running.until(lambda: set(running.workers()) - before)
     running.until(running.ready)
     assert _producers(running) == "shop"
+    first_s = _last_reload(running)[1]
+    running.config.write_text(running.text)
+    running.process.send_signal(signal.SIGHUP)
+    running.until(lambda: _last_reload(running)[0] == 1)
+    assert _last_reload(running)[1] > first_s > time.time() - 3600
 
 
 def test_a_reload_of_which_no_copy_can_be_kept_is_refused(start: Callable[..., Running]) -> None:
@@ -219,7 +226,18 @@ def test_a_reload_of_which_no_copy_can_be_kept_is_refused(start: Callable[..., R
     running.process.send_signal(signal.SIGHUP)
     running.until(lambda: "reload refused" in running.log)
     assert 'headgate_config_reloads_total{result="refused"} 1.0' in running.get("/metrics")[1]
+    assert _last_reload(running)[0] == 0
     assert _producers(running) == "shop"
+
+
+def _last_reload(running: Running) -> tuple[float, float]:
+    """Whether the last reload succeeded, and when the active configuration was read."""
+    name, text = "headgate_config_last_reload_success", running.get("/metrics")[1]
+    found = re.search(rf"^{name}ful (\S+)$", text, re.M)
+    read = re.search(rf"^{name}_timestamp_seconds (\S+)$", text, re.M)
+    assert found is not None
+    assert read is not None
+    return float(found[1]), float(read[1])
 
 
 def _producers(running: Running) -> str:

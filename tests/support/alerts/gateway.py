@@ -20,6 +20,9 @@ _FETCHES = 'headgate_issuer_keys_fetches_total{instance="a",result="%s"}'
 _EXPIRY = 'headgate_certificate_expiry_timestamp_seconds{instance="a"}'
 _RESTARTS = 'headgate_worker_restarts_total{instance="a"}'
 _FACTS = 'headgate_facts_total{topic="t",result="%s"}'
+_RELOADED = 'headgate_%s_last_reload_successful{instance="a"}'
+_REBUILT = 'headgate_producer_rebuilds_total{cluster="c",reason="fenced",instance="a"}'
+_COALESCED = 'headgate_coalescer_restarts_total{topic="t",reason="timeout",instance="a"}'
 _SHARD = 'headgate_dependency_up{instance="a",dependency="redis %s"}'
 
 CASES = (
@@ -122,15 +125,24 @@ CASES = (
         {_OVER_QUOTA: "0+60x60", _EVENTS: "10x60"},
         {_OVER_QUOTA: "0x20 0+60x60", _EVENTS: "10x60"},
     ),
+    # Refused two hours ago, and nothing was mended since; refused, then mended.
     Case(
         "HeadgateReloadRefused",
-        {'headgate_config_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
-        {'headgate_config_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+        {_RELOADED % "config": "1x20 0x160"},
+        {_RELOADED % "config": "1x20 0x20 1x140"},
+        at=140,
     ),
     Case(
         "HeadgateReloadRefused",
-        {'headgate_tls_reloads_total{result="refused",instance="a"}': "0x25 1x60"},
-        {'headgate_tls_reloads_total{result="applied",instance="a"}': "0x25 1x60"},
+        {_RELOADED % "config": "1x160", _RELOADED % "tls": "1x20 0x160"},
+        {_RELOADED % "config": "1x160", _RELOADED % "tls": "1x20 0x20 1x140"},
+        at=140,
+    ),
+    # Both: one alert.
+    Case(
+        "HeadgateReloadRefused",
+        {_RELOADED % "config": "0x60", _RELOADED % "tls": "0x60"},
+        {_RELOADED % "config": "1x60", _RELOADED % "tls": "1x60"},
     ),
     Case("HeadgateCertificateExpires", *over(_EXPIRY, 13 * 86400, 20 * 86400)),
     # It falls due while Prometheus watches: promtool begins in 1970.
@@ -151,10 +163,9 @@ CASES = (
     ),
     # It was never there since the start.
     Case("HeadgateIssuerAway", {_FETCHES % "failed": "_x20 3x60"}, {_FETCHES % "failed": "3x60"}),
-    Case(
-        "HeadgateProducerRebuilt",
-        *counts('headgate_producer_rebuilds_total{cluster="c",reason="fenced"}'),
-    ),
+    Case("HeadgateProducerRebuilt", *counts(_REBUILT)),
+    # Once, with the series: as much as once more of a series that there is.
+    Case("HeadgateProducerRebuilt", {_REBUILT: "_x22 1x60"}, {_REBUILT: "1x60"}),
     Case(
         "HeadgateEventLoopHeldUp",
         *over('headgate_event_loop_stall_seconds{instance="a"}', 0.2, 0.01),
@@ -172,10 +183,8 @@ CASES = (
     ),
     Case("HeadgateSpoolAside", *counts(_ASIDE), at=90),
     Case("HeadgateSpoolAside", {_ASIDE: "_x80 1x40"}, {_ASIDE: "1x120"}, at=90),
-    Case(
-        "HeadgateCoalescerRestarts",
-        *counts('headgate_coalescer_restarts_total{topic="t",reason="timeout"}'),
-    ),
+    Case("HeadgateCoalescerRestarts", *counts(_COALESCED)),
+    Case("HeadgateCoalescerRestarts", {_COALESCED: "_x22 1x60"}, {_COALESCED: "1x60"}),
     Case(
         "HeadgateHotKey", *over('headgate_top_key_share{producer="p",topic="t"}', 0.4, 0.1), at=60
     ),
@@ -186,5 +195,6 @@ CASES = (
     ),
     Case("HeadgateWorkersRestart", {_RESTARTS: "0x25 1x60"}, {_RESTARTS: "0x5 1x60"}),
     Case("HeadgateFactsDropped", *counts(_FACTS % "full"), at=60),
+    Case("HeadgateFactsDropped", {_FACTS % "full": "_x22 1x60"}, {_FACTS % "full": "1x60"}),
     Case("HeadgateFactsDropped", {_FACTS % "no_topic": "0+9x60"}, {_FACTS % "written": "0+9x60"}),
 )

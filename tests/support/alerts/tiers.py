@@ -2,35 +2,88 @@
 
 from __future__ import annotations
 
-from support.alerts.case import Case, counts, over
+from support.alerts.case import Case, counts
 
-_LOST = 'headgate_mirror_lost_offsets_total{topic="t",partition="0"}'
-_GAPS = 'headgate_mirror_gaps_total{topic="t",partition="0"}'
-_FOREIGN = 'headgate_mirror_foreign_total{topic="t",partition="0"}'
+_LOST = 'headgate_mirror_lost_offsets_total{topic="t",partition="0",instance="%s"}'
+_GAPS = 'headgate_mirror_gaps_total{topic="t",partition="0",instance="%s"}'
+_FOREIGN = 'headgate_mirror_foreign_total{topic="t",partition="0",instance="%s"}'
 _RUNNER = 'headgate_replay_runner{cluster="c",instance="%s"}'
 _RUNNER_WROTE = 'headgate_replay_timestamp_seconds{cluster="c",instance="%s"}'
-_MIRROR_WROTE = 'headgate_mirror_timestamp_seconds{cluster="c",instance="a"}'
-_OLDEST = 'headgate_replay_oldest_seconds{cluster="c"}'
-_REMAINING = 'headgate_replay_remaining_offsets{cluster="c"}'
+_MIRROR_WROTE = 'headgate_mirror_timestamp_seconds{cluster="c",instance="%s"}'
+_LAG = 'headgate_mirror_lag_seconds{topic="t",partition="0",instance="%s"}'
+_SKIPPED = 'headgate_mirror_topic_skipped{topic="t",reason="settings",instance="%s"}'
+_OLDEST = 'headgate_replay_oldest_seconds{cluster="c",instance="%s"}'
+_REMAINING = 'headgate_replay_remaining_offsets{cluster="c",instance="%s"}'
 _FAILED = 'headgate_replays_failed_total{instance="%s"}'
 _CLOCK = "0+60x120"  # a file that is written every minute
+_MOVED = {_MIRROR_WROTE % "a": "0+60x10 600x60", _MIRROR_WROTE % "b": "_x11 660+60x60"}
+
+
+def _of_map(alert: str, name: str) -> tuple[Case, ...]:
+    """Cases of an alert about totals that are in the offset map, so a new pod continues them."""
+    a, b = name % "a", name % "b"
+    return (
+        Case(alert, *counts(a), at=90),
+        # Found when the topic is mirrored for the first time: the series is born with it.
+        Case(alert, {a: "_x80 500x40"}, {a: "_x80 0x40"}, at=90),
+        # A new pod has found more; a new pod has the total of the one before.
+        Case(
+            alert,
+            {a: "500x60 _x60", b: "_x65 700x55"},
+            {a: "500x60 _x60", b: "_x65 500x55"},
+            at=90,
+        ),
+        # The same after hours without a mirror.
+        Case(
+            alert,
+            {a: "500x60 _x240", b: "_x240 700x60"},
+            {a: "500x60 _x240", b: "_x240 500x60"},
+            at=260,
+        ),
+    )
+
 
 CASES = (
-    Case("HeadgateMirrorLost", *counts(_LOST), at=90),
-    Case("HeadgateMirrorGap", *counts(_GAPS), at=90),
-    Case("HeadgateMirrorForeign", *counts(_FOREIGN), at=90),
-    # Found when the topic was mirrored for the first time: the series is born with it.
-    Case("HeadgateMirrorForeign", {_FOREIGN: "_x80 1x40"}, {_FOREIGN: "0x120"}, at=90),
-    Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x20 1200x60"}, {_MIRROR_WROTE: _CLOCK}),
-    Case("HeadgateMirrorSilent", {_MIRROR_WROTE: "0+60x15 _x60"}, {_MIRROR_WROTE: _CLOCK}),
+    *_of_map("HeadgateMirrorLost", _LOST),
+    *_of_map("HeadgateMirrorGap", _GAPS),
+    *_of_map("HeadgateMirrorForeign", _FOREIGN),
+    Case(
+        "HeadgateMirrorSilent",
+        {_MIRROR_WROTE % "a": "0+60x20 1200x60"},
+        {_MIRROR_WROTE % "a": _CLOCK},
+    ),
+    # Gone; replaced by a new pod.
+    Case(
+        "HeadgateMirrorSilent",
+        {_MIRROR_WROTE % "a": "0+60x15 _x60"},
+        {_MIRROR_WROTE % "a": "0+60x15 _x60", _MIRROR_WROTE % "b": "_x17 1020+60x60"},
+    ),
+    # Two hosts, both dead; one of them has taken over from the other, whose file stays.
+    Case(
+        "HeadgateMirrorSilent",
+        {_MIRROR_WROTE % "a": "0+60x15 900x60", _MIRROR_WROTE % "b": "_x17 1020x60"},
+        {_MIRROR_WROTE % "a": "0+60x15 900x60", _MIRROR_WROTE % "b": "_x17 1020+60x60"},
+    ),
     Case(
         "HeadgateMirrorBehind",
-        *over('headgate_mirror_lag_seconds{topic="t",partition="0"}', 180, 70),
+        {_LAG % "a": "180x60", _MIRROR_WROTE % "a": _CLOCK},
+        {_LAG % "a": "70x60", _MIRROR_WROTE % "a": _CLOCK},
     ),
     Case(
         "HeadgateMirrorSkips",
-        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x60"},
-        {'headgate_mirror_topic_skipped{topic="t",reason="settings"}': "1x5 _x55"},
+        {_SKIPPED % "a": "1x60", _MIRROR_WROTE % "a": _CLOCK},
+        {_SKIPPED % "a": "1x5 _x55", _MIRROR_WROTE % "a": _CLOCK},
+    ),
+    # The file of a mirror that is dead says the same for good; another host has taken over.
+    Case(
+        "HeadgateMirrorBehind",
+        {**_MOVED, _LAG % "b": "_x11 180x60"},
+        {**_MOVED, _LAG % "a": "180x60", _LAG % "b": "_x11 2x60"},
+    ),
+    Case(
+        "HeadgateMirrorSkips",
+        {**_MOVED, _SKIPPED % "b": "_x11 1x60"},
+        {**_MOVED, _SKIPPED % "a": "1x60"},
     ),
     # Another process has the lease, and that is the only one.
     Case(
@@ -55,8 +108,15 @@ CASES = (
     ),
     Case(
         "HeadgateReplayStuck",
-        {_OLDEST: "4000+60x90", _REMAINING: "500x90"},
-        {_OLDEST: "4000+60x90", _REMAINING: "5000-10x90"},
+        {_OLDEST % "a": "4000+60x90", _REMAINING % "a": "500x90", _RUNNER_WROTE % "a": _CLOCK},
+        {_OLDEST % "a": "4000+60x90", _REMAINING % "a": "5000-10x90", _RUNNER_WROTE % "a": _CLOCK},
+        at=60,
+    ),
+    # The file of a dead runner, beside one that has taken over.
+    Case(
+        "HeadgateReplayStuck",
+        {_OLDEST % "b": "4000+60x90", _REMAINING % "b": "500x90", _RUNNER_WROTE % "b": _CLOCK},
+        {_OLDEST % "a": "4000x90", _REMAINING % "a": "500x90", _RUNNER_WROTE % "a": "0x90"},
         at=60,
     ),
     Case("HeadgateReplayFailed", {_FAILED % "a": "0x70 1x20"}, {_FAILED % "a": "2x5 3x90"}, at=80),

@@ -11,7 +11,7 @@ from headgate.model.record import Record
 from support.gateway.fakes import NOW_MS, topic_state
 from support.gateway.room import Room, shown
 
-KAFKA = Dependency("kafka main", True, True, "connected")
+KAFKA = Dependency("kafka main", True, True, "connected", is_cluster=True)
 REFUSED = Failure(Reason.TIMESTAMP_OUT_OF_RANGE, "Kafka refused the record's timestamp")
 
 

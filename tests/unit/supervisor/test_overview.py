@@ -19,7 +19,7 @@ from headgate.supervisor.control import WorkerState, WorkerUnreachableError
 from headgate.supervisor.installation_log import InstallationLog
 from headgate.supervisor.overview import Overview, WorkerProcess
 
-READY = Readiness(False, (Dependency("kafka main", True, True, "connected"),))
+READY = Readiness(False, (Dependency("kafka main", True, True, "connected", is_cluster=True),))
 
 
 class StandIn:
@@ -216,7 +216,7 @@ def test_what_a_worker_tells_of_suppression_survives_the_wire() -> None:
 
 
 async def test_a_worker_that_cannot_work_or_drains_makes_all_not_ready() -> None:
-    down = Dependency("kafka main", False, True, "away")
+    down = Dependency("kafka main", False, True, "away", is_cluster=True)
     seen = overview(StandIn(0), StandIn(1, READY._replace(dependencies=(down,))))
     await seen.refresh()
     assert (seen.health().is_ready, seen.health().status) == (False, "not ready")
@@ -294,7 +294,7 @@ async def test_forgetting_asks_the_next_worker_when_one_is_silent() -> None:
 
 
 async def test_readiness_is_a_figure_too() -> None:
-    away = Dependency("kafka main", False, True, "refused")
+    away = Dependency("kafka main", False, True, "refused", is_cluster=True)
     worker = StandIn(0, READY._replace(dependencies=(away,)))
     seen = overview(worker)
     await seen.refresh()
