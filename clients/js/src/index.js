@@ -12,16 +12,7 @@ export {
   UnknownOutcomeError,
 } from "./errors.js";
 export { CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "./events.js";
-export {
-  Duplicate,
-  Held,
-  Published,
-  Rejected,
-  Spooled,
-  Superseded,
-  Unchanged,
-  Unknown,
-} from "./outcomes.js";
+export { Duplicate, Held, Published, Rejected, Spooled, Unchanged, Unknown } from "./outcomes.js";
 export { BufferedProducer } from "./producer.js";
 
 /**

@@ -9,7 +9,7 @@ import { RejectedError, UnknownOutcomeError } from "./errors.js";
 
 /**
  * @typedef {string | Uint8Array | null} Key Text, or bytes that are not UTF-8.
- * @typedef {Published | Unchanged | Duplicate | Held | Superseded | Spooled} Success
+ * @typedef {Published | Unchanged | Duplicate | Held | Spooled} Success
  * @typedef {Rejected | Unknown} Failure
  * @typedef {Success | Failure} Outcome
  */
@@ -93,12 +93,6 @@ export class Duplicate extends Succeeded {
 export class Held extends Succeeded {
   /** @readonly */
   name = /** @type {const} */ ("held");
-}
-
-/** A later event of the key was published instead. */
-export class Superseded extends Succeeded {
-  /** @readonly */
-  name = /** @type {const} */ ("superseded");
 }
 
 /** The event is on the gateway's disk, and is published when Kafka recovers. */

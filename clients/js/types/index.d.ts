@@ -22,4 +22,4 @@ export type Retry = import("./settings.js").Retry;
 export type WaitOptions = import("./waiting.js").WaitOptions;
 export { BufferFullError, ClosedError, HeadgateError, InvalidEventError, InvalidOptionError, OutcomeError, RejectedError, UnknownOutcomeError } from "./errors.js";
 export { CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "./events.js";
-export { Duplicate, Held, Published, Rejected, Spooled, Superseded, Unchanged, Unknown } from "./outcomes.js";
+export { Duplicate, Held, Published, Rejected, Spooled, Unchanged, Unknown } from "./outcomes.js";

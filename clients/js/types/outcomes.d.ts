@@ -18,11 +18,6 @@ export class Held extends Succeeded {
     /** @readonly */
     readonly name: "held";
 }
-/** A later event of the key was published instead. */
-export class Superseded extends Succeeded {
-    /** @readonly */
-    readonly name: "superseded";
-}
 /** The event is on the gateway's disk, and is published when Kafka recovers. */
 export class Spooled extends Succeeded {
     /** @readonly */
@@ -85,7 +80,7 @@ export class Unknown extends Failed {
  * Text, or bytes that are not UTF-8.
  */
 export type Key = string | Uint8Array | null;
-export type Success = Published | Unchanged | Duplicate | Held | Superseded | Spooled;
+export type Success = Published | Unchanged | Duplicate | Held | Spooled;
 export type Failure = Rejected | Unknown;
 export type Outcome = Success | Failure;
 /**
@@ -184,7 +179,7 @@ export type Figures = {
 };
 /**
  * @typedef {string | Uint8Array | null} Key Text, or bytes that are not UTF-8.
- * @typedef {Published | Unchanged | Duplicate | Held | Superseded | Spooled} Success
+ * @typedef {Published | Unchanged | Duplicate | Held | Spooled} Success
  * @typedef {Rejected | Unknown} Failure
  * @typedef {Success | Failure} Outcome
  */

@@ -39,13 +39,13 @@ class Reply:
         return Reply(self.status, self.content_type, self.headers + headers, self.body)
 
 
-_ENDED_WELL: Final = {
+# No response has `superseded`: a held event ends so after its response.
+SUCCESS_STATUS: Final = {
     OutcomeName.PUBLISHED: 201,
     OutcomeName.UNCHANGED: 200,
     OutcomeName.DUPLICATE: 200,
     OutcomeName.HELD: 202,
     OutcomeName.SPOOLED: 202,
-    OutcomeName.SUPERSEDED: 200,
 }
 
 
@@ -68,7 +68,7 @@ def reply(
     if outcome.failure is not None:
         return problem(outcome.failure, request_id, _event(outcome))
     body = _shown(_head(outcome.name, quoted(topic)), outcome).encode()
-    return Reply(_ENDED_WELL[outcome.name], JSON, (), body)
+    return Reply(SUCCESS_STATUS[outcome.name], JSON, (), body)
 
 
 def reply_of(ticket: Ticket) -> Reply:

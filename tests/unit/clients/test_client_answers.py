@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict
+from typing import get_args
 
+import orjson
 import pytest
 
+from headgate.config.settings import HttpSettings
+from headgate.http.openapi.document import document
 from headgate.model.outcome import TRAITS, Failure, OutcomeName, Reason
 from headgate.model.outcome import Outcome as GatewayOutcome
-from headgate.model.reply import Reply, problem, reply
+from headgate.model.reply import SUCCESS_STATUS, Reply, problem, reply
 from headgate_client import Event, Limits, Outcome, Retry
 from headgate_client.core.answer import Answer, Ended, Lost, Refused, read_answer
 from headgate_client.core.delivery import Chances, Delivery
 from headgate_client.core.encode import dumps, encode_part
 from headgate_client.errors import RejectedError, UnknownOutcomeError
-from headgate_client.outcomes import Published, Rejected, Unknown
+from headgate_client.outcomes import Name, Published, Rejected, Unknown
 from headgate_client.testing import REASONS
 from support.root import ROOT
 
-GOOD = [name for name in OutcomeName if name not in ("rejected", "unknown")]
+GOOD = [*SUCCESS_STATUS]
 TOPIC = "deals"
 
 
@@ -204,3 +208,16 @@ def test_the_clients_know_every_reason() -> None:
     javascript = (ROOT / "clients/js/src/testing/reasons.js").read_text()
     table = re.findall(r"^  (\w+): \[(\d+), (true|false)\],$", javascript, re.MULTILINE)
     assert {name: (int(status), again == "true") for name, status, again in table} == REASONS
+
+
+def test_responses_documents_and_clients_have_the_same_outcomes() -> None:
+    """A held event may end `superseded`, after its response: no response has it."""
+    succeeded = [str(name) for name in SUCCESS_STATUS]
+    api = orjson.loads(document(HttpSettings()))
+    schemas = api["components"]["schemas"]
+    assert schemas["Outcome"]["properties"]["outcome"]["enum"] == succeeded
+    page = (ROOT / "docs/publish/answers.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \| 20[012] \|", page, re.MULTILINE) == succeeded
+    assert [*get_args(Name)] == [*succeeded, "rejected", "unknown"]
+    javascript = (ROOT / "clients/js/src/outcomes.js").read_text()
+    assert re.findall(r'name = .*"(\w+)"', javascript) == [*succeeded, "rejected", "unknown"]

@@ -4,16 +4,7 @@
  * The result is one of three: an outcome for each event, a refusal of the whole request, or nothing.
  */
 
-import {
-  Duplicate,
-  Held,
-  Published,
-  Rejected,
-  Spooled,
-  Superseded,
-  Unchanged,
-  Unknown,
-} from "../outcomes.js";
+import { Duplicate, Held, Published, Rejected, Spooled, Unchanged, Unknown } from "../outcomes.js";
 import { fromBase64 } from "./bytes.js";
 import { checkedKey } from "./keys.js";
 import { counted } from "./wording.js";
@@ -63,7 +54,6 @@ const ENDED_WELL = {
   unchanged: Unchanged,
   duplicate: Duplicate,
   held: Held,
-  superseded: Superseded,
   spooled: Spooled,
 };
 const TEMPORARY = [408, 425, 429]; // statuses of proxies that may pass

@@ -11,7 +11,7 @@ from headgate_client.errors import RejectedError, UnknownOutcomeError
 
 Key: TypeAlias = str | bytes | None
 Name: TypeAlias = Literal[
-    "published", "unchanged", "duplicate", "held", "superseded", "spooled", "rejected", "unknown"
+    "published", "unchanged", "duplicate", "held", "spooled", "rejected", "unknown"
 ]
 
 
@@ -77,13 +77,6 @@ class Held(Succeeded):
     """The event is durable on a topic that coalesces; the newest of its key is published later."""
 
     name: ClassVar[Name] = "held"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Superseded(Succeeded):
-    """A later event of the key was published instead."""
-
-    name: ClassVar[Name] = "superseded"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +188,5 @@ class Unknown:
         raise UnknownOutcomeError(self)
 
 
-Outcome: TypeAlias = (
-    Published | Unchanged | Duplicate | Held | Superseded | Spooled | Rejected | Unknown
-)
+Outcome: TypeAlias = Published | Unchanged | Duplicate | Held | Spooled | Rejected | Unknown
 Failed: TypeAlias = Rejected | Unknown

@@ -21,7 +21,8 @@ from headgate.formats.confluent import codes_of
 from headgate.http.answer import FILES
 from headgate.http.pages import LIMIT, MAX_LIMIT
 from headgate.model.installation import MEANINGS, Kind, Level
-from headgate.model.outcome import TRAITS, Failure, OutcomeName, Reason
+from headgate.model.outcome import TRAITS, Failure, Reason
+from headgate.model.reply import SUCCESS_STATUS
 from headgate.model.suppression_states import OFF, STATES
 from headgate.replays.registry import Control, ReplayState
 from headgate.replays.segments import Result
@@ -128,9 +129,7 @@ def _values(http: HttpSettings) -> dict[str, Any]:
         "docs_files": [*FILES],
         "sections": ", ".join([*SECTIONS, *NAMED]),
         "reasons": [*Reason],
-        "outcomes": [
-            name for name in OutcomeName if name not in (OutcomeName.REJECTED, OutcomeName.UNKNOWN)
-        ],
+        "outcomes": [*SUCCESS_STATUS],
         "suppression_states": [*STATES, OFF],
         "log_kinds": [*Kind],
         "log_levels": [*Level],

@@ -21,14 +21,13 @@ from headgate_client.outcomes import (
     Published,
     Rejected,
     Spooled,
-    Superseded,
     Unchanged,
     Unknown,
     Violation,
 )
 
-_Good: TypeAlias = Published | Unchanged | Duplicate | Held | Superseded | Spooled
-_KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Superseded, Spooled)
+_Good: TypeAlias = Published | Unchanged | Duplicate | Held | Spooled
+_KINDS: tuple[type[_Good], ...] = (Published, Unchanged, Duplicate, Held, Spooled)
 _ENDED_WELL: dict[object, type[_Good]] = {kind.name: kind for kind in _KINDS}
 _TEMPORARY = (408, 425, 429)  # statuses of proxies that may pass
 _SHOWN = 200  # characters of a body
