@@ -13,7 +13,7 @@ export class HeadgateError extends Error {
 /** The event cannot be sent. The text names the argument and the fix; nothing was sent. */
 export class InvalidEventError extends HeadgateError {}
 
-/** An option does not exist, or its value is out of range. The text lists what is allowed. */
+/** An option does not exist, or its value is out of range. The text lists the allowed names or values. */
 export class InvalidOptionError extends HeadgateError {}
 
 /** The producer's buffer has no room. The event was not taken. */
@@ -32,8 +32,8 @@ export class OutcomeError extends HeadgateError {
   }
 }
 
-/** The event was certainly not written. */
+/** The event was certainly not written; `outcome` has the reason. */
 export class RejectedError extends OutcomeError {}
 
-/** The event may or may not be written. */
+/** The event may or may not be written; `outcome` has the reason. */
 export class UnknownOutcomeError extends OutcomeError {}

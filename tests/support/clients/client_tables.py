@@ -1,4 +1,4 @@
-"""Tables of the pages of both clients: the fields of an outcome, and every option.
+"""Tables of the pages of both clients: classes and fields of outcomes, exceptions, options.
 
 They are read from the text of the sources: classes and docstrings in Python, JSDoc in JavaScript.
 No module of a client is imported, because the environment of the documents has no `httpx`.
@@ -47,7 +47,7 @@ def python() -> str:
         for owner, file, kind in groups
         for name, text in _described(file, kind).items()
     ]
-    return _tables(_python_fields(), options)
+    return _tables(_python_outcomes(), _python_fields(), ("Exceptions", _python_errors()), options)
 
 
 def javascript() -> str:
@@ -66,19 +66,26 @@ def javascript() -> str:
             (owner, name, _js_default(source, name, constant), text)
             for name, _, text in _properties(source, kind)
         )
-    return _tables(_js_fields(), options)
+    return _tables(_js_outcomes(), _js_fields(), ("Errors", _js_errors()), options)
 
 
 def _tables(
+    outcomes: Iterable[tuple[str, str, str]],
     outcome_fields: Iterable[tuple[str, str, str, str]],
+    errors: tuple[str, Iterable[tuple[str, str, str]]],
     options: Iterable[tuple[str, str, str, str]],
 ) -> str:
+    """Return all tables of a page. errors: the heading, and class, base class and meaning."""
     rows = [
         (owner, f"`{name}`", default, _unit(name), text) for owner, name, default, text in options
     ]
     return (
-        "### Fields of an outcome\n\n"
+        "### Classes of outcomes\n\n"
+        + _table("class|`name`|meaning", outcomes)
+        + "\n### Fields of an outcome\n\n"
         + _table("field|type|outcomes|meaning", outcome_fields)
+        + f"\n### {errors[0]}\n\n"
+        + _table("class|base class|meaning", errors[1])
         + "\n### Defaults of the options\n\n"
         + _table("owner|option|default|unit|meaning", rows)
     )
@@ -159,6 +166,48 @@ def _described(file: str, kind: str) -> dict[str, str]:
         elif line.strip():
             items[name] += " " + line.strip()
     return {name: text.replace("|", "\\|") for name, text in items.items()}
+
+
+def _python_outcomes() -> Iterator[tuple[str, str, str]]:
+    alias = ast.unparse(_assigned(OUTCOMES)["Outcome"])
+    for kind in alias.split(" | "):
+        node = _class(OUTCOMES, kind)
+        values = {
+            ast.unparse(one.target): one.value for one in node.body if type(one) is ast.AnnAssign
+        }
+        yield f"`{kind}`", f"`{ast.literal_eval(values['name'] or node)}`", _first_line(node)
+
+
+def _first_line(node: ast.ClassDef) -> str:
+    return (ast.get_docstring(node) or "").splitlines()[0]
+
+
+def _python_errors() -> Iterator[tuple[str, str, str]]:
+    for node in _module("errors.py").body:
+        if isinstance(node, ast.ClassDef):
+            yield f"`{node.name}`", f"`{ast.unparse(node.bases[0])}`", _first_line(node)
+
+
+def _js_outcomes() -> Iterator[tuple[str, str, str]]:
+    source = (JS / "outcomes.js").read_text()
+    names = dict(re.findall(r'class (\w+) [^}]*?name = [^\n]*"(\w+)"', source))
+    for kind, _, text in _js_classes(source):
+        if kind in names:
+            yield f"`{kind}`", f"`{names[kind]}`", text
+
+
+def _js_errors() -> Iterator[tuple[str, str, str]]:
+    for kind, base, text in _js_classes((JS / "errors.js").read_text()):
+        yield f"`{kind}`", f"`{base}`", text
+
+
+def _js_classes(source: str) -> Iterator[tuple[str, str, str]]:
+    """Yield name, base class and description of each exported class."""
+    comment = r"/\*\*\s+(?:\* )?((?:(?!\*/).)*?)(?:\n \*\n(?:(?!\*/).)*|\s*)\*/\n"
+    for text, kind, base in re.findall(
+        comment + r"export class (\w+) extends (\w+)", source, re.DOTALL
+    ):
+        yield kind, base, " ".join(text.replace("\n *", " ").split())
 
 
 def _python_fields() -> Iterator[tuple[str, str, str, str]]:

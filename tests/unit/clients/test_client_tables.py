@@ -1,4 +1,4 @@
-"""The tables of the pages of both clients name every field of an outcome and every option."""
+"""The tables of the pages of both clients name every class, field of an outcome, and option."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import get_args
 
 import pytest
 
+import headgate_client
 from headgate_client import Outcome, Rejected, Unknown
 from headgate_client.settings import Buffering, Limits, Retry
 from headgate_client.wire import OPTIONS
@@ -36,6 +37,34 @@ def rows(tables: str, head: str) -> list[list[str]]:
 def fields_of(tables: str, owner: str) -> set[str]:
     found = rows(tables, "field")
     return {row[0] for row in found if row[2] == "all" or owner in f"`{row[2]}`"}
+
+
+OUTCOMES, ERRORS = r"class \| `name`", r"class \| base class"
+
+
+def test_the_tables_have_every_class_of_python() -> None:
+    tables = client_tables.python()
+    outcomes = [[kind.__name__, kind.name] for kind in get_args(Outcome)]
+    assert [row[:2] for row in rows(tables, OUTCOMES)] == outcomes
+    public = {name: getattr(headgate_client, name) for name in headgate_client.__all__}
+    errors = {
+        (name, kind.__bases__[0].__name__)
+        for name, kind in public.items()
+        if isinstance(kind, type) and issubclass(kind, Exception)
+    }
+    assert {(name, base) for name, base, _ in rows(tables, ERRORS)} == errors
+
+
+def test_the_tables_of_javascript_have_the_classes_that_it_exports() -> None:
+    tables, source = client_tables.javascript(), (PACKAGE / "src" / "index.js").read_text()
+    for head, file in ((OUTCOMES, "outcomes"), (ERRORS, "errors")):
+        (exported,) = re.findall(
+            rf'^export \{{([^}}]*)\}} from "\./{file}\.js"', source, re.MULTILINE
+        )
+        assert {row[0] for row in rows(tables, head)} == set(re.findall(r"\w+", exported))
+    python = client_tables.python()
+    assert rows(tables, OUTCOMES) == rows(python, OUTCOMES)
+    assert [row[0] for row in rows(tables, ERRORS)] == [row[0] for row in rows(python, ERRORS)]
 
 
 @pytest.mark.parametrize("kind", get_args(Outcome))

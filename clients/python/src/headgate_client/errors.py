@@ -17,7 +17,7 @@ class InvalidEventError(HeadgateError, ValueError):
 
 
 class InvalidOptionError(HeadgateError, ValueError):
-    """An option does not exist, or its value is out of range. The text lists what is allowed."""
+    """An option does not exist, or its value is out of range. The text lists the allowed names or values."""
 
 
 class BufferFullError(HeadgateError):
@@ -33,7 +33,7 @@ class OutcomeError(HeadgateError):
 
 
 class RejectedError(OutcomeError):
-    """The event was certainly not written."""
+    """The event was certainly not written; `outcome` has the reason."""
 
     def __init__(self, outcome: Rejected) -> None:
         super().__init__(f"{outcome.topic}: {outcome.reason}: {outcome.detail}")
@@ -41,7 +41,7 @@ class RejectedError(OutcomeError):
 
 
 class UnknownOutcomeError(OutcomeError):
-    """The event may or may not be written."""
+    """The event may or may not be written; `outcome` has the reason."""
 
     def __init__(self, outcome: Unknown) -> None:
         super().__init__(f"{outcome.topic}: {outcome.reason}: {outcome.detail}")
