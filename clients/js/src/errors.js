@@ -13,7 +13,7 @@ export class HeadgateError extends Error {
 /** The event cannot be sent. The text names the argument and the fix; nothing was sent. */
 export class InvalidEventError extends HeadgateError {}
 
-/** An option does not exist, or its value is out of range. The text lists the allowed names or values. */
+/** An option does not exist, or its value is out of range. The text lists the allowed ones. */
 export class InvalidOptionError extends HeadgateError {}
 
 /** The producer's buffer has no room. The event was not taken. */

@@ -17,7 +17,7 @@ class InvalidEventError(HeadgateError, ValueError):
 
 
 class InvalidOptionError(HeadgateError, ValueError):
-    """An option does not exist, or its value is out of range. The text lists the allowed names or values."""
+    """An option does not exist, or its value is out of range. The text lists the allowed ones."""
 
 
 class BufferFullError(HeadgateError):
