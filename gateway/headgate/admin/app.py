@@ -5,6 +5,7 @@ from aiohttp import web
 from headgate.admin.console.app import Console
 from headgate.admin.console.figures import Plots
 from headgate.admin.control_plane import Admin
+from headgate.config.settings import HttpSettings
 from headgate.http.answer import docs_file, docs_page, index_page, problem_page
 from headgate.http.pages import Handler, problems
 from headgate.http.request_log import RequestLog
@@ -23,8 +24,6 @@ def management_app(
         plots: Source of the console's figures over time; None: this process.
     """
     request_log = RequestLog(logs_every_request=logs_every_request)
-
-    http = admin.instance.settings.http
     app = web.Application(
         middlewares=[problems(request_log, lambda: admin.instance.settings.http.port)]
     )
@@ -33,26 +32,7 @@ def management_app(
         request_log.close()
 
     app.on_cleanup.append(close)
-
-    async def openapi(_request: web.Request) -> web.Response:
-        """Respond with the OpenAPI document of both ports."""
-        from headgate.http.openapi.document import document  # loaded at the first request
-
-        return web.Response(body=document(http), content_type="application/json")
-
-    def own_document() -> bytes:
-        from headgate.http.openapi.document import MANAGEMENT_PORT, document_of
-
-        return document_of(http, MANAGEMENT_PORT)
-
-    async def docs(_request: web.Request) -> web.StreamResponse:
-        """Respond with the interactive reference of this port."""
-        return docs_page()
-
-    async def docs_part(request: web.Request) -> web.StreamResponse:
-        """Respond with a file of the interactive reference."""
-        return docs_file(request.match_info["file"], own_document)
-
+    documents = DocumentPages(admin.instance.settings.http)
     viewed: dict[str, Handler] = {
         "/v1/producers": admin.producers,
         "/v1/producers/{name}": admin.producer,
@@ -79,11 +59,11 @@ def management_app(
         ("GET", "/live", admin.live),
         ("GET", "/ready", admin.ready),
         ("GET", "/metrics", admin.metrics),
-        ("GET", "/problems", _problem_index),
-        ("GET", "/problems/{reason}", _problem),
-        ("GET", "/openapi.json", openapi),
-        ("GET", "/docs", docs),
-        ("GET", "/docs/{file}", docs_part),
+        ("GET", "/problems", documents.problems),
+        ("GET", "/problems/{reason}", documents.problem),
+        ("GET", "/openapi.json", documents.openapi),
+        ("GET", "/docs", documents.docs),
+        ("GET", "/docs/{file}", documents.docs_part),
         *(("GET", path, admin.access.for_viewers(page)) for path, page in viewed.items()),
         ("POST", "/v1/offsets/translate", admin.access.for_viewers(admin.offsets.translate)),
         # these check the role themselves
@@ -108,12 +88,41 @@ async def _nothing_yet(_request: web.Request) -> None:
     """Leave `100 Continue` to the reader of the body (`http.body`)."""
 
 
-async def _problem_index(_request: web.Request) -> web.Response:
-    return index_page()
+class DocumentPages:
+    """Pages about the API: its OpenAPI document, its interactive reference, and its problems.
 
+    The module of the OpenAPI document is loaded at the first request: it takes a MiB.
+    """
 
-async def _problem(request: web.Request) -> web.Response:
-    name = request.match_info["reason"]
-    if name not in frozenset(Reason):
-        raise Refused(Failure(Reason.NOT_FOUND, f"no reason is called {brief(name)}"))
-    return problem_page(Reason(name))
+    def __init__(self, http: HttpSettings) -> None:
+        self._http = http
+
+    async def openapi(self, _request: web.Request) -> web.Response:
+        """Respond with the OpenAPI document of both ports."""
+        from headgate.http.openapi.document import document
+
+        return web.Response(body=document(self._http), content_type="application/json")
+
+    async def docs(self, _request: web.Request) -> web.StreamResponse:
+        """Respond with the interactive reference of this port."""
+        return docs_page()
+
+    async def docs_part(self, request: web.Request) -> web.StreamResponse:
+        """Respond with a file of the interactive reference."""
+        return docs_file(request.match_info["file"], self._own_document)
+
+    def _own_document(self) -> bytes:
+        from headgate.http.openapi.document import MANAGEMENT_PORT, document_of
+
+        return document_of(self._http, MANAGEMENT_PORT)
+
+    async def problems(self, _request: web.Request) -> web.Response:
+        """Respond with the page of all reasons."""
+        return index_page()
+
+    async def problem(self, request: web.Request) -> web.Response:
+        """Respond with the page of one reason."""
+        name = request.match_info["reason"]
+        if name not in frozenset(Reason):
+            raise Refused(Failure(Reason.NOT_FOUND, f"no reason is called {brief(name)}"))
+        return problem_page(Reason(name))
