@@ -130,7 +130,7 @@ class Parent:
         self._overview = Overview(settings, self._log)
         self._show_config()
         self._show_tls()
-        self._overview.workers = self._workers = self._places(settings.http.workers)
+        self._overview.workers = self._workers = self._worker_processes(settings.http.workers)
         self._callers = Callers(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
         )
@@ -174,7 +174,7 @@ class Parent:
                     if self._store is not None:
                         await self._store.close()
 
-    def _places(self, count: int) -> list[WorkerProcess]:
+    def _worker_processes(self, count: int) -> list[WorkerProcess]:
         folder = str(self._folder)
         command = (*self._start.command, "--config", str(self._config.copy), "--folder", folder)
         launch = Launch(command, {**self._start.environ, **self._tls.environ}, self._folder)
