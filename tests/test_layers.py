@@ -100,7 +100,6 @@ ALLOWED = {
     },
     "monitor": {
         "redis.pauses",
-        "commands.terminal",
         "kafka",
         "backends",
         "model",
@@ -171,7 +170,7 @@ ALLOWED = {
         "replays.registry",
     },
     "tracing": {"__version__", "errors_in_words", "tracing", "model"},
-    "top": {"commands.terminal", "model", "monitor.table", "top"},
+    "top": {"commands.terminal", "model", "top"},
     "replays": {
         "kafka",
         "replays",

@@ -30,10 +30,10 @@ from headgate.monitor.cluster_monitor import Exporters
 from headgate.monitor.cluster_watch import WatchOptions
 from headgate.monitor.monitor import Monitor, MonitorOptions
 from headgate.monitor.rules import LagRules
-from headgate.monitor.table import lines
 from headgate.monitor.views import RowPlace, row_place
 from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.active_config import expires_at, tls_error
+from headgate.top.readings import group_lines
 from headgate.wiring.reloading import Callers
 
 log = logging.getLogger("headgate.supervisor")
@@ -251,7 +251,7 @@ async def _show(poller: Monitor, say: Say, style: Style, interval_s: float) -> N
 def table(poller: Monitor, style: Style = PLAIN) -> str:
     """Return the table of groups for a terminal, without a final newline."""
     at = time.strftime("%H:%M:%S")
-    return "\n".join(lines(poller.groups(), at, style))
+    return "\n".join(group_lines(poller.groups(), at, style))
 
 
 def _now_ms() -> int:

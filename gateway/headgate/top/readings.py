@@ -1,17 +1,17 @@
-"""Polls of the management port, and rates between polls. Pure.
+"""Polls of the management port, rates between polls, and groups as lines. Pure.
 
 The pages declare only the fields that `headgate top` needs. A response that lacks one is odd.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
-from headgate.commands.terminal import Cell
-from headgate.monitor import table
+from headgate.commands.terminal import PLAIN, Cell, Column, Ink, Style, shown, table
+from headgate.model.text import counted
 
 Page = TypeVar("Page", bound=Struct)
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -318,8 +318,8 @@ def groups_read(at_s: float, health: Health, pages: Iterable[tuple[GroupsPage, J
     rows, notes = dict[str, GroupRow](), list[str]()
     for page, given in pages:
         for group, raw in zip(page.groups, given["groups"], strict=True):
-            rows[f"{group.cluster}/{group.group}"] = GroupRow(group, table.row(raw), raw)
-        notes = notes or list(table.notes(given))  # each page has them
+            rows[f"{group.cluster}/{group.group}"] = GroupRow(group, group_cells(raw), raw)
+        notes = notes or list(cluster_notes(given))  # each page has them
     return Reading(at_s, View.GROUPS, health, groups=rows, notes=notes)
 
 
@@ -387,3 +387,85 @@ def _flow(before: Tally, now: Tally, span: float) -> Flow:
         refused / span,
         unchanged / ended if ended else None,
     )
+
+
+# ---- groups as lines for a terminal, also of `headgate monitor`
+
+GROUP_COLUMNS = (
+    Column("state"),
+    Column("group", gives_way=True),
+    Column("cluster"),
+    Column("lag", right=True),
+    Column("heat"),
+    Column("members", right=True),
+    Column("remarks", gives_way=True),
+)
+_STATE_INKS = {
+    "OK": Ink.GOOD,
+    "WARN": Ink.WARNING,
+    "STALL": Ink.BAD,
+    "STOP": Ink.BAD,
+    "REWIND": Ink.BAD,
+}
+_HEAT_INKS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
+
+
+def group_lines(page: Json, at: str, style: Style = PLAIN) -> Iterator[str]:
+    """Yield a table of `Monitor.groups()` and notes on the clusters; `at` is the time as text."""
+    yield f"{at}  {counted(len(page['groups']), 'group')}"
+    yield from table(GROUP_COLUMNS, map(group_cells, page["groups"]), style)
+    yield from map(shown, cluster_notes(page))
+
+
+def cluster_notes(page: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the newest regressions, and problems and blind spots of clusters."""
+    for fall in page["regressions"][:5]:
+        by = fall["committer"]["client"] if fall["committer"] else "committer unknown"
+        end = f"recovered {fall['recovered_at']}" if fall["recovered_at"] else "not recovered"
+        partition = f"{fall['group']} {fall['topic']}-{fall['partition']}"
+        yield f"went back: {fall['at']} {partition} {fall['from']} -> {fall['to']} ({by}; {end})"
+    for cluster in page["clusters"]:
+        yield from _of_cluster(cluster)
+
+
+def group_cells(group: Json) -> list[Cell]:
+    """Return one group, in the order of `GROUP_COLUMNS`."""
+    return [
+        Cell(group["state"], _STATE_INKS.get(group["state"], Ink.PLAIN)),
+        Cell(group["group"]),
+        Cell(group["cluster"]),
+        Cell(f"{group['lag']:,}"),
+        Cell(group["heat"], _HEAT_INKS.get(group["heat"], Ink.PLAIN)),
+        Cell(str(group["members"])),
+        Cell(", ".join(_remarks(group))),
+    ]
+
+
+def _remarks(group: Json) -> Iterator[str]:
+    if group["stuck_commit"]:
+        yield "stuck commit"
+    if group["regressions"]:
+        yield f"{counted(group['regressions'], 'commit')} went back"
+    if group.get("unread_topics"):
+        yield f"no member reads {', '.join(group['unread_topics'])}"
+    if group["idle_members"]:
+        yield f"{group['idle_members']} idle"
+    if not group["probation"]["admitted"]:
+        yield "on probation"
+    if group["loss_in_s"] is not None:
+        yield f"loses records in {group['loss_in_s']:.0f} s"
+
+
+def _of_cluster(cluster: Json) -> Iterator[str]:
+    name = cluster["cluster"]
+    if not cluster["ok"]:
+        yield f"cluster {name}: {cluster['detail']}"
+    elif not cluster["every_commit_is_seen"]:
+        yield f"cluster {name}: {cluster['why_not']}"
+    for rogue in cluster["rogue_readers"]:
+        rate = rogue["unexplained_per_s"]
+        topic = rogue["topic"]
+        yield f"cluster {name}: {topic} is read by an unknown consumer, {rate} bytes a second"
+    bad = {state: count for state, count in cluster["partitions"].items() if count}
+    if bad:
+        yield f"cluster {name}: " + ", ".join(f"{n} {state}" for state, n in bad.items())

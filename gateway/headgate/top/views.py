@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 from headgate.commands.terminal import Cell, Column, Ink, Style, cut, duration, share, short, table
 from headgate.model.text import counted
-from headgate.monitor import table as groups
 from headgate.top.readings import (
+    GROUP_COLUMNS,
     Flow,
     GroupRow,
     Health,
@@ -68,7 +68,7 @@ _COLUMNS: Mapping[View, Sequence[Column]] = {
     View.TOPICS: (
         Column("topic", gives_way=True), *_FLOW, Column("hottest", right=True), Column("remarks"),
     ),
-    View.GROUPS: (*groups.COLUMNS[:4], Column("lag/s", right=True), *groups.COLUMNS[4:]),
+    View.GROUPS: (*GROUP_COLUMNS[:4], Column("lag/s", right=True), *GROUP_COLUMNS[4:]),
 }  # fmt: skip
 
 

@@ -25,9 +25,9 @@ from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression
 from headgate.monitor.monitor import GroupOwners, read_probation, snapshot, write_probation
 from headgate.monitor.rules import LogEnds, Probation
-from headgate.monitor.table import lines
 from headgate.monitor.views import partition
 from headgate.redis.pauses import ALL, Intent, Kept, PauseScope
+from headgate.top.readings import group_lines
 from support.scenarios.group_world import GROUP, SOUND, START_MS, TOPIC, World
 from support.scenarios.monitored import monitor_of
 
@@ -113,7 +113,7 @@ async def test_the_table_says_what_is_wrong_first() -> None:
     world.poll()
     world.commit(5, by="c1")
     world.poll()
-    text = "\n".join(lines(monitor_of(world).groups(), "12:00:00"))
+    text = "\n".join(group_lines(monitor_of(world).groups(), "12:00:00"))
     assert "REWIND" in text
     assert "stuck commit" in text
     assert f"{GROUP} {TOPIC}-0 7 -> 5 (c1-app; not recovered)" in text
@@ -127,7 +127,7 @@ async def test_the_table_says_why_commits_are_not_seen() -> None:
         cluster._is_followed("one poll does not see commits")
     page = monitor.groups()
     page["clusters"][0]["ok"] = True  # as after a poll
-    text = "\n".join(lines(page, "12:00:00"))
+    text = "\n".join(group_lines(page, "12:00:00"))
     assert "cluster main: one poll does not see commits" in text
 
 
