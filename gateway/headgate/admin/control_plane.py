@@ -16,7 +16,7 @@ from headgate.admin.audits import AuditPages
 from headgate.admin.installation import Installation, InstallationPages
 from headgate.admin.instance import Instance
 from headgate.admin.pauses import PausePages
-from headgate.admin.replays import OffsetPages, ReplayPages, Services
+from headgate.admin.replays import OffsetPages, ReplayPages
 from headgate.admin.requests import Access
 from headgate.http.auth import Authenticator
 from headgate.http.pages import json_page, listed, metrics_page, names_of, paging
@@ -29,6 +29,7 @@ from headgate.model.reply import shown_text
 from headgate.model.text import did_you_mean
 from headgate.model.topics import SimilarTopics, TopicState
 from headgate.redis.pauses import RedisPauses
+from headgate.replays.second_tier import SecondTier
 
 
 class Admin:
@@ -38,7 +39,7 @@ class Admin:
         instance: The instance with all its workers.
         callers: Authenticator.
         pauses: Store of pauses of consumer groups; None without Redis.
-        services: Services of the second tier.
+        services: SecondTier of the second tier.
         installation: Log and configuration.
     """
 
@@ -47,7 +48,7 @@ class Admin:
         instance: Instance,
         callers: Authenticator,
         pauses: RedisPauses | None,
-        services: Services,
+        services: SecondTier,
         installation: Installation,
     ) -> None:
         self.services = services

@@ -2,7 +2,7 @@
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 
@@ -11,25 +11,13 @@ from headgate.http.pages import Handler, json_page
 from headgate.model.outcome import Failure, Reason, Refused, malformed
 from headgate.model.reply import json_text
 from headgate.replays.registry import FINISHED, Control
-
-if TYPE_CHECKING:  # a gateway without a backfill tier need not have Kafka's client in memory
-    from headgate.replays.offsets import Offsets, Snapshots
-    from headgate.replays.second_tier import NoSecondTier
-    from headgate.replays.service import ReplayService
+from headgate.replays.second_tier import SecondTier
 
 _MAX_KEY = 256
 _POLL_S = 1.0
 _SILENT_POLLS = 15  # a comment line is sent then, so that proxies keep the connection
 _MAX_STREAMS = 100
 _ENDS = frozenset(map(str, FINISHED))
-
-
-class Services(NamedTuple):
-    """The services behind the pages of the second tier."""
-
-    replays: "ReplayService | NoSecondTier"
-    offsets: "Offsets | NoSecondTier"
-    snapshots: "Snapshots | NoSecondTier"
 
 
 class ReplayPages:
@@ -40,7 +28,7 @@ class ReplayPages:
         access: Callers, request bodies and the change log.
     """
 
-    def __init__(self, services: Services, access: Access) -> None:
+    def __init__(self, services: SecondTier, access: Access) -> None:
         self._service = services.replays
         self._access = access
         detail = f"{_MAX_STREAMS} streams are open already: ask for the page instead"
@@ -159,7 +147,7 @@ class OffsetPages:
         access: Callers, request bodies and the change log.
     """
 
-    def __init__(self, services: Services, access: Access) -> None:
+    def __init__(self, services: SecondTier, access: Access) -> None:
         self._offsets = services.offsets
         self._snapshots = services.snapshots
         self._access = access

@@ -20,13 +20,21 @@ if TYPE_CHECKING:
 Rows = tuple[Sequence[dict[str, Any]], Sequence[dict[str, Any]]]
 
 
+async def _nothing_to_follow() -> None:
+    """Return at once: there is nothing to look after."""
+
+
 class SecondTier(NamedTuple):
-    """The services of the management port, and the task that runs as long as the gateway does."""
+    """The services of the management port, and a task.
+
+    Attributes:
+        follow: Looks after the replays, as long as the gateway runs.
+    """
 
     replays: "ReplayService | NoSecondTier"
     offsets: "Offsets | NoSecondTier"
     snapshots: "Snapshots | NoSecondTier"
-    follow: Callable[[], Coroutine[Any, Any, None]]
+    follow: Callable[[], Coroutine[Any, Any, None]] = _nothing_to_follow
 
 
 def second_tier(
@@ -43,7 +51,7 @@ def second_tier(
     """
     if not any(cluster.backfill for cluster in settings().clusters.values()):
         none = NoSecondTier()
-        return SecondTier(none, none, none, none.follow)
+        return SecondTier(none, none, none)
     from headgate.replays.offsets import Offsets, Snapshots
     from headgate.replays.service import ReplayService, Sweeper
     from headgate.replays.tiers import SecondTiers
@@ -85,9 +93,6 @@ class NoSecondTier:
 
     async def take(self, _request_body: Any, _caller: str) -> tuple[dict[str, Any], bool]:
         _refuse()
-
-    async def follow(self) -> None:
-        """Return at once: there is nothing to look after."""
 
 
 def _refuse() -> NoReturn:

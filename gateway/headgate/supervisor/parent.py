@@ -25,7 +25,6 @@ from aiohttp import web
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Admin
 from headgate.admin.installation import Installation
-from headgate.admin.replays import Services
 from headgate.admin.requests import workers_only
 from headgate.backends.owned import OwnedTasks
 from headgate.config import ConfigError
@@ -141,10 +140,9 @@ class Parent:
             lambda: self._overview.settings, self._overview.figures, self._log.note
         )
         self._follow = second.follow
-        services = Services(second.replays, second.offsets, second.snapshots)
         config = self._config
         installation = Installation(self._log.recent, lambda: config.shown, config.findings)
-        self._admin = Admin(self._overview, callers, self._store, services, installation)
+        self._admin = Admin(self._overview, callers, self._store, second, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False

@@ -14,11 +14,10 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
 from headgate.admin.control_plane import Admin
-from headgate.admin.replays import Services
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.devstack.ports import LOOPBACK
 from headgate.http.auth import Authenticator, Origins
-from headgate.replays.second_tier import NoSecondTier
+from headgate.replays.second_tier import NoSecondTier, SecondTier
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
 from support.gateway.data_plane_world import data_port
 from support.identity.secured_ports import secured_ports
@@ -70,7 +69,7 @@ async def test_a_page_that_is_streamed_ends_with_the_right_to_see_it(
     producers: dict[str, ProducerSettings], path: str, last: bytes
 ) -> None:
     service = OneReplay()
-    admin = admin_of(FakeInstance(SETTINGS), services=Services(service, service, service))
+    admin = admin_of(FakeInstance(SETTINGS), services=SecondTier(service, service, service))
     async with (
         TestClient(TestServer(management_app(admin))) as client,
         asyncio.timeout(60),

@@ -15,12 +15,11 @@ from aiohttp import web
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 
 from headgate.admin.app import management_app
-from headgate.admin.replays import Services
 from headgate.config.settings import AuthSettings, HttpSettings, Settings
 from headgate.http.auth import CORS_HEADERS
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.replays.registry import Control
-from headgate.replays.second_tier import NoSecondTier, Rows
+from headgate.replays.second_tier import NoSecondTier, Rows, SecondTier
 from headgate.supervisor.control import Forward
 from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
@@ -73,7 +72,7 @@ def service() -> InMemory:
 @pytest.fixture
 async def client(service: InMemory) -> AsyncIterator[TestClient[Any, Any]]:
     settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
-    admin = admin_of(FakeInstance(settings), services=Services(service, service, service))
+    admin = admin_of(FakeInstance(settings), services=SecondTier(service, service, service))
     async with TestClient(TestServer(management_app(admin))) as client:
         yield client
 
@@ -175,7 +174,7 @@ async def test_events_come_as_they_happen_where_both_ports_are_one(
     """A worker hands the request on to the parent: each event, not the whole stream at its end."""
     service.states = ["pending"]
     admin = admin_of(
-        FakeInstance(Settings(topics=TOPICS)), services=Services(service, service, service)
+        FakeInstance(Settings(topics=TOPICS)), services=SecondTier(service, service, service)
     )
     one_port = HttpSettings(port=1, management_port=1)
     forward = Forward(tmp_path)

@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from playwright.async_api import Browser, ConsoleMessage, Page, async_playwright
 
 from headgate.admin.app import management_app
-from headgate.admin.replays import Services
+from headgate.replays.second_tier import SecondTier
 from headgate.supervisor.installation_log import InstallationLog
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
@@ -112,7 +112,7 @@ async def browser() -> AsyncIterator[Browser]:
 @asynccontextmanager
 async def served(
     instance: ConsoleInstance,
-    services: Services | None = None,
+    services: SecondTier | None = None,
     store: KeptInMemory | None = None,
     log: InstallationLog | None = None,
 ) -> AsyncIterator[str]:

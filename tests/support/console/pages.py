@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp.test_utils import TestClient, TestServer
 
 from headgate.admin.app import management_app
-from headgate.admin.replays import Services
+from headgate.replays.second_tier import SecondTier
 from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
 
@@ -18,7 +18,7 @@ Client = TestClient[Any, Any]
 
 @asynccontextmanager
 async def opened(
-    instance: ConsoleInstance, services: Services | None = None
+    instance: ConsoleInstance, services: SecondTier | None = None
 ) -> AsyncIterator[Client]:
     """A client of the management port over this instance."""
     app = management_app(admin_of(instance, KeptInMemory(), services))

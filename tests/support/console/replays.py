@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from headgate.admin.replays import Services
 from headgate.model.outcome import Failure, Reason, Refused, brief
 from headgate.replays.registry import Control, Registry, new_id, record
-from headgate.replays.second_tier import NoSecondTier, Rows
+from headgate.replays.second_tier import NoSecondTier, Rows, SecondTier
 from headgate.replays.service import planned_page, replay_page
 from headgate.replays.spec import FieldError, read_spec
 
@@ -24,8 +23,8 @@ class ReplaysInMemory(NoSecondTier):
         self.uncovered: set[str] = set()
         self.calls: list[tuple[Any, ...]] = []
 
-    def services(self) -> Services:
-        return Services(self, self, self)
+    def services(self) -> SecondTier:
+        return SecondTier(self, self, self)
 
     async def create(
         self, request_body: Any, caller: str, idempotency_key: str | None

@@ -6,13 +6,12 @@ import time
 from typing import Any, NamedTuple
 
 from headgate.admin.console.app import Console
-from headgate.admin.replays import Services
 from headgate.config.settings import ProducerSettings, Settings
 from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason, Refused
 from headgate.model.policy import TopicPolicy
 from headgate.redis.pauses import Intent, Kept, PauseScope
-from headgate.replays.second_tier import NoSecondTier, Rows
+from headgate.replays.second_tier import NoSecondTier, Rows, SecondTier
 from headgate.supervisor.installation_log import InstallationLog
 from support.console import audits, world
 from support.console.replays import ReplaysInMemory, some_replays
@@ -27,7 +26,7 @@ class Situation(NamedTuple):
     """What is behind the pages. parts: what stands for the variable parts of addresses."""
 
     instance: ConsoleInstance
-    services: Services
+    services: SecondTier
     store: KeptInMemory
     log: InstallationLog
     parts: dict[str, str]
@@ -94,7 +93,7 @@ async def gone() -> Situation:
     for name, detail in instance.away.items():
         found.log.note(NewEntry(Kind.OUTAGE_BEGAN, name, detail))
     away = ReplaysAway()
-    return found._replace(services=Services(away, away, away))
+    return found._replace(services=SecondTier(away, away, away))
 
 
 SITUATIONS = {"nothing": nothing, "idle": idle, "much": much, "gone": gone}

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from headgate.admin.control_plane import Admin
 from headgate.admin.installation import Configuration, Installation
 from headgate.admin.instance import InstanceHealth, Monitored
-from headgate.admin.replays import Services
 from headgate.check.rules import Finding, Level
 from headgate.config import Loaded
 from headgate.config.problems import Origins as OptionOrigins
@@ -23,7 +22,7 @@ from headgate.model.policy import TopicPolicy
 from headgate.model.suppression_states import TopicSuppression
 from headgate.model.topics import TopicState
 from headgate.redis.pauses import Intent, Kept
-from headgate.replays.second_tier import NoSecondTier
+from headgate.replays.second_tier import NoSecondTier, SecondTier
 from headgate.supervisor.installation_log import InstallationLog
 
 TOPICS = (
@@ -132,7 +131,7 @@ class FakeConfiguration:
 def admin_of(
     instance: FakeInstance,
     store: KeptInMemory | None = None,
-    services: Services | None = None,
+    services: SecondTier | None = None,
     signed: CheckedTokens | None = None,
     log: InstallationLog | None = None,
     configuration: FakeConfiguration | None = None,
@@ -142,7 +141,7 @@ def admin_of(
     many = AttemptLimit(1_000_000)  # tests try many wrong ones from one address
     callers = Authenticator(settings.auth, settings.producers, origins, many, signed)
     none = NoSecondTier()
-    services = services or Services(none, none, none)
+    services = services or SecondTier(none, none, none)
     log = log or InstallationLog(None)
     active = configuration or FakeConfiguration(settings)
     installation = Installation(log.recent, lambda: active.shown, active.findings)
