@@ -1,3 +1,3 @@
-"""Headgate: an async HTTP gateway in front of Apache Kafka with producer hygiene."""
+"""Headgate: an HTTP gateway for Apache Kafka that drops unchanged events and measures producers."""
 
 __version__ = "0.1.0"

@@ -89,7 +89,8 @@ def parser(names: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return a parser of these commands. A gateway's processes keep no others in memory."""
     top = HelpfulParser(
         prog="headgate",
-        description="An async HTTP gateway in front of Apache Kafka with producer hygiene.",
+        description="An HTTP gateway for Apache Kafka that drops unchanged events, keeps the "
+        "order of each key and measures every producer.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
