@@ -58,7 +58,7 @@ FUZZED = $(if $(filter 0,$(SANITIZE)),PYTHONPATH=$(FUZZ_PATH),$(SANITIZED))
 FUZZ_ARGS = --jobs $(JOBS) $(if $(FUZZ_N),--count $(FUZZ_N),--seconds $(or $(FUZZ_S),30)) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED))
 
 .NOTPARALLEL:  # one installation at a time
-.PHONY: help machine setup setup-run run shop test test-full test-aiohttp test-compiled native-sanitize fuzz check lint bench bench-gate wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist release
+.PHONY: help machine setup setup-run run shop test test-full test-aiohttp test-compiled native-sanitize fuzz check lint bench bench-gate wheel wheel-aarch64 incident-a docs docs-lint screenshots sbom audit deploy-linters deploy-tools manifests version urls count dist client-packages release
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -178,6 +178,15 @@ dist: $(RELEASE_STAMP) sbom ## what a release consists of, in dist: archives of 
 	$(UV_BUILD) --out-dir dist clients/python
 	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist; fi
 	@cd dist && rm -f SHA256SUMS && sha256sum * > SHA256SUMS && cat SHA256SUMS
+
+# An environment is not needed for them: seconds, without the gateway.
+CLIENT_PYTHON = $(if $(wildcard $(BIN)/python),$(BIN)/python,$(PYTHON))
+client-packages: ## build the packages of both clients alone, to dist: seconds; that for JavaScript needs npm
+	@mkdir -p dist
+	@$(CLIENT_PYTHON) -m pip --disable-pip-version-check wheel --quiet --no-deps --wheel-dir dist ./clients/python
+	@if command -v npm >/dev/null; then cd clients/js && npm pack --silent --pack-destination ../../dist >/dev/null; \
+	  else echo 'client-packages: without the package for JavaScript, which needs npm' >&2; fi
+	@ls dist/headgate_client-*.whl dist/headgate-client-*.tgz 2>/dev/null
 
 # Compiled by zig for another kind of machine, and not run here: zig's target decides the least C library (2.17), SETUPTOOLS_EXT_SUFFIX
 # the names of the modules. Python's own headers are those of this machine; the sizes of C's types are the same on both.

@@ -19,6 +19,8 @@ PLACES = {
     FIRST: r'^(version = ")([^"]+)',
     "gateway/headgate/__init__.py": r'^(__version__ = ")([^"]+)',
     "clients/python/pyproject.toml": r'^(version = ")([^"]+)',
+    "clients/python/src/headgate_client/version.py": r'^(__version__ = ")([^"]+)',
+    "clients/js/src/version.js": r'^(export const VERSION = .*\(")([^"]+)',
     "clients/js/package.json": r'^(  "version": ")([^"]+)',
     # The package's own entries; those of its dependencies lie deeper or have another name.
     "clients/js/package-lock.json": r'^( +"name": "headgate-client",\n +"version": ")([^"]+)',

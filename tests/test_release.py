@@ -18,6 +18,8 @@ SAYING = (
     "CHANGELOG.md",
     "gateway/headgate/__init__.py",
     "clients/python/pyproject.toml",
+    "clients/python/src/headgate_client/version.py",
+    "clients/js/src/version.js",
     "clients/js/package.json",
     "clients/js/package-lock.json",
     "deploy/helm/headgate/Chart.yaml",

@@ -1,7 +1,14 @@
 /** The client: sends events and returns the outcome of each. */
 
 import { Delivery } from "./core/delivery.js";
-import { checkTopic, checkedBatch, encodeAlone, encodePart, eventOf } from "./core/encode.js";
+import {
+  checkTopic,
+  checkedBatch,
+  encodeAlone,
+  encodePart,
+  eventOf,
+  isRecord,
+} from "./core/encode.js";
 import { checkHeaders, checkKey } from "./core/headers.js";
 import { uuid7 } from "./core/ids.js";
 import { checkNames, checkType } from "./core/names.js";
@@ -64,6 +71,7 @@ export class Client {
   #stringify;
   /** @type {(() => string) | null} */
   #newId;
+  #hasWarned = false; // of an event that looks like the record of another library
 
   /**
    * Throws InvalidOptionError.
@@ -120,7 +128,22 @@ export class Client {
   async sendBatch(topic, events, options = {}) {
     checkNames("sendBatch", options, REQUEST_OPTIONS);
     checkRequest(options);
-    const parts = Array.from(checkedBatch(events), (event) => this.part(event));
+    const parts = Array.from(checkedBatch(events), (event, position) => {
+      if (!this.#hasWarned && isRecord(event)) {
+        this.#hasWarned = true;
+        this.wire.reports.warn(
+          `${topic}: events[${position}] has a member "value", and is sent as it is; for a record ` +
+            "with a key use new HeadgateEvent(value, { key })",
+        );
+      }
+      try {
+        return this.part(event);
+      } catch (error) {
+        if (!(error instanceof InvalidEventError)) throw error;
+        const text = `events[${position}]: ${error.message}`;
+        throw new InvalidEventError(text, { cause: error.cause });
+      }
+    });
     if (options.idempotencyKey !== undefined && new Set(parts.map(({ form }) => form)).size > 1) {
       throw new InvalidEventError(
         "idempotencyKey: CloudEvents and other events need two requests; send them apart",
@@ -160,7 +183,7 @@ export class Client {
     while (waitMs !== null) {
       await pause(waitMs, signal);
       if (signal.aborted) {
-        delivery.giveUp(false);
+        delivery.giveUp(false, whyAborted(signal));
         break;
       }
       const answer = await this.wire.post(delivery.post(), { requestHeaders, signal });
@@ -168,9 +191,15 @@ export class Client {
     }
     end();
     const outcomes = /** @type {Outcome[]} */ ([...delivery.outcomes]);
-    this.wire.reports.outcomes(outcomes);
+    this.wire.reports.outcomes(outcomes, parts.length > 1);
     return outcomes;
   }
+}
+
+/** @param {AbortSignal} signal */
+function whyAborted({ reason }) {
+  const text = reason instanceof Error ? reason.message : String(reason);
+  return `the signal was aborted (${text})`;
 }
 
 /** @param {RequestOptions} options */

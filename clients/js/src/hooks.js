@@ -2,7 +2,9 @@
 
 import { counted } from "./core/wording.js";
 
-/** @import {Outcome} from "./outcomes.js" */
+/** @import {Failure, Outcome} from "./outcomes.js" */
+
+const SHOWN = 100; // characters of a key or id
 
 /**
  * @typedef {object} Attempt One request and its response.
@@ -61,20 +63,33 @@ export class Reports {
   }
 
   /**
-   * Report outcomes. Failures are logged once, by topic and reason.
+   * Report outcomes. Failures are logged once, by topic and reason, with what identifies the first.
    *
    * @param {readonly Outcome[]} outcomes
+   * @param {boolean} [isBatch] They are those of one `sendBatch`, so their positions count.
    */
-  outcomes(outcomes) {
+  outcomes(outcomes, isBatch = false) {
     for (const [topic, ofTopic] of grouped(outcomes, (outcome) => outcome.topic)) {
       const failures = ofTopic.filter((outcome) => !outcome.succeeded);
       for (const [why, failed] of grouped(failures, ({ name, reason }) => `${name}: ${reason}`)) {
-        const detail = printable(String(failed[0]?.detail));
+        const [first] = /** @type {[Failure]} */ (failed);
+        const detail = printable(String(first.detail));
         const events = counted(failed.length, "event");
-        this.#log?.error(`headgate: ${topic}: ${events} ${why} (${detail})`);
+        const which = identity(first, isBatch ? ofTopic.indexOf(first) : null);
+        const shown = which && `; ${failed.length > 1 ? "first: " : ""}${which}`;
+        this.#log?.error(`headgate: ${topic}: ${events} ${why} (${detail})${shown}`);
       }
       this.#call("onOutcomes", () => this.#observer.onOutcomes?.(topic, ofTopic));
     }
+  }
+
+  /**
+   * Log a warning.
+   *
+   * @param {string} text
+   */
+  warn(text) {
+    this.#log?.warn(`headgate: ${text}`);
   }
 
   /**
@@ -90,6 +105,21 @@ export class Reports {
       this.#log?.error(`headgate: observer.${method} threw`, error);
     }
   }
+}
+
+/**
+ * Return what is known of an event: its position, key, id and the request.
+ *
+ * @param {Failure} failure
+ * @param {number | null} position
+ */
+function identity({ key, eventId, requestId }, position) {
+  const bytes = key instanceof Uint8Array ? Array.from(key, (byte) => byte.toString(16).padStart(2, "0")) : null;
+  const fields = { key: bytes?.join("") ?? key, id: eventId, request: requestId };
+  const texts = Object.entries(fields)
+    .filter(([, text]) => text)
+    .map(([name, text]) => `${name} ${printable(String(text)).slice(0, SHOWN)}`);
+  return [...(position === null ? [] : [`events[${position}]`]), ...texts].join(", ");
 }
 
 /**

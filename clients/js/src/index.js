@@ -14,6 +14,7 @@ export {
 export { CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "./events.js";
 export { Duplicate, Held, Published, Rejected, Spooled, Unchanged, Unknown } from "./outcomes.js";
 export { BufferedProducer } from "./producer.js";
+export { VERSION } from "./version.js";
 
 /**
  * @typedef {import("./client.js").ClientOptions} ClientOptions

@@ -60,7 +60,8 @@ export function classify(error, hide) {
  * @param {unknown} error
  */
 export function isMistake(error) {
-  if (error instanceof ReferenceError || error instanceof RangeError) return true;
+  const kinds = [ReferenceError, RangeError, SyntaxError, URIError];
+  if (kinds.some((Kind) => error instanceof Kind)) return true;
   if (!(error instanceof TypeError) || error.cause !== undefined) return false;
   const code = "code" in error ? String(error.code) : "";
   return MISTAKE.test(error.message) || MISTAKE_CODE.test(code);

@@ -222,7 +222,9 @@ export class BufferedProducer {
   #noRoom() {
     if (this.#isClosed) return new ClosedError("the producer is closed");
     const wait = this.events === 1 ? "waits" : "wait";
-    return new BufferFullError(`${counted(this.events, "event")} ${wait}; the event was not taken`);
+    const events = counted(this.events, "event");
+    const limit = `${this.#outbox.limit} of buffering`;
+    return new BufferFullError(`${events} ${wait} (${limit}); the event was not taken`);
   }
 
   /** Post when the caller has finished: the events that it sends now go together. */

@@ -28,7 +28,7 @@ import { InvalidOptionError } from "./errors.js";
  * @typedef {object} Buffering Buffer of a producer.
  * @property {number} lingerMs Time that an event waits for others, to be sent in one request.
  * @property {number} maxEvents Events in the buffer that have no outcome yet.
- * @property {number} maxBytes Memory of these events, about.
+ * @property {number} maxBytes Memory of these events, about: their bytes, and 1,200 for each.
  * @property {number} inFlight Concurrent requests.
  * @property {boolean} onePerKey Never put two events of a key into one request. No event can then be
  *   overtaken, and each event of a key costs a round trip.
@@ -68,6 +68,11 @@ export function retryOf(given = {}) {
   checkNumber("retry.patienceMs", all.patienceMs, 0, LONGEST_PATIENCE_MS);
   checkNumber("retry.firstWaitMs", all.firstWaitMs, 0);
   checkNumber("retry.longestWaitMs", all.longestWaitMs, 0);
+  if (all.longestWaitMs < all.firstWaitMs) {
+    throw new InvalidOptionError(
+      `retry.longestWaitMs: use firstWaitMs (${all.firstWaitMs}) or more, not ${all.longestWaitMs}`,
+    );
+  }
   checkType("retry.repeatUnknown", all.repeatUnknown, "boolean", "true or false");
   if (all.overtaken !== "send" && all.overtaken !== "leave_out") {
     throw new InvalidOptionError('retry.overtaken: use "send" or "leave_out"');

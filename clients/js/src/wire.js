@@ -7,6 +7,7 @@ import { InvalidOptionError } from "./errors.js";
 import { Reports } from "./hooks.js";
 import { Keepalive, isHidden } from "./keepalive.js";
 import { classify, isMistake } from "./network.js";
+import { VERSION } from "./version.js";
 import { linked } from "./waiting.js";
 
 /** @import {Answer, Refused} from "./core/answer.js" */
@@ -44,6 +45,7 @@ import { linked } from "./waiting.js";
  * @property {string | null} requestId
  */
 
+const USER_AGENT = `headgate-client-js/${VERSION}`;
 const COMPRESSED_FROM_BYTES = 1024; // smaller bodies gain too little
 const URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080";
 const NO_GATEWAY = ["no_answer", "unreachable", "bad_answer", "not_sent"];
@@ -199,7 +201,10 @@ export class Wire {
    * @param {string | null} encoding
    */
   #headers(post, extra, bearer, encoding) {
-    const headers = new Headers({ ...this.#options.requestHeaders });
+    const headers = new Headers(isNode() ? { "User-Agent": USER_AGENT } : {});
+    for (const [name, value] of Object.entries(this.#options.requestHeaders ?? {})) {
+      headers.set(name, value);
+    }
     const { producer } = this.#options;
     if (producer !== undefined) headers.set("Headgate-Producer", producer);
     for (const [name, value] of Object.entries(extra)) headers.set(name, value);
@@ -294,6 +299,11 @@ export class Wire {
   #leave(address) {
     if (this.#address === address) this.#address = (address + 1) % this.#urls.length;
   }
+}
+
+/** Whether a User-Agent may be set: a page sends that of its browser, and asks for leave first. */
+function isNode() {
+  return /** @type {any} */ (globalThis).process?.versions?.node !== undefined;
 }
 
 /**

@@ -274,7 +274,8 @@ test("the console has each failure once, also with an observer", async (context)
   await client.sendBatch("orders", [1]);
   assert.deepEqual([warn.mock.callCount(), error.mock.callCount()], [0, 2]);
   const [line] = error.mock.calls[0].arguments;
-  assert.equal(line, "headgate: orders: 2 events rejected: schema_violation (as the test wants it)");
+  const text = "headgate: orders: 2 events rejected: schema_violation (as the test wants it)";
+  assert.equal(line, `${text}; first: events[0]`);
 });
 
 for (const [what, options] of [
@@ -396,7 +397,7 @@ test("an address with a wrong certificate is left for another one, and final if 
 
 test("a token never shows in an error", async () => {
   for (const token of ["SEC\nRET", "SECRÉT", " "]) {
-    assert.throws(() => world({ client: { token } }), /^InvalidOptionError: token: use one line/);
+    assert.throws(() => world({ client: { token } }), /^InvalidOptionError: token: it is empty, or not one line/);
     const { client } = world({ client: { token: () => token }, retry: { patienceMs: 0 } });
     const outcome = await client.send("orders", 1);
     assert.equal(outcome.reason, "not_sent");

@@ -3,8 +3,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { BufferedProducer, Client, CloudEvent, HeadgateEvent, RawJson, TOMBSTONE } from "../src/index.js";
-import { FakeGateway, Refuse } from "../src/testing.js";
+import {
+  BufferedProducer,
+  Client,
+  CloudEvent,
+  HeadgateEvent,
+  RawJson,
+  TOMBSTONE,
+  VERSION,
+} from "../src/index.js";
+import { FailEvents, FakeGateway, Refuse } from "../src/testing.js";
 
 const URL_ = "http://headgate.test";
 const SECRET = "S3cr.et+to/ken==";
@@ -363,7 +371,7 @@ test("the options of a producer and of a call are checked too", async () => {
 
 test("null, a Map and a Set are refused as values", async () => {
   const client = new Client(URL_, { fetch: new FakeGateway().fetch });
-  const fix = /^value: null could .* TOMBSTONE to delete the key, or new RawJson\("null"\)/;
+  const fix = /^(?:events.0.: )?value: null could .* TOMBSTONE to delete the key, or new RawJson\("null"\)/;
   for (const event of [null, new HeadgateEvent(null, { key: "k" })]) {
     const wrong = { name: "InvalidEventError", message: fix };
     await assert.rejects(client.send("orders", event), wrong);
@@ -402,4 +410,92 @@ test("an error of the program is not retried as a fault of the network", async (
   assert.equal(attempts, 1);
   assert.deepEqual([outcome.name, outcome.isWritten], ["unknown", null]);
   assert.match(outcome.detail, /TypeError: Cannot read .*; this is an error of the program/);
+});
+
+/** Return a client of a gateway in memory, and the lines of its log. */
+function logged(options) {
+  const lines = [];
+  const log = { warn: (line) => lines.push(line), error: (line) => lines.push(line) };
+  const gateway = new FakeGateway();
+  return { gateway, lines, client: new Client(URL_, { fetch: gateway.fetch, log, ...options }) };
+}
+
+test("a batch names the event that is wrong", async () => {
+  const { client, gateway } = logged();
+  const wrong = client.sendBatch("orders", [1, 2, new HeadgateEvent(3, { key: 4 })]);
+  await assert.rejects(wrong, /^InvalidEventError: events\[2\]: key: use a string or bytes/);
+  assert.equal(gateway.requests.length, 0);
+});
+
+test("a record of KafkaJS is sent as it is, with one warning", async () => {
+  const { client, lines } = logged();
+  const record = { key: "a", value: "b" };
+  await client.sendBatch("orders", [1, { value: 1 }, { value: 1, total: 2 }, record, record]);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0], /^headgate: orders: events\[3\] has a member "value".*HeadgateEvent\(value/);
+});
+
+test("the failure in the log names its event", async () => {
+  const { client, gateway, lines } = logged();
+  gateway.next(new FailEvents("schema_violation", { which: (record, place) => place > 0 }));
+  const last = [new HeadgateEvent(2, { key: "a", id: "i" }), new HeadgateEvent(3, { key: "b" })];
+  await client.sendBatch("orders", [1, ...last]);
+  gateway.next(new FailEvents("forbidden"));
+  await client.send("orders", 2, { key: new Uint8Array([0xff]) });
+  const text = "(as the test wants it)";
+  assert.deepEqual(lines, [
+    `headgate: orders: 2 events rejected: schema_violation ${text}; first: events[1], key a, id i`,
+    `headgate: orders: 1 event rejected: forbidden ${text}; key ff`,
+  ]);
+});
+
+test("the detail of an event that the signal ended says so", async () => {
+  const { client, gateway } = logged({ retry: { firstWaitMs: 60_000, longestWaitMs: 60_000 } });
+  gateway.next(new Refuse("overloaded"));
+  const abort = new AbortController();
+  setTimeout(() => abort.abort(new Error("the caller left")), 20);
+  const outcome = await client.send("orders", 1, { signal: abort.signal });
+  assert.match(outcome.detail, /as the test wants it; the signal was aborted \(the caller left\)$/);
+});
+
+test("a full buffer names its limit", async () => {
+  const { client } = logged();
+  const few = new BufferedProducer(client, { buffering: { maxEvents: 1 } });
+  const small = new BufferedProducer(client, { buffering: { maxBytes: 2000 } });
+  for (const [producer, limit] of [[few, "maxEvents = 1"], [small, "maxBytes = 2000, 1200 for each event"]]) {
+    void producer.send("orders", 1);
+    assert.throws(() => producer.send("orders", 1), (error) => error.message.includes(`(${limit} of buffering)`));
+    await producer.close();
+  }
+});
+
+test("options of the client are not those of a producer", async () => {
+  const { client } = logged();
+  const producer = new BufferedProducer(client);
+  assert.throws(() => producer.send("orders", 1, { idempotencyKey: "k" }), /Use client.send/);
+  assert.throws(() => producer.send("orders", 1, { requestHeaders: {} }), /Use new Client\(url, { requestH/);
+  await producer.close();
+  const short = () => new Client(URL_, { retry: { firstWaitMs: 2, longestWaitMs: 1 } });
+  assert.throws(short, /retry.longestWaitMs: use firstWaitMs \(2\) or more, not 1/);
+});
+
+test("an answer without a token or a key names the option", async () => {
+  for (const [reason, detail, fix] of [
+    ["unauthenticated", "this gateway wants `Authorization: Bearer <token>`", /the option token\)$/],
+    ["missing_key", "the event has no key", /the option key\)$/],
+  ]) {
+    const answer = JSON.stringify({ reason, detail, retryable: false });
+    const { client } = logged({ fetch: async () => new Response(answer, { status: 401 }) });
+    assert.match((await client.send("orders", 1)).detail, fix);
+  }
+});
+
+test("the User-Agent names the library, unless the program has one", async () => {
+  const agents = [];
+  for (const requestHeaders of [{}, { "user-agent": "shop/1" }]) {
+    const { client, gateway } = logged({ requestHeaders });
+    await client.send("orders", 1);
+    agents.push(gateway.requests[0].headers.get("User-Agent"));
+  }
+  assert.deepEqual(agents, [`headgate-client-js/${VERSION}`, "shop/1"]);
 });

@@ -1,4 +1,3 @@
-/** @import {Outcome} from "./outcomes.js" */
 /**
  * @typedef {object} Attempt One request and its response.
  * @property {string} topic
@@ -36,11 +35,18 @@ export class Reports {
      */
     attempt(attempt: Attempt, isRetryable: boolean): void;
     /**
-     * Report outcomes. Failures are logged once, by topic and reason.
+     * Report outcomes. Failures are logged once, by topic and reason, with what identifies the first.
      *
      * @param {readonly Outcome[]} outcomes
+     * @param {boolean} [isBatch] They are those of one `sendBatch`, so their positions count.
      */
-    outcomes(outcomes: readonly Outcome[]): void;
+    outcomes(outcomes: readonly Outcome[], isBatch?: boolean): void;
+    /**
+     * Log a warning.
+     *
+     * @param {string} text
+     */
+    warn(text: string): void;
     #private;
 }
 /**

@@ -1,5 +1,6 @@
 export { Client } from "./client.js";
 export { BufferedProducer } from "./producer.js";
+export { VERSION } from "./version.js";
 export type ClientOptions = import("./client.js").ClientOptions;
 export type RequestOptions = import("./client.js").RequestOptions;
 export type SendOptions = import("./client.js").SendOptions;

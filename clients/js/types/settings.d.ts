@@ -85,7 +85,7 @@ export type Buffering = {
      */
     maxEvents: number;
     /**
-     * Memory of these events, about.
+     * Memory of these events, about: their bytes, and 1,200 for each.
      */
     maxBytes: number;
     /**

@@ -251,7 +251,8 @@ def with_hint(failure: Failure, headers: Mapping[bytes, bytes], body: bytes) -> 
     head, content_type = body[:_HEAD_BYTES], headers.get(b"content-type")
     kind = BodyKind.OPAQUE if content_type is None else kind_of(content_type)
     if failure.reason is Reason.MISSING_KEY and not body and b"headgate-tombstone" in headers:
-        hint: str | None = "A tombstone has no value with a key: send the header Headgate-Key"
+        fix = "" if "Headgate-Key" in failure.detail else ": send the header Headgate-Key"
+        hint: str | None = f"A tombstone has no value with a key{fix}"
     elif failure.reason is Reason.MISSING_KEY and _RECORDS.match(head):
         hint = "This is a body for Confluent's REST Proxy: post it to /topics/TOPIC"
     elif kind in (BodyKind.JSON, BodyKind.NDJSON) and _is_joined(failure, head):

@@ -66,7 +66,8 @@ def test_every_reason_of_an_event_is_read(reason: Reason, is_batch: bool) -> Non
     assert isinstance(found, Unknown if reason is Reason.UNKNOWN else Rejected)
     assert (found.reason, found.status) == (reason, TRAITS[reason].status)
     assert found.retryable is TRAITS[reason].retryable
-    assert (found.key, found.event_id, found.detail) == ("a", "e", "why")
+    hint = " (in the Python client: key=...)" if reason is Reason.MISSING_KEY else ""
+    assert (found.key, found.event_id, found.detail) == ("a", "e", f"why{hint}")
     with pytest.raises((RejectedError, UnknownOutcomeError), match=reason):
         found.raise_for_outcome()
 

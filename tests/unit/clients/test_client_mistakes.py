@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
+import pickle
 import re
 import urllib.parse
 from collections.abc import Callable
@@ -16,6 +18,7 @@ import yarl
 from hypothesis import given
 from hypothesis import strategies as st
 
+import headgate_client
 from headgate_client import (
     TOMBSTONE,
     AsyncBufferedProducer,
@@ -33,7 +36,7 @@ from headgate_client import (
     RejectedError,
     Retry,
 )
-from headgate_client.testing import FakeGateway, Refuse
+from headgate_client.testing import FailEvents, FakeGateway, Refuse
 
 TOPIC = "orders"
 URL = "http://headgate.test"
@@ -392,7 +395,7 @@ def test_a_refused_connection_is_called_unreachable_with_its_url(
 @pytest.mark.parametrize("event", [None, Event(None, key="k")])
 def test_none_is_not_a_value(event: Any) -> None:
     gateway = FakeGateway()
-    fix = r"^value: None could .* TOMBSTONE to delete the key, or RawJson\(b'null'\)"
+    fix = r"^(events.0.: )?value: None could .* TOMBSTONE to delete the key, or RawJson\(b'null'\)"
     with Client(URL, transport=gateway.transport) as client:
         for send in (lambda: client.send(TOPIC, event), lambda: client.send_batch(TOPIC, [event])):
             with pytest.raises(InvalidEventError, match=fix):
@@ -431,20 +434,116 @@ def test_a_mistake_in_a_token_function_ends_the_event_at_once(token: Any, text: 
     assert "S3cret" not in outcome.detail
 
 
+@pytest.mark.parametrize(
+    "error", [TypeError, KeyError, ValueError, RuntimeError, ZeroDivisionError, AssertionError]
+)
 def test_an_error_of_the_program_is_not_retried_as_a_fault_of_the_network(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, error: type[Exception]
 ) -> None:
     attempts = []
 
     def fail(request: httpx.Request) -> httpx.Response:
         attempts.append(request)
-        raise TypeError("'<' not supported between str and int")
+        raise error("no such member")
 
     with Client(URL, transport=httpx.MockTransport(fail)) as client:
         outcome = client.send(TOPIC, 1)
     assert len(attempts) == 1
     assert (outcome.name, outcome.is_written) == ("unknown", None)
-    assert "TypeError: '<' not supported between str and int; this is an error of the program" in (
-        caplog.text
-    )
+    assert re.search(rf"{error.__name__}: .*; this is an error of the program", caplog.text)
     assert "attempt 1 failed" not in caplog.text
+
+
+@pytest.mark.parametrize("error", [OSError("reset"), httpx.StreamClosed(), httpx.ReadError("cut")])
+def test_a_fault_of_the_network_is_no_error_of_the_program(error: Exception) -> None:
+    def fail(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    with Client(URL, transport=httpx.MockTransport(fail), retry=ONCE) as client:
+        outcome = client.send(TOPIC, 1)
+    assert outcome.name == "unknown"
+    assert "error of the program" not in getattr(outcome, "detail", "")
+
+
+def test_a_batch_names_the_event_that_is_wrong() -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport) as client:
+        with pytest.raises(InvalidEventError, match=r"^events\[2\]: key: use a str"):
+            client.send_batch(TOPIC, [1, 2, Event(3, key=4)])  # type: ignore[arg-type]
+        with pytest.raises(InvalidEventError, match=r"^id: use a str, not int; try str\(id\)"):
+            client.send(TOPIC, 1, id=5)  # type: ignore[arg-type]
+    assert gateway.requests == []
+
+
+@pytest.mark.parametrize("event", [("k", {"a": 1}), {"key": "a", "value": "b"}])
+def test_a_record_of_another_library_is_sent_as_it_is_with_a_warning(
+    caplog: pytest.LogCaptureFixture, event: object
+) -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport) as client:
+        client.send_batch(TOPIC, [1, {"value": 1}, ["k", 1], event, event])
+    [warning] = caplog.messages
+    assert warning.startswith("orders: events[3] is a pair or has a member 'value'")
+    assert "use Event(value, key=...)" in warning
+
+
+@pytest.mark.parametrize(
+    ("call", "fix"),
+    [
+        (lambda producer: producer.send(TOPIC, 1).get(), r"use result\(timeout=...\)"),
+        (lambda producer: producer.flush(timeout=1), "Did you mean 'timeout_s'"),
+        (lambda producer: producer.close(timeout=1), "Did you mean 'timeout_s'"),
+        (lambda producer: producer.send(TOPIC, 1, idempotency_key="k"), "Use Client.send"),
+        (lambda producer: producer.send(TOPIC, 1, request_headers={}), r"Use Client\(request_h"),
+        (lambda producer: Event({}, "key"), r"Event\(value, key=\.\.\."),
+    ],
+)
+def test_a_habit_of_another_library_is_refused_with_the_fix(
+    call: Callable[[Any], object], fix: str
+) -> None:
+    with (
+        Client(URL, transport=FakeGateway().transport) as client,
+        BufferedProducer(client) as producer,
+        pytest.raises((TypeError, AttributeError), match=fix),
+    ):
+        call(producer)
+
+
+def test_an_event_copies_and_compares_like_any_dataclass() -> None:
+    event = Event(1, key="k")
+    assert copy.copy(event) == pickle.loads(pickle.dumps(event)) == Event(value=1, key="k")
+
+
+def test_the_failure_in_the_log_names_its_event(caplog: pytest.LogCaptureFixture) -> None:
+    gateway = FakeGateway()
+    with Client(URL, transport=gateway.transport) as client:
+        gateway.next(FailEvents("schema_violation", lambda record, position: position > 0))
+        client.send_batch(TOPIC, [1, Event(2, key="a", id="i"), Event(3, key="b")])
+        gateway.next(FailEvents("forbidden"))
+        client.send(TOPIC, 2, key=b"\xff")
+    assert caplog.messages == [
+        "orders: 2 events rejected: schema_violation (as the test wants it); "
+        "first: events[1], key a, id i",
+        "orders: 1 event rejected: forbidden (as the test wants it); key ff",
+    ]
+
+
+def test_a_failure_names_the_argument_beside_the_header() -> None:
+    def refuse(request: httpx.Request) -> httpx.Response:
+        fields = {"reason": "unauthenticated", "retryable": False, "status": 401}
+        detail = "this gateway wants `Authorization: Bearer <token>`"
+        return httpx.Response(401, json={**fields, "detail": detail})
+
+    with Client(URL, transport=httpx.MockTransport(refuse)) as client:
+        outcome = client.send(TOPIC, 1)
+    assert isinstance(outcome, Rejected)
+    assert outcome.detail.endswith("(in the Python client: Client(token=...))")
+
+
+def test_the_user_agent_names_the_library_unless_the_program_has_one() -> None:
+    gateway = FakeGateway()
+    for headers in ({}, {"user-agent": "shop/1"}):
+        with Client(URL, transport=gateway.transport, request_headers=headers) as client:
+            client.send(TOPIC, 1)
+    agents = [request.headers.get_list("User-Agent") for request in gateway.requests]
+    assert agents == [[f"headgate-client-python/{headgate_client.__version__}"], ["shop/1"]]

@@ -22,6 +22,9 @@ from headgate_client import (
     Limits,
     Retry,
 )
+from headgate_client.core.delivery import Chances
+from headgate_client.core.encode import dumps, encode_part
+from headgate_client.core.outbox import Outbox
 from headgate_client.testing import FakeGateway
 from support.root import ROOT
 
@@ -228,6 +231,26 @@ def test_the_groups_of_options_check_the_types_too(
     with pytest.raises(InvalidOptionError) as refused:
         new(**options)
     assert text in str(refused.value)
+
+
+def test_the_longest_wait_is_no_shorter_than_the_first() -> None:
+    with pytest.raises(
+        InvalidOptionError, match=r"longest_wait_s: use first_wait_s \(10\) or more"
+    ):
+        Retry(first_wait_s=10, longest_wait_s=1)
+
+
+def test_the_default_buffer_has_room_for_all_small_events() -> None:
+    buffering = Buffering()
+    outbox = Outbox(Retry(), Limits(), buffering, Chances(lambda: 0.0, None))
+    part = encode_part(Event({"order_id": 12, "total": 20}, key="12"), dumps, None)
+    for _ in range(buffering.max_events):
+        assert outbox.has_room(part)
+        outbox.add("t", part, part.lane, 0.0, lambda outcome: None)
+    assert outbox.limit(part) == "max_events = 16000"
+    tight = Outbox(Retry(), Limits(), Buffering(max_bytes=4000), Chances(lambda: 0.0, None))
+    tight.add("t", part, part.lane, 0.0, lambda outcome: None)
+    assert tight.limit(part) == "max_bytes = 4000, 3200 for each event"
 
 
 @pytest.mark.parametrize(

@@ -160,15 +160,28 @@ function outcomeOf(topic, found, requestId, hide) {
       oversize: textOf(found.oversize),
     });
   }
+  const fix = fixOf(String(reason), String(detail));
   const why = {
     ...about,
     reason: String(reason),
-    detail: hide(String(detail ?? "")),
+    detail: hide(String(detail ?? "")) + fix,
     status: wholeOf(found.status),
     requestId,
   };
   if (name === "unknown" || reason === "unknown") return new Unknown(why);
   return new Rejected({ ...why, ...figuresOf(found, requestId), retryable: found.retryable === true });
+}
+
+/**
+ * Return the option of this library that mends a failure: the fixes of a gateway are headers.
+ *
+ * @param {string} reason
+ * @param {string} detail
+ */
+function fixOf(reason, detail) {
+  if (reason === "missing_key") return " (in the JavaScript client: the option key)";
+  const isTokenMissing = reason === "unauthenticated" && detail.includes("Authorization: Bearer");
+  return isTokenMissing ? " (in the JavaScript client: the option token)" : "";
 }
 
 /**

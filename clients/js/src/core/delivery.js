@@ -149,8 +149,10 @@ export class Delivery {
    * End all open events with the best knowledge of each; return their positions.
    *
    * @param {boolean} isPosted A request is under way.
+   * @param {string} [why]
    */
-  giveUp(isPosted) {
+  giveUp(isPosted, why) {
+    if (why !== undefined) this.#last = { ...this.#last, detail: `${this.#last.detail}; ${why}` };
     if (isPosted) {
       this.#ledger.doubt(this.#current);
       this.#last = lost("it was given up before there was an answer");

@@ -42,6 +42,7 @@ const PLAIN = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/; // what a header fiel
 const ID_BYTES = 256;
 const LATEST_MS = 999_999_999_999_999;
 const HEADER_BYTES = 4096; // of a request with one event; longer ones go into an envelope
+const RECORD_MEMBERS = ["key", "value", "headers", "partition", "timestamp"];
 const TRACE = ["traceparent", "tracestate"];
 
 /**
@@ -78,6 +79,20 @@ export function checkedBatch(events) {
     );
   }
   return events;
+}
+
+/**
+ * Whether a bare value looks like a record of KafkaJS, with a key of its own.
+ *
+ * @param {unknown} event
+ */
+export function isRecord(event) {
+  if (typeof event !== "object" || event === null || Object.getPrototypeOf(event) !== Object.prototype) {
+    return false;
+  }
+  const names = Object.keys(event);
+  const isOwn = names.length > 1 && names.includes("value");
+  return isOwn && names.every((name) => RECORD_MEMBERS.includes(name));
 }
 
 /**

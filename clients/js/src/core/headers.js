@@ -23,7 +23,7 @@ export function checkedToken(token) {
     throw new InvalidOptionError("token: leave out the word Bearer; the client adds it");
   }
   if (!VALUE.test(text)) {
-    throw new InvalidOptionError("token: use one line of visible ASCII characters, not empty");
+    throw new InvalidOptionError("token: it is empty, or not one line of visible ASCII characters");
   }
   return text;
 }

@@ -10,7 +10,7 @@ import { Queue } from "./queue.js";
 /** @import {Limits} from "../settings.js" */
 /** @import {Part} from "./encode.js" */
 
-const OVERHEAD_BYTES = 1200; // of the objects of an event; test/memory.test.js measures them
+export const OVERHEAD_BYTES = 1200; // of the objects of an event; test/memory.test.js measures them
 
 /** An event that a producer has taken. */
 export class Entry {

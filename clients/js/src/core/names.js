@@ -23,6 +23,8 @@ const PLACES = {
   buffering: "Use new BufferedProducer(client, { buffering }).",
   brokers: 'The first argument is the URL of the gateway: new Client("http://127.0.0.1:8080").',
   clientId: "Use producer.",
+  idempotencyKey: "Use client.send: a producer gives each request a key of its own. The id of an event is id.",
+  requestHeaders: "Use new Client(url, { requestHeaders }): a request of a producer has many events.",
   acks: "The gateway always waits for all in-sync replicas.",
   partition: "The gateway chooses it by the key: use key.",
 };

@@ -7,7 +7,7 @@
 import { InvalidEventError } from "../errors.js";
 import { Rejected } from "../outcomes.js";
 import { Delivery } from "./delivery.js";
-import { Entry, Topic, sizeOf } from "./lanes.js";
+import { Entry, OVERHEAD_BYTES, Topic, sizeOf } from "./lanes.js";
 
 /** @import {Outcome} from "../outcomes.js" */
 /** @import {Buffering, Limits} from "../settings.js" */
@@ -71,6 +71,13 @@ export class Outbox {
       );
     }
     return this.events < maxEvents && this.bytes + size <= maxBytes;
+  }
+
+  /** The limit that is reached, for a text. */
+  get limit() {
+    const { maxEvents, maxBytes } = this.#buffering;
+    if (this.events >= maxEvents) return `maxEvents = ${maxEvents}`;
+    return `maxBytes = ${maxBytes}, ${OVERHEAD_BYTES} for each event`;
   }
 
   /**

@@ -31,8 +31,9 @@ export class Delivery {
      * End all open events with the best knowledge of each; return their positions.
      *
      * @param {boolean} isPosted A request is under way.
+     * @param {string} [why]
      */
-    giveUp(isPosted: boolean): number[];
+    giveUp(isPosted: boolean, why?: string): number[];
     #private;
 }
 /**

@@ -12,6 +12,12 @@ export function checkTopic(topic: string): string;
  */
 export function checkedBatch(events: any): Iterable<unknown>;
 /**
+ * Whether a bare value looks like a record of KafkaJS, with a key of its own.
+ *
+ * @param {unknown} event
+ */
+export function isRecord(event: unknown): boolean;
+/**
  * Return the event that the arguments of `send` describe. Throws InvalidEventError.
  *
  * @param {unknown} value

@@ -4,6 +4,10 @@
  * @param {Part} part
  */
 export function sizeOf(part: Part): number;
+/** @import {Outcome} from "../outcomes.js" */
+/** @import {Limits} from "../settings.js" */
+/** @import {Part} from "./encode.js" */
+export const OVERHEAD_BYTES: 1200;
 /** An event that a producer has taken. */
 export class Entry {
     /**

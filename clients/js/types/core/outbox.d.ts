@@ -13,6 +13,8 @@ export class Outbox {
      * @param {Part} part
      */
     hasRoom(part: Part): boolean;
+    /** The limit that is reached, for a text. */
+    get limit(): string;
     /**
      * Take an event; return whether a request may be due earlier than before.
      *

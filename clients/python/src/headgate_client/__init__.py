@@ -30,6 +30,7 @@ from headgate_client.outcomes import (
 )
 from headgate_client.producer import BufferedProducer
 from headgate_client.settings import Buffering, Limits, Retry
+from headgate_client.version import __version__
 
 __all__ = [
     "TOMBSTONE",
@@ -64,4 +65,5 @@ __all__ = [
     "Unknown",
     "UnknownOutcomeError",
     "Violation",
+    "__version__",
 ]

@@ -122,6 +122,7 @@ class AsyncBufferedProducer:
         """Memory of these events, about."""
         return self._outbox.bytes
 
+    @explain_arguments("timeout_s=...")
     async def flush(self, timeout_s: float | None = None) -> bool:
         """Send all events that were taken so far, and wait for their outcomes.
 
@@ -140,6 +141,7 @@ class AsyncBufferedProducer:
                     await self._ended.wait()
         return self._outbox.is_flushed(number)
 
+    @explain_arguments("timeout_s=...")
     async def close(self, timeout_s: float | None = None) -> bool:
         """Take no more events, send those that were taken, and stop the tasks.
 
@@ -185,7 +187,7 @@ class AsyncBufferedProducer:
                 while not (self._closed_because or self._outbox.has_room(part)):
                     await self._ended.wait()
         if not (self._closed_because or self._outbox.has_room(part)):
-            raise BufferFullError(full_text(self._outbox.events))
+            raise BufferFullError(full_text(self._outbox.events, self._outbox.limit(part) or ""))
 
     async def _work(self) -> None:
         detail = _LOOP_ENDED

@@ -99,10 +99,10 @@ def _lane(key: object) -> bytes | None:
     return key_bytes(key, "ordering_key")
 
 
-def full_text(events: int) -> str:
-    """Return the text of BufferFullError."""
+def full_text(events: int, limit: str) -> str:
+    """Return the text of BufferFullError. limit: the limit that is reached."""
     wait = "waits" if events == 1 else "wait"
-    return f"{counted(events, 'event')} {wait}; the event was not taken"
+    return f"{counted(events, 'event')} {wait} ({limit} of Buffering); the event was not taken"
 
 
 def resolve(ended: Iterable[tuple[Entry, Outcome]]) -> None:

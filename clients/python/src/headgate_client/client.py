@@ -158,5 +158,5 @@ class Client:
             answer = self.post(delivery.post(), request_headers)
             wait_s = delivery.answered(answer, time.monotonic()).wait_s
         outcomes = all_ended(delivery.outcomes)
-        report_outcomes(self.wire.observer, outcomes)
+        report_outcomes(self.wire.observer, outcomes, is_batch=delivery.is_batch)
         return outcomes

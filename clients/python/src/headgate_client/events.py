@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, Self
 
 from headgate_client.errors import InvalidEventError
 
@@ -41,8 +41,18 @@ def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
 
 
+class _OneValue:
+    __slots__ = ()
+
+    def __new__(cls, *values: object, **_: object) -> Self:
+        """Refuse a second value, before the dataclass does so without the fix."""
+        if len(values) > 1:
+            raise TypeError("Event: name what follows the value: Event(value, key=..., id=...)")
+        return super().__new__(cls)
+
+
 @dataclass(frozen=True, slots=True)
-class Event:
+class Event(_OneValue):
     """A value with the fields of its Kafka record, for `send_batch` and `send`.
 
     Attributes:

@@ -1,14 +1,14 @@
 """Reports of requests and outcomes: to the log, and to an observer."""
 
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from headgate_client.core.answer import counted
-from headgate_client.outcomes import Outcome, Rejected, Unknown
+from headgate_client.outcomes import Failed, Outcome, Rejected, Unknown
 
 log = logging.getLogger("headgate_client")
+_SHOWN = 100  # characters of a key or id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,21 @@ def report_attempt(observer: Observer | None, attempt: Attempt, *, is_retryable:
             log.exception("Observer.on_attempt raised")
 
 
-def report_outcomes(observer: Observer | None, outcomes: Iterable[Outcome]) -> None:
-    """Log the failures once, by topic and reason, and pass all outcomes to the observer."""
+def report_outcomes(
+    observer: Observer | None, outcomes: Iterable[Outcome], *, is_batch: bool = False
+) -> None:
+    """Log the failures once, by topic and reason, and pass all outcomes to the observer.
+
+    Args:
+        observer: Receives the outcomes.
+        outcomes: Outcomes of events of any topics.
+        is_batch: The outcomes are those of one call of `send_batch`, so their positions count.
+    """
     by_topic: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_topic.setdefault(outcome.topic, []).append(outcome)
     for topic, outcomes_of_topic in by_topic.items():
-        _log_failures(topic, outcomes_of_topic)
+        _log_failures(topic, outcomes_of_topic, is_batch)
         if observer is not None:
             try:
                 observer.on_outcomes(topic, outcomes_of_topic)
@@ -85,14 +93,27 @@ def report_outcomes(observer: Observer | None, outcomes: Iterable[Outcome]) -> N
                 log.exception("Observer.on_outcomes raised")
 
 
-def _log_failures(topic: str, outcomes: Sequence[Outcome]) -> None:
-    """Log how many events failed for each reason, with the detail of the first."""
-    failures = [failure for failure in outcomes if isinstance(failure, (Rejected, Unknown))]
-    details = {(failure.name, failure.reason): failure.detail for failure in reversed(failures)}
-    counts = Counter((failure.name, failure.reason) for failure in failures)
-    for (name, reason), count in counts.items():
-        detail = printable(details[name, reason])
-        log.error("%s: %s %s: %s (%s)", topic, counted(count, "event"), name, reason, detail)
+def _log_failures(topic: str, outcomes: Sequence[Outcome], is_batch: bool) -> None:
+    """Log how many events failed for each reason, and what identifies the first of them."""
+    failures: dict[tuple[str, str], list[tuple[int, Failed]]] = {}
+    for position, outcome in enumerate(outcomes):
+        if isinstance(outcome, (Rejected, Unknown)):
+            same = failures.setdefault((outcome.name, outcome.reason), [])
+            same.append((position, outcome))
+    for (name, reason), failed in failures.items():
+        position, first = failed[0]
+        detail, events = printable(first.detail), counted(len(failed), "event")
+        which = _identity(first, position if is_batch else None)
+        shown = f"; {'first: ' if len(failed) > 1 else ''}{which}" if which else ""
+        log.error("%s: %s %s: %s (%s)%s", topic, events, name, reason, detail, shown)
+
+
+def _identity(failure: Failed, position: int | None) -> str:
+    """Return what is known of an event: its position, key, id and the request."""
+    key = failure.key if isinstance(failure.key, str) else failure.key and failure.key.hex()
+    fields = {"key": key, "id": failure.event_id, "request": failure.request_id}
+    texts = [f"{name} {printable(text)[:_SHOWN]}" for name, text in fields.items() if text]
+    return ", ".join(([] if position is None else [f"events[{position}]"]) + texts)
 
 
 def printable(text: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
-from typing import Unpack
+from typing import NoReturn, Unpack
 from weakref import WeakSet
 
 from headgate_client.buffered import (
@@ -36,6 +36,11 @@ class _Pending(Future[Outcome]):
     def cancel(self) -> bool:
         """Return False: the event is sent in any case."""
         return False
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Name the method for `get()`, which futures of kafka-python have."""
+        hint = "; use result(timeout=...)" if name == "get" else ""
+        raise AttributeError(f"a future has no {name!r}{hint}")
 
 
 class BufferedProducer:
@@ -123,7 +128,9 @@ class BufferedProducer:
             if self._is_closed:
                 raise ClosedError("the producer is closed")
             if not has_room:
-                raise BufferFullError(full_text(self._outbox.events))
+                raise BufferFullError(
+                    full_text(self._outbox.events, self._outbox.limit(part) or "")
+                )
             future = _Pending()
             if self._outbox.add(topic, part, lane, time.monotonic(), future.set_result):
                 self._due.notify()
@@ -139,6 +146,7 @@ class BufferedProducer:
         """Memory of these events, about."""
         return self._outbox.bytes
 
+    @explain_arguments("timeout_s=...")
     def flush(self, timeout_s: float | None = None) -> bool:
         """Send all events that were taken so far, and wait for their outcomes.
 
@@ -157,6 +165,7 @@ class BufferedProducer:
             self._due.notify_all()
             return self._ended.wait_for(lambda: self._is_flushed(number), timeout_s)
 
+    @explain_arguments("timeout_s=...")
     def close(self, timeout_s: float | None = None) -> bool:
         """Take no more events, send those that were taken, and stop the threads.
 

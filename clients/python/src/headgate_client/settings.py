@@ -40,6 +40,11 @@ _PLACES = {
         ("bootstrap_servers", "brokers", "base_url"),
         "The first argument is the URL of the gateway: Client('http://127.0.0.1:8080').",
     ),
+    "idempotency_key": (
+        "Use Client.send: a producer gives each request a key of its own. "
+        "The id of an event is id=...."
+    ),
+    "request_headers": "Use Client(request_headers=...): a request of a producer has many events.",
     "acks": "The gateway always waits for all in-sync replicas.",
     "partition": "The gateway chooses it by the key: use key=....",
     "value_serializer": "Use Client(dumps=...).",
@@ -150,6 +155,11 @@ class Retry(_Options):
         check_number("patience_s", self.patience_s, 0, MAX_PATIENCE_S)
         check_number("first_wait_s", self.first_wait_s)
         check_number("longest_wait_s", self.longest_wait_s)
+        if self.longest_wait_s < self.first_wait_s:
+            raise InvalidOptionError(
+                f"longest_wait_s: use first_wait_s ({self.first_wait_s}) or more, "
+                f"not {self.longest_wait_s}"
+            )
         check_bool("repeat_unknown", self.repeat_unknown)
         check_choice("overtaken", self.overtaken, get_args(Overtaken))
 
@@ -190,14 +200,14 @@ class Buffering(_Options):
     Attributes:
         linger_s: Time that an event waits for others, to be sent in one request.
         max_events: Events in the buffer that have no outcome yet.
-        max_bytes: Memory of these events, about.
+        max_bytes: Memory of these events, about: their bytes, and 3,200 for each.
         in_flight: Concurrent requests.
         one_per_key: Never put two events of a key into one request. No event can then be overtaken,
             and each event of a key costs a round trip.
     """
 
     linger_s: float = 0.02
-    max_events: int = 50_000
+    max_events: int = 16_000
     max_bytes: int = 64_000_000
     in_flight: int = 4
     one_per_key: bool = False

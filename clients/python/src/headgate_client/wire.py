@@ -26,7 +26,7 @@ from headgate_client.core.header_text import (
 )
 from headgate_client.core.ids import uuid7
 from headgate_client.errors import InvalidEventError, InvalidOptionError
-from headgate_client.hooks import Attempt, Observer, report_attempt
+from headgate_client.hooks import Attempt, Observer, log, report_attempt
 from headgate_client.outcomes import Outcome
 from headgate_client.settings import (
     Compression,
@@ -38,10 +38,12 @@ from headgate_client.settings import (
     check_type,
     refuse_unknown,
 )
+from headgate_client.version import __version__
 
 COMPRESSED_FROM_BYTES = 1024  # smaller bodies gain too little
 CONNECT_TIMEOUT_S = 5.0
 IDLE_S = 30.0  # less than the 75 seconds after which the gateway closes an idle connection
+_USER_AGENT = f"headgate-client-python/{__version__}"
 _TOKEN_REFUSED = "unauthenticated"
 _NO_GATEWAY = ("no_answer", "unreachable", "bad_answer", "not_sent")
 # TLS handshakes that fail again however often they are tried (names of OpenSSL's reasons).
@@ -55,6 +57,12 @@ _URL_FIX = "url: give the URL of a gateway, such as http://127.0.0.1:8080"
 _USER = re.compile("//[^/@]*@")
 # Mistakes in a program, such as its own transport. Another attempt fails in the same way.
 _MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, ImportError)
+# The same of a transport. A token function may raise ValueError for a response of its issuer, which
+# passes; a fault of the network comes as an exception of httpx, or as an OSError.
+_ERRORS_OF_PROGRAMS = (
+    *_MISTAKES, ValueError, LookupError, ArithmeticError, AssertionError, RuntimeError
+)  # fmt: skip
+_NO_MISTAKES = (OSError, httpx.StreamError)  # some are a ValueError or RuntimeError, too
 _NOT_LISTENING = "check that the gateway runs, and that this is its data port"
 _LONGEST_TIMEOUT_S = 3600.0
 _TLS_FIX = "ssl.create_default_context(...)"
@@ -157,7 +165,8 @@ class Wire:
         if self._token is not None and not callable(self._token):
             self._token = checked_token(self._token)
         self._own_headers = checked_headers(options.get("request_headers", {}))
-        self._headers = httpx.Headers(self._own_headers)
+        self._headers = httpx.Headers({"User-Agent": _USER_AGENT})
+        self._headers.update(self._own_headers)
         if "producer" in options:
             self._headers["Headgate-Producer"] = checked_producer(options["producer"])
         self._compression = options.get("compression")
@@ -165,6 +174,7 @@ class Wire:
         self._dumps = options.get("dumps", encode.dumps)
         check_function("dumps", self._dumps, " such as orjson.dumps")
         self._new_id = uuid7 if options["event_ids"] else None
+        self._has_warned = False  # of an event that looks like the record of another library
 
     def part(self, event: object) -> Part:
         """Encode an event as a member of a batch. Raises InvalidEventError."""
@@ -183,10 +193,21 @@ class Wire:
         checked_key(own_key)
         checked_headers(request_headers or {}, InvalidEventError)
         write = encode.encode_part if is_batch else encode.encode_alone
-        parts = [
-            write(encode.as_event(event), self._dumps, self._new_id)
-            for event in encode.check_batch(events)
-        ]
+        parts = []
+        for position, event in enumerate(encode.check_batch(events)):
+            try:
+                parts.append(write(encode.as_event(event), self._dumps, self._new_id))
+            except InvalidEventError as error:
+                where = f"events[{position}]: " if is_batch else ""
+                raise InvalidEventError(f"{where}{error}") from error.__cause__
+            if is_batch and not self._has_warned and encode.is_pair(event):
+                self._has_warned = True
+                log.warning(
+                    "%s: events[%d] is a pair or has a member 'value', and is sent as it is; "
+                    "for a record with a key use Event(value, key=...)",
+                    topic,
+                    position,
+                )
         if own_key is not None and len({part.form for part in parts}) > 1:
             raise InvalidEventError(
                 "idempotency_key: CloudEvents and other events need two requests; send them apart"
@@ -353,7 +374,7 @@ def classify(error: Exception, hide: Hide = str) -> Answer:
         return Lost(detail, False, "unreachable", is_unknown_host=is_unknown)
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError)):
         return Refused("not_sent", detail, retryable=False, status=None)
-    if isinstance(error, _MISTAKES):
+    if isinstance(error, _ERRORS_OF_PROGRAMS) and not isinstance(error, _NO_MISTAKES):
         detail += "; this is an error of the program or its transport, so it is not sent again"
         return Lost(detail, is_final=True)
     return Lost(detail)

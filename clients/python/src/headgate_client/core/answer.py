@@ -151,6 +151,7 @@ def outcome_of(
             oversize=_text(fields.get("oversize")),
         )
     reason, detail = str(fields.get("reason", "bad_answer")), hide(str(fields.get("detail", "")))
+    detail += _fix(reason, detail)
     status = fields.get("status")
     status = status if isinstance(status, int) else None
     if name == "unknown" or reason == "unknown":
@@ -173,6 +174,14 @@ def outcome_of(
         event_id=event_id,
         **_figures(fields, request_id),
     )
+
+
+def _fix(reason: str, detail: str) -> str:
+    """Return the argument of this library that mends a failure: a gateway names headers."""
+    if reason == "missing_key":
+        return " (in the Python client: key=...)"
+    is_token_missing = reason == "unauthenticated" and "Authorization: Bearer" in detail
+    return " (in the Python client: Client(token=...))" if is_token_missing else ""
 
 
 def _figures(fields: Mapping[str, object], request_id: str | None) -> Figures:

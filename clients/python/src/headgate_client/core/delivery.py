@@ -87,6 +87,7 @@ class Delivery:
     ) -> None:
         self.topic = topic
         self.parts = parts
+        self.is_batch = len(parts) > 1
         self.outcomes: list[Outcome | None] = [None] * len(parts)
         self._retry, self._limits, self._chances = retry, limits, chances
         self._end_s, self._own_key = end_s, own_key

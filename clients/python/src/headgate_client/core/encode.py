@@ -39,6 +39,7 @@ _TRACE_FIX = (
     "a record has the trace context of its request, and this request has many events; "
     "use send() of a client, or request_headers"
 )
+_RECORD_MEMBERS = frozenset(("key", "value", "headers", "partition", "timestamp"))  # of KafkaJS
 _OCTETS = "application/octet-stream"
 _BYTES = (bytes, bytearray, memoryview)
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
@@ -89,6 +90,18 @@ def check_batch(events: Iterable[object]) -> Iterable[object]:
             f"events: use a list, not {kind}; for one event call send() or use [event]"
         )
     return events
+
+
+def is_pair(event: object) -> bool:
+    """Return whether a bare value looks like a record of another library, with a key of its own."""
+    if isinstance(event, tuple):
+        return len(event) == 2 and isinstance(event[0], (str, bytes, type(None)))
+    return (
+        isinstance(event, Mapping)
+        and len(event) > 1
+        and "value" in event
+        and _RECORD_MEMBERS.issuperset(event)
+    )
 
 
 def as_event(

@@ -23,7 +23,7 @@ def checked_token(token: object) -> str:
     if text.lower().startswith("bearer "):
         raise InvalidOptionError("token: leave out the word Bearer; the client adds it")
     if _VALUE.fullmatch(text) is None:
-        raise InvalidOptionError("token: use one line of visible ASCII characters, not empty")
+        raise InvalidOptionError("token: it is empty, or not one line of visible ASCII characters")
     return text
 
 

@@ -11,7 +11,7 @@ from itertools import count
 from headgate_client.core.answer import Answer, Ended
 from headgate_client.core.delivery import Chances, Delivery, as_key
 from headgate_client.core.encode import Part
-from headgate_client.core.lanes import Entry, Topic, size_of
+from headgate_client.core.lanes import OVERHEAD_BYTES, Entry, Topic, size_of
 from headgate_client.errors import InvalidEventError
 from headgate_client.outcomes import Outcome, Rejected
 from headgate_client.settings import Buffering, Limits, Retry
@@ -60,10 +60,16 @@ class Outbox:
                 f"value: {len(part.text)} bytes do not fit into a buffer of "
                 f"max_bytes = {self._buffering.max_bytes}; send it with the client"
             )
-        return (
-            self.events < self._buffering.max_events
-            and self.bytes + size <= self._buffering.max_bytes
-        )
+        return self.limit(part) is None
+
+    def limit(self, part: Part) -> str | None:
+        """Return the limit that leaves no room for the event, None if there is room."""
+        buffering = self._buffering
+        if self.events >= buffering.max_events:
+            return f"max_events = {buffering.max_events}"
+        if self.bytes + size_of(part) > buffering.max_bytes:
+            return f"max_bytes = {buffering.max_bytes}, {OVERHEAD_BYTES} for each event"
+        return None
 
     def add(
         self,

@@ -1,0 +1,2 @@
+/** The version of this library, which its User-Agent names. */
+export const VERSION: string;
