@@ -285,43 +285,8 @@ class Reservations:
         self._count(reply)
         if outgoing.forgets:
             finish(outgoing.forgets, None)
-        unchanged, publish_it = self._verdicts.unchanged, self._verdicts.publish
-        arrivals, valid = self._arrivals, set(call.scopes) - changed
-        late, is_behind = list[Publish](), self._behind(call, reply)
-        doubtful = set[bytes]()  # entries whose events are reserved again
-        for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
-            if publish.stage is not _RESERVING:  # the event has given up waiting
-                continue
-            reservation = publish.reservation
-            assert reservation is not None  # as in `Publish.reserved`, without the call
-            if publish.dropped:  # the event ended for its client during the call
-                self._drop_reserved(publish)
-            elif reservation.scope in is_behind:
-                late.append(publish)
-            elif reservation.scope not in valid:
-                # The verdict is useless: its incarnation lacks the tokens of this process, or the
-                # topic was replaced. An event that must not bypass Redis is reserved again, and so
-                # are the events behind it.
-                if reservation.refuse or reservation.entry in doubtful:
-                    self._ask_again(publish, verdict, doubtful, late)
-                else:
-                    self._bypass(publish)
-            elif (verdict >= 0 and doubted and reservation.scope in doubted) or (
-                doubtful and reservation.entry in doubtful
-            ):
-                self._ask_again(publish, verdict, doubtful, late)
-            elif verdict >= 0:
-                publish.advance(_ENDED)
-                latest = arrivals.latest.pop(reservation.entry, None)
-                if latest is not publish or arrivals.behind:
-                    arrivals.left(publish, latest)
-                unchanged(publish, verdict)
-            else:
-                reservation.floor = -2 - verdict  # rules.floor_of, without the call
-                if arrivals.behind:
-                    self._enter_lane(publish)
-                else:
-                    publish_it(publish)
+        grown = self._grown(call, reply)
+        late = self._apply_verdicts(outgoing, reply, set(call.scopes) - changed, doubted, grown)
         # Events that are in their lane have passed meanwhile.
         late = [publish for publish in late if publish.stage is _RESERVING]
         for publish in late:
@@ -330,23 +295,72 @@ class Reservations:
         self._put_back(late)
         self._outgoing = None  # only now: after a failure `lost` puts the rest back
 
-    def _ask_again(
-        self, publish: Publish, verdict: int, doubtful: set[bytes], late: list[Publish]
-    ) -> None:
-        """Put an event among those for another call; no later event of its key overtakes it.
+    def _apply_verdicts(
+        self,
+        outgoing: OutgoingCall,
+        reply: SuppressionReply,
+        valid: set[Scope],
+        doubted: set[Scope],
+        grown: set[Scope],
+    ) -> list[Publish]:
+        """Apply the verdicts of a reply to the events that still wait for them.
 
         Args:
-            publish: The event.
-            verdict: Its verdict.
-            doubtful: Entries whose events are reserved again.
-            late: Events for another call.
-        """
-        if verdict < 0:  # the claim has left a token, and the event gets another one
-            self._refuse(publish)
-        doubtful.add(publish.reserved.entry)
-        late.append(publish)
+            outgoing: The call as packed here.
+            reply: Its reply.
+            valid: Namespaces whose verdicts count. All others are useless: the incarnation lacks
+                the tokens of this process, or the topic was replaced.
+            doubted: Namespaces whose `unchanged` must not be believed.
+            grown: Namespaces in which nothing was reserved.
 
-    def _behind(self, call: SuppressionCall, reply: SuppressionReply) -> set[Scope]:
+        Returns:
+            The events for another call.
+        """
+        late = list[Publish]()
+        again = set[bytes]()  # entries whose later events are reserved again, too
+        for publish, verdict in zip(outgoing.reserved, reply.verdicts, strict=True):
+            if publish.stage is not _RESERVING:  # the event has given up waiting
+                continue
+            reservation = publish.reservation
+            assert reservation is not None  # as in `Publish.reserved`, without the call
+            scope = reservation.scope
+            is_valid = scope in valid
+            if publish.dropped:  # the event ended for its client during the call
+                self._drop_reserved(publish)
+            elif scope in grown:
+                late.append(publish)
+            elif (
+                (again and reservation.entry in again)
+                or (reservation.refuse and not is_valid)  # the event must not bypass Redis
+                or (doubted and verdict >= 0 and is_valid and scope in doubted)
+            ):
+                if verdict < 0:  # the claim has left a token, and the event gets another one
+                    self._refuse(publish)
+                again.add(reservation.entry)
+                late.append(publish)
+            elif is_valid:
+                self._decide(publish, reservation, verdict)
+            else:
+                self._bypass(publish)
+        return late
+
+    def _decide(self, publish: Publish, reservation: Reservation, verdict: int) -> None:
+        """End an event as unchanged, or publish it."""
+        arrivals = self._arrivals
+        if verdict >= 0:
+            publish.advance(_ENDED)
+            latest = arrivals.latest.pop(reservation.entry, None)
+            if latest is not publish or arrivals.behind:
+                arrivals.left(publish, latest)
+            self._verdicts.unchanged(publish, verdict)
+            return
+        reservation.floor = -2 - verdict  # rules.floor_of, without the call
+        if arrivals.behind:
+            self._enter_lane(publish)
+        else:
+            self._verdicts.publish(publish)
+
+    def _grown(self, call: SuppressionCall, reply: SuppressionReply) -> set[Scope]:
         """Return the namespaces whose topics have more partitions than this call was made for.
 
         Nothing was reserved in them.
