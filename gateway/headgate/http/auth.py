@@ -445,12 +445,12 @@ class AttemptLimit:
             return
         self._is_counting = True
         self._later(WINDOW_S, self._end_of_window)
-        most = max(refused, key=lambda address: refused[address])
+        busiest = max(refused, key=lambda address: refused[address])
         figures = {
             "wrong": wrong,
             "refused": sum(refused.values()),
             "addresses": len(refused),
-            "remote": most,
+            "remote": busiest,
         }
         log.warning(
             "wrong credentials received within %d s, most of them from this address",

@@ -66,14 +66,14 @@ class Inflater(Protocol):
 
 
 async def read_body(
-    request: web.BaseRequest, encoding: bytes, cap: int, timeout_s: float, budget: ProducerBudget
+    request: web.BaseRequest, encoding: bytes, limit: int, timeout_s: float, budget: ProducerBudget
 ) -> bytes:
     """Return the decompressed body; its bytes stay taken from the budget.
 
     Args:
         request: The request.
         encoding: Content-Encoding of the request.
-        cap: Maximum size of the body, as sent and as decompressed, in bytes.
+        limit: Maximum size of the body, as sent and as decompressed, in bytes.
         timeout_s: Timeout for the body, in seconds.
         budget: Budget from which the body's bytes are taken.
 
@@ -83,24 +83,24 @@ async def read_body(
     is_encoded = is_coded(encoding)
     if not is_encoded and request.content.is_eof():  # most bodies: they need no wait
         body = request.content.read_nowait(-1)
-        if len(body) > cap:
-            raise _too_much(len(body), cap, [body])
+        if len(body) > limit:
+            raise _too_much(len(body), limit, [body])
         take(budget, len(body))
         return body
     declared = request.content_length or 0
-    if declared > cap:
-        raise _too_much(declared, cap, [])
+    if declared > limit:
+        raise _too_much(declared, limit, [])
     if is_encoded:
         encoding = _known(encoding)
     take(budget, declared)
     taken = [declared]
     try:
-        body = await _received(request, cap, timeout_s, budget, taken)
+        body = await _received(request, limit, timeout_s, budget, taken)
         if is_encoded:
             if len(body) < _IN_THREAD_BYTES:
-                body = decompress(body, encoding, cap)
+                body = decompress(body, encoding, limit)
             else:
-                body = await asyncio.to_thread(decompress, body, encoding, cap)
+                body = await asyncio.to_thread(decompress, body, encoding, limit)
         if len(body) > taken[0]:
             take(budget, len(body) - taken[0])
             taken[0] = len(body)
@@ -123,7 +123,7 @@ def take(budget: ProducerBudget, size: int) -> None:
 
 
 async def _received(
-    request: web.BaseRequest, cap: int, timeout_s: float, budget: ProducerBudget, taken: list[int]
+    request: web.BaseRequest, limit: int, timeout_s: float, budget: ProducerBudget, taken: list[int]
 ) -> bytes:
     """Return the body as sent. `taken` holds the number of bytes that the budget has given."""
     chunks: list[bytes] = []
@@ -134,8 +134,8 @@ async def _received(
             while chunk := await request.content.readany():
                 chunks.append(chunk)
                 size += len(chunk)
-                if size > cap:
-                    raise _too_much(size, cap, chunks)
+                if size > limit:
+                    raise _too_much(size, limit, chunks)
                 if size > taken[0]:  # chunked: the size was not declared
                     take(budget, size - taken[0])
                     taken[0] = size
@@ -168,18 +168,18 @@ async def continue_body(request: web.BaseRequest) -> None:
         request.writer.output_size = 0  # the answer itself has not begun
 
 
-def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
+def decompress(body: bytes, encoding: bytes, limit: int) -> bytes:
     """Undo a Content-Encoding, up to a maximum size.
 
     Args:
         body: The compressed body.
         encoding: Content-Encoding of the body.
-        cap: Maximum size of the decompressed body, in bytes.
+        limit: Maximum size of the decompressed body, in bytes.
 
     Raises:
         Refused: The body is too large or broken, or its encoding is not supported.
     """
-    start = _inflaters(_known(encoding), body, cap)
+    start = _inflaters(_known(encoding), body, limit)
     chunks: list[bytes] = []
     size = 0
     rest = body
@@ -191,13 +191,13 @@ def decompress(body: bytes, encoding: bytes, cap: int) -> bytes:
             raise Refused(malformed(f"more than {_MAX_MEMBERS} compressed parts in one body"))
         while not inflater.eof:
             try:
-                chunk = inflater.decompress(rest, min(_STEP_BYTES, cap + 1 - size))
+                chunk = inflater.decompress(rest, min(_STEP_BYTES, limit + 1 - size))
             except (zlib.error, zstd.ZstdError) as error:
                 raise Refused(malformed(f"the body does not decompress: {error}")) from None
             rest = _unread(inflater)
             size += len(chunk)
-            if size > cap:
-                raise Refused(too_large(size, cap, "http.body_max_bytes, decompressed"))
+            if size > limit:
+                raise Refused(too_large(size, limit, "http.body_max_bytes, decompressed"))
             chunks.append(chunk)
             if not chunk and not rest and not inflater.eof:
                 raise Refused(malformed("the compressed body ends too early"))
@@ -223,11 +223,11 @@ def _known(encoding: bytes) -> bytes:
     return name
 
 
-def _inflaters(encoding: bytes, body: bytes, cap: int) -> Callable[[], Inflater]:
+def _inflaters(encoding: bytes, body: bytes, limit: int) -> Callable[[], Inflater]:
     if encoding == b"zstd":
         # A frame of 17 bytes may request a window of 128 MiB, which is allocated at once. No
         # window needs to be larger than the content; RFC 9659 allows 8 MiB in any case.
-        window_log = max(_WINDOW_LOG, (cap - 1).bit_length())
+        window_log = max(_WINDOW_LOG, (limit - 1).bit_length())
         return partial(zstd.ZstdDecompressor, options={_WINDOW_LOG_MAX: min(window_log, 30)})
     if encoding == b"deflate":  # RFC 9110 requires zlib's format; some clients send raw data
         window = _ZLIB if body[:1] and body[0] & 0x0F == 8 else _RAW
@@ -235,8 +235,8 @@ def _inflaters(encoding: bytes, body: bytes, cap: int) -> Callable[[], Inflater]
     return lambda: zlib.decompressobj(_GZIP)
 
 
-def _too_much(size: int, cap: int, chunks: list[bytes]) -> TooMuch:
-    return TooMuch(too_large(size, cap, "http.body_max_bytes"), chunks)
+def _too_much(size: int, limit: int, chunks: list[bytes]) -> TooMuch:
+    return TooMuch(too_large(size, limit, "http.body_max_bytes"), chunks)
 
 
 # ---- streaming of bodies that are too large for memory to the blob store, on claim-check topics

@@ -92,7 +92,7 @@ class KnownHeads:
     """A cache of topics and headers by request head.
 
     Args:
-        most: Maximum number of heads. A full cache is cleared; 0 remembers none.
+        limit: Largest number of heads. A full cache is cleared; 0 remembers none.
 
     Attributes:
         hits: Number of requests whose head was known.
@@ -100,9 +100,9 @@ class KnownHeads:
 
     __slots__ = ("_is_on", "_known", "hits")
 
-    def __init__(self, most: int = _HEADS_REMEMBERED) -> None:
-        self._known = BoundedCache[bytes, tuple[str, dict[bytes, bytes]]](most)
-        self._is_on = most > 0
+    def __init__(self, limit: int = _HEADS_REMEMBERED) -> None:
+        self._known = BoundedCache[bytes, tuple[str, dict[bytes, bytes]]](limit)
+        self._is_on = limit > 0
         self.hits = 0
 
     def learn(self, request: Framed, topic: str, headers: Headers) -> None:

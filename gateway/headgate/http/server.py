@@ -264,9 +264,18 @@ class HttpConnection(web.RequestHandler):
     """
 
     __slots__ = (
-        "_has_whole", "_held", "_is_checking", "_is_full", "_is_refused", "_is_upgrade", "_made_s",
-        "_pacing", "_request", "_server", "_time",
-    )  # fmt: skip
+        "_has_whole",
+        "_held",
+        "_is_checking",
+        "_is_full",
+        "_is_refused",
+        "_is_upgrade",
+        "_made_s",
+        "_pacing",
+        "_request",
+        "_server",
+        "_time",
+    )
 
     def __init__(self, server: "HttpServer", **options: Any) -> None:
         super().__init__(server, **options)

@@ -97,9 +97,9 @@ class Admission:
             if failure is not None:
                 return self._refused(producer, held, failure)
         if self.limits:
-            maximum = self.limits.get(producer, _NO_LIMIT).max_bytes
-            if maximum is not None and held.bytes and held.bytes + size > maximum:
-                return self._refused(producer, held, _over_own(producer, "bytes", maximum))
+            limit = self.limits.get(producer, _NO_LIMIT).max_bytes
+            if limit is not None and held.bytes and held.bytes + size > limit:
+                return self._refused(producer, held, _over_own(producer, "bytes", limit))
         self.bytes = total
         held.bytes += size
         return None
@@ -116,9 +116,9 @@ class Admission:
             if failure is not None:
                 return self._refused(producer, held, failure)
         if self.limits:
-            maximum = self.limits.get(producer, _NO_LIMIT).max_events
-            if maximum is not None and held.events and held.events + count > maximum:
-                return self._refused(producer, held, _over_own(producer, "events", maximum))
+            limit = self.limits.get(producer, _NO_LIMIT).max_events
+            if limit is not None and held.events and held.events + count > limit:
+                return self._refused(producer, held, _over_own(producer, "events", limit))
         self.events = total
         held.events += count
         return None
@@ -152,19 +152,19 @@ class Admission:
         return failure
 
     def _refusal(
-        self, producer: str, unit: str, size: int, used: int, maximum: int, held: int
+        self, producer: str, unit: str, size: int, used: int, limit: int, held: int
     ) -> Failure | None:
         """Return the refusal of a request above the part that is open to all, or None."""
-        option, free = f"in_flight_max_{unit}", maximum - used
+        option, free = f"in_flight_max_{unit}", limit - used
         figures: dict[str, object] = {"limit": option}
         if size > free:
-            detail = f"more than admission.{option} = {maximum} are in flight"
+            detail = f"more than admission.{option} = {limit} are in flight"
         elif size > max(1, free // 2):
             detail = f"{size} {unit} are more than half of the free part of admission.{option} = "
-            detail += f"{maximum}; smaller requests get in"
+            detail += f"{limit}; smaller requests get in"
         elif self._is_shared and held + size > TIMES_FREE * (free - size):
             detail = f"producer {brief(producer)} has {held} {unit} in flight; what is left of "
-            detail += f"admission.{option} = {maximum} is reserved for other producers"
+            detail += f"admission.{option} = {limit} is reserved for other producers"
             figures["producer"] = producer
         else:
             return None
@@ -193,9 +193,9 @@ class ProducerBudget:
         self._admission.give(self._producer, size, events)
 
 
-def _over_own(producer: str, unit: str, maximum: int) -> Failure:
+def _over_own(producer: str, unit: str, limit: int) -> Failure:
     option = f"max_in_flight_{unit}"
-    detail = f"producer {brief(producer)} has used up its {option} = {maximum}; nothing was written"
+    detail = f"producer {brief(producer)} has used up its {option} = {limit}; nothing was written"
     figures: dict[str, object] = {"limit": option, "producer": producer}
     return Failure(Reason.OVERLOADED, detail, figures, retry_after_s=OVERLOADED_RETRY_S)
 

@@ -281,15 +281,15 @@ class Lane:
             publish = queue.popleft()
             publish.advance(_HANDED)
             return LaneBatch([publish], builder, publish.size)
-        limit, cap = self._batch_limit - BATCH_OVERHEAD, self._halving.cap
+        max_bytes, max_records = self._batch_limit - BATCH_OVERHEAD, self._halving.limit
         batch = producer.create_batch()
         try:
-            while queue and len(publishes) < cap:
+            while queue and len(publishes) < max_records:
                 publish = queue[0]
                 if publish.dropped:
                     self.bytes -= queue.popleft().size
                     continue
-                if publishes and size + publish.size > limit:
+                if publishes and size + publish.size > max_bytes:
                     break
                 if not batch.append(publish.record):
                     break  # the builder is full; an empty one takes a first record of any size
@@ -427,7 +427,7 @@ class LaneBatch(NamedTuple):
     size: int
 
 
-_NO_CAP = sys.maxsize
+_NO_LIMIT = sys.maxsize
 
 
 class Halving:
@@ -438,10 +438,10 @@ class Halving:
     valid ones are published, and all keep their order.
     """
 
-    __slots__ = ("_suspects", "cap")
+    __slots__ = ("_suspects", "limit")
 
     def __init__(self) -> None:
-        self.cap = _NO_CAP
+        self.limit = _NO_LIMIT
         self._suspects = 0
 
     def refused(self, count: int) -> bool:
@@ -450,14 +450,14 @@ class Halving:
             self._suspects = max(0, self._suspects - 1)
             return True
         self._suspects = max(self._suspects, count)
-        self.cap = max(1, count // 2)
+        self.limit = max(1, count // 2)
         return False
 
     def accepted(self, count: int) -> None:
         """Record the acknowledgement of a batch of `count` records."""
         if self._suspects:
             self._suspects = max(0, self._suspects - count)
-            self.cap = self.cap * 2 if self._suspects else _NO_CAP
+            self.limit = self.limit * 2 if self._suspects else _NO_LIMIT
 
 
 # ---- a cluster's producer: created, watched and replaced

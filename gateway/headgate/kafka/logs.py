@@ -49,9 +49,15 @@ class LogScan:
     """
 
     def __init__(
-        self, options: ClusterOptions, topic: str, partitions: int, client_id: str, *,
-        begin_ms: int | None = None, committed: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        options: ClusterOptions,
+        topic: str,
+        partitions: int,
+        client_id: str,
+        *,
+        begin_ms: int | None = None,
+        committed: bool = False,
+    ) -> None:
         self._options, self._client_id = options, client_id
         self._places = [TopicPartition(topic, number) for number in range(partitions)]
         self._topic, self._begin_ms, self._committed = topic, begin_ms, committed

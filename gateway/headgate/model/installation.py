@@ -177,5 +177,5 @@ def read_entry(document: object) -> LogEntry | None:
     return LogEntry(number, at_ms, Kind(str(kind)), subject, text, details)
 
 
-def _is_within(value: object, most: int) -> TypeGuard[int]:
-    return type(value) is int and 0 <= value <= most
+def _is_within(value: object, limit: int) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= limit

@@ -157,9 +157,15 @@ class Suppressor:
         longest_s = max(FIRST_DELAY_S, min(LONGEST_DELAY_S, options.quarantine_ms / 4000))
         times = ClientTimes(_START_S, options.tick_s, options.linger_ms / 1000, longest_s)
         work = ClientWork(
-            self._catch_up, self._exchange, self._lost, self._tick, self._has_news,
-            reservations.is_urgent, reservations.is_busy, reservations.waiting,
-        )  # fmt: skip
+            self._catch_up,
+            self._exchange,
+            self._lost,
+            self._tick,
+            self._has_news,
+            reservations.is_urgent,
+            reservations.is_busy,
+            reservations.waiting,
+        )
         full = options.max_keys_per_call
         self._client = ScriptClient(name, _log, store, work, times, full, clock)
         self._heartbeat_due = self._look_due = False

@@ -43,9 +43,9 @@ NOISE = random.Random(1).randbytes(9000)
 encodings = pytest.mark.parametrize("encoding", ENCODERS)
 
 
-def refusal(body: bytes, encoding: bytes, cap: int) -> Reason:
+def refusal(body: bytes, encoding: bytes, limit: int) -> Reason:
     with pytest.raises(Refused) as caught:
-        decompress(body, encoding, cap)
+        decompress(body, encoding, limit)
     return caught.value.failure.reason
 
 
@@ -143,14 +143,14 @@ def test_an_empty_body_stays_empty() -> None:
 
 @asynccontextmanager
 async def reading(
-    budget: ProducerBudget, cap: int, timeout_s: float = 30.0
+    budget: ProducerBudget, limit: int, timeout_s: float = 30.0
 ) -> AsyncIterator[tuple[RawTestServer, list[bytes | Reason]]]:
     found: list[bytes | Reason] = []
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         encoding = request.headers.get("content-encoding", "").encode()
         try:
-            body = await read_body(request, encoding, cap, timeout_s, budget)
+            body = await read_body(request, encoding, limit, timeout_s, budget)
             found.append(body)
         except Refused as refused:
             found.append(refused.failure.reason)
@@ -192,10 +192,10 @@ def chunked(*parts: bytes, **headers: str) -> bytes:
     return f"POST / HTTP/1.1\r\n{lines}\r\n".encode() + chunks + b"0\r\n\r\n"
 
 
-async def read_one(request: bytes, *later: bytes, cap: int = 2_000_000) -> bytes | Reason:
+async def read_one(request: bytes, *later: bytes, limit: int = 2_000_000) -> bytes | Reason:
     """What read_body made of one request; the budget must come out even."""
     budget = Admission(10_000_000, 1)
-    async with reading(budget.of("p"), cap) as (server, found):
+    async with reading(budget.of("p"), limit) as (server, found):
         await exchange(server, request, *later)
         (body,) = found
     assert budget.bytes == (len(body) if isinstance(body, bytes) else 0)
@@ -223,12 +223,12 @@ async def test_compressed_bodies_hold_what_they_unfold_to(encoding: str, data: b
 
 @pytest.mark.parametrize("size", [5001, 60_000, 500_000])
 async def test_the_cap_holds_however_the_body_comes(size: int) -> None:
-    assert await read_one(post(bytes(5000)), cap=5000) == bytes(5000)
-    assert await read_one(chunked(bytes(5000)), cap=5000) == bytes(5000)
-    assert await read_one(post(bytes(size)), cap=5000) is Reason.TOO_LARGE
-    assert await read_one(chunked(bytes(size)), cap=5000) is Reason.TOO_LARGE
+    assert await read_one(post(bytes(5000)), limit=5000) == bytes(5000)
+    assert await read_one(chunked(bytes(5000)), limit=5000) == bytes(5000)
+    assert await read_one(post(bytes(size)), limit=5000) is Reason.TOO_LARGE
+    assert await read_one(chunked(bytes(size)), limit=5000) is Reason.TOO_LARGE
     packed = gzip.compress(bytes(size))
-    assert await read_one(post(packed, content_encoding="gzip"), cap=5000) is Reason.TOO_LARGE
+    assert await read_one(post(packed, content_encoding="gzip"), limit=5000) is Reason.TOO_LARGE
 
 
 async def test_a_broken_body_is_malformed() -> None:

@@ -73,7 +73,7 @@ def test_halving_finds_exactly_the_guilty(guilty: list[bool], dice: random.Rando
     halving = Halving()
     while queue:
         batches += 1
-        batch = queue[: min(halving.cap, dice.randrange(1, 400))]
+        batch = queue[: min(halving.limit, dice.randrange(1, 400))]
         if not any(is_guilty for _, is_guilty in batch):
             published += [number for number, _ in batch]
             del queue[: len(batch)]
@@ -88,14 +88,14 @@ def test_halving_is_cheap_for_one_guilty_record_of_many() -> None:
     queue, batches, halving = [False] * 700 + [True] + [False] * 1300, 0, Halving()
     while queue:
         batches += 1
-        count = min(halving.cap, len(queue))
+        count = min(halving.limit, len(queue))
         if not any(queue[:count]):
             del queue[:count]
             halving.accepted(count)
         elif halving.refused(count):
             del queue[0]
     assert batches < 50
-    assert halving.cap > 10**9
+    assert halving.limit > 10**9
 
 
 def test_unusable_codec_is_named_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
