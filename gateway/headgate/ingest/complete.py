@@ -97,10 +97,10 @@ class Complete:
             ):
                 self._remember(ticket)
         self._account(ticket)
-        if ticket.waiter is not None:
-            ticket.waiter(ticket)
         if ticket.open_publishes == 0:
             self._release(ticket)
+        if ticket.waiter is not None:
+            ticket.waiter(ticket)
 
     def answer(self, ticket: Ticket, index: int, outcome: Outcome) -> None:
         """Set the answer for an event that has not ended."""
