@@ -208,11 +208,12 @@ def _once(settings: "Settings", as_json: bool) -> int:
 
     from headgate.commands.output import style, write
     from headgate.model.text import escaped
-    from headgate.supervisor.monitor_process import poll_once, table
+    from headgate.supervisor.monitor_process import page_lines, poll_once
 
     try:
         poll = uvloop.run(poll_once(settings, _ONCE_S))
     except TimeoutError as error:
         raise CommandError("a cluster does not answer: see the log", FAILED) from error
-    write(escaped(orjson.dumps(poll.groups()).decode()) if as_json else table(poll, style()))
+    page = poll.groups_of_one_poll()
+    write(escaped(orjson.dumps(page).decode()) if as_json else page_lines(page, style()))
     return OK

@@ -174,7 +174,7 @@ class ClusterMonitor:
         if follows:
             self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
         else:
-            self._is_followed("one poll does not see commits")
+            self._is_followed("a single poll does not follow commits: it shows none that went back")
 
     async def close(self) -> None:
         """Stop polling and following; bounded."""

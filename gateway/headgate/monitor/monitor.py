@@ -278,6 +278,22 @@ class Monitor:
             "cannot_be_seen": list(views.CANNOT_BE_SEEN),
         }
 
+    def groups_of_one_poll(self) -> Json:
+        """Return `groups` after a single poll, which cannot judge groups with lag."""
+        allowed_lag = self._options.watch.rules.allowed_lag
+        lagging = {
+            (cluster.name, name)
+            for cluster in self.clusters
+            for name, judged in cluster.judged.items()
+            if any(each.lag > allowed_lag for each in judged.partitions if not each.is_unread)
+        }
+        page = self.groups()
+        page["groups"] = [
+            views.unjudged(row) if (row["cluster"], row["group"]) in lagging else row
+            for row in page["groups"]
+        ]
+        return page
+
     def _row(
         self,
         cluster: str,

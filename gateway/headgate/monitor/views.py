@@ -22,6 +22,13 @@ from headgate.redis.pauses import Kept
 
 Json = dict[str, Any]
 
+# The state, after a single poll, of a group with lag. A monitor that goes on has none such.
+UNKNOWN = "UNKNOWN"
+_ONE_POLL = (
+    "it has lag, and only a second poll shows whether it commits: run `headgate monitor` without "
+    "--once, or read GET /v1/groups of a running one"
+)
+
 # Blind spots of all polls; every list names them, so that silence does not look like health.
 CANNOT_BE_SEEN = (
     "Consumers that assign() partitions and never commit: Kafka lists no group for them. Only the "
@@ -56,6 +63,13 @@ def group_row(cluster: str, watch: GroupWatch, report: GroupReport, options: Wat
         "probation": probation(watch, options),
         "hints": hints(watch, report),
     }
+
+
+def unjudged(row: Json) -> Json:
+    """Return the row of a group with lag after a single poll."""
+    if row["state"] is not LagState.OK:
+        return row
+    return {**row, "state": UNKNOWN, "hints": [*row["hints"], _ONE_POLL]}
 
 
 def group_page(

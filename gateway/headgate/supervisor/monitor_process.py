@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from msgspec.structs import replace
@@ -244,14 +245,13 @@ def _monitor(settings: Settings, exit_stack: AsyncExitStack) -> Monitor:
 async def _show(poller: Monitor, say: Say, style: Style, interval_s: float) -> None:
     await poller.polled()
     while True:
-        say(table(poller, style))
+        say(page_lines(poller.groups(), style))
         await asyncio.sleep(interval_s)
 
 
-def table(poller: Monitor, style: Style = PLAIN) -> str:
-    """Return the table of groups for a terminal, without a final newline."""
-    at = time.strftime("%H:%M:%S")
-    return "\n".join(group_lines(poller.groups(), at, style))
+def page_lines(page: dict[str, Any], style: Style = PLAIN) -> str:
+    """Return the table of a page of groups for a terminal, without a final newline."""
+    return "\n".join(group_lines(page, time.strftime("%H:%M:%S"), style))
 
 
 def _now_ms() -> int:

@@ -407,6 +407,7 @@ _STATE_INKS = {
     "STOP": Ink.BAD,
     "REWIND": Ink.BAD,
 }
+_UNJUDGED = "UNKNOWN"  # the state of a group with lag after a single poll
 _HEAT_INKS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
 
 
@@ -414,6 +415,8 @@ def group_lines(page: Json, at: str, style: Style = PLAIN) -> Iterator[str]:
     """Yield a table of `Monitor.groups()` and notes on the clusters; `at` is the time as text."""
     yield f"{at}  {counted(len(page['groups']), 'group')}"
     yield from table(GROUP_COLUMNS, map(group_cells, page["groups"]), style)
+    if any(group["state"] == _UNJUDGED for group in page["groups"]):
+        yield "state ?: it has lag, and only a second poll shows whether it commits"
     yield from map(shown, cluster_notes(page))
 
 
@@ -430,8 +433,9 @@ def cluster_notes(page: Mapping[str, Any]) -> Iterator[str]:
 
 def group_cells(group: Json) -> list[Cell]:
     """Return one group, in the order of `GROUP_COLUMNS`."""
+    state = "?" if group["state"] == _UNJUDGED else group["state"]
     return [
-        Cell(group["state"], _STATE_INKS.get(group["state"], Ink.PLAIN)),
+        Cell(state, _STATE_INKS.get(state, Ink.PLAIN)),
         Cell(group["group"]),
         Cell(group["cluster"]),
         Cell(f"{group['lag']:,}"),

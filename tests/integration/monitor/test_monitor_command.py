@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.structs import TopicPartition
 from openapi_schema_validator import OAS31Validator
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -146,18 +148,37 @@ def _shows_figures(port: int, group: str, topic: str) -> None:
     assert samples["headgate_monitor_look_age_seconds", "main"] < 30
 
 
-def test_one_poll_as_a_table_and_as_json(
+async def test_one_poll_as_a_table_and_as_json(
     kafka: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:
+    """A group with lag is not `OK` in it: only a second poll shows whether it commits."""
     kafka.create_topic(topic_name, 1)
+    fill(kafka.bootstrap, topic_name, 1, 5)
+    behind, ready = f"behind-{topic_name}", f"done-{topic_name}"
+    for group, offset in ((behind, 2), (ready, 5)):
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka.bootstrap, group_id=group, enable_auto_commit=False
+        )
+        await consumer.start()
+        consumer.assign([TopicPartition(topic_name, 0)])
+        await consumer.commit({TopicPartition(topic_name, 0): offset})
+        await consumer.stop()
     file = tmp_path / "headgate.toml"
     file.write_text(config(kafka.bootstrap, tmp_path / "state.json", free_port()))
     command = [sys.executable, "-m", "headgate", "monitor", "--config", str(file), "--once"]
     for flags, begins in (([], None), (["--json"], "groups")):
-        ended = subprocess.run(
-            command + flags, capture_output=True, text=True, timeout=60, check=True, env=os.environ
-        )
+        ended = await asyncio.to_thread(
+            subprocess.run, command + flags,
+            capture_output=True, text=True, timeout=60, check=True, env=os.environ,
+        )  # fmt: skip
         if begins is None:
             assert "STATE" in ended.stdout
+            rows = [line.split() for line in ended.stdout.splitlines()]
+            assert ["?", behind[:20]] in [[cells[0], cells[1][:20]] for cells in rows if cells[1:]]
+            assert "a second poll" in ended.stdout
         else:
-            assert begins in json.loads(ended.stdout)
+            groups = {row["group"]: row for row in json.loads(ended.stdout)[begins]}
+            assert (groups[behind]["state"], groups[behind]["lag"]) == ("UNKNOWN", 3)
+            assert "second poll" in groups[behind]["hints"][-1]
+            assert (groups[ready]["state"], groups[ready]["lag"]) == ("OK", 0)
+            assert not any("second poll" in hint for hint in groups[ready]["hints"])

@@ -124,11 +124,11 @@ async def test_the_table_says_why_commits_are_not_seen() -> None:
     world.poll()
     monitor = monitor_of(world)
     for cluster in monitor.clusters:
-        cluster._is_followed("one poll does not see commits")
+        cluster._is_followed("a single poll reads no commits")
     page = monitor.groups()
     page["clusters"][0]["ok"] = True  # as after a poll
     text = "\n".join(group_lines(page, "12:00:00"))
-    assert "cluster main: one poll does not see commits" in text
+    assert "cluster main: a single poll reads no commits" in text
 
 
 @pytest.mark.parametrize("url", ["http://ann:hush@127.0.0.1:1/?key=hush", "http://hush@:x/"])
