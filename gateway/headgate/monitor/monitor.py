@@ -106,7 +106,9 @@ def snapshot(
         _of_cluster(cluster, now_ms, gauges)
         regressions = counters["headgate_commit_regressions_total"]
         for by, count in cluster.watch.counts.items():
-            labels = by if len(regressions) < max_partitions or by in regressions else (OTHER,) * 2
+            labels: Labels = (cluster.name, *by)
+            if len(regressions) >= max_partitions and labels not in regressions:
+                labels = (cluster.name, OTHER, OTHER)
             regressions[labels] = regressions.get(labels, 0) + count
         _of_groups(cluster, gauges, owners, max_partitions)
     return Snapshot(dict(counters), dict(gauges))
@@ -130,34 +132,31 @@ def _of_groups(
 ) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]
     for name, group_report in cluster.judged.items():
+        group = cluster.name, name
         for report in group_report.partitions:
             if report.is_unread:
                 continue
-            labels: Labels = (name, report.partition.topic, str(report.partition.partition))
+            partition = report.partition
+            labels: Labels = (*group, partition.topic, str(partition.partition))
             if len(lags) >= max_partitions and labels not in lags:
-                labels = (OTHER, OTHER, "")
+                labels = (cluster.name, OTHER, OTHER, "")
             lags[labels] = lags.get(labels, 0) + report.lag
-        if len(states) >= _MAX_GROUPS * len(LagState) and (name, LagState.OK) not in states:
+        if len(states) >= _MAX_GROUPS * len(LagState) and (*group, LagState.OK) not in states:
             continue
         if (owner := owners.of(name)) is not None:
-            gauges["headgate_group_owner"][name, owner] = 1.0
+            gauges["headgate_group_owner"][*group, owner] = 1.0
         watch = cluster.watch.groups.get(name)
         for state in LagState:
-            _raise(states, (name, state), group_report.state is state)
-        _raise(gauges["headgate_group_stuck_commits"], (name,), group_report.is_stuck)
-        _raise(gauges["headgate_group_idle_members"], (name,), group_report.idle_members)
-        _raise(gauges["headgate_group_position_age_seconds"], (name,), group_report.age_ms / 1000)
+            states[*group, state] = float(group_report.state is state)
+        gauges["headgate_group_stuck_commits"][group] = float(group_report.is_stuck)
+        gauges["headgate_group_idle_members"][group] = float(group_report.idle_members)
+        gauges["headgate_group_position_age_seconds"][group] = group_report.age_ms / 1000
         for heat in (Heat.HOT, Heat.COOLING, Heat.COLD):
-            _raise(gauges["headgate_group_heat"], (name, heat), group_report.heat is heat)
+            gauges["headgate_group_heat"][*group, heat] = float(group_report.heat is heat)
         if group_report.loss_ms is not None:
-            gauges["headgate_group_loss_seconds"][name,] = group_report.loss_ms / 1000
+            gauges["headgate_group_loss_seconds"][group] = group_report.loss_ms / 1000
         on_probation = watch is not None and watch.probation.admitted_ms is None
-        _raise(gauges["headgate_group_probation"], (name,), on_probation)
-
-
-def _raise(table: Table, labels: Labels, value: float) -> None:
-    """Set the larger value: two clusters may have a group of the same name."""
-    table[labels] = max(table.get(labels, 0.0), float(value))
+        gauges["headgate_group_probation"][group] = float(on_probation)
 
 
 _REGRESSIONS_SHOWN = 100

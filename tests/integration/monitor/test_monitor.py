@@ -184,7 +184,7 @@ async def test_incident_b_is_named_with_time_and_owners(
         (seen,) = [one for one in monitor.clusters[0].watch.regressions if one.group == group]
         assert before_ms - 1 <= seen.at_ms <= after_ms
         counts = monitor.figures().counters["headgate_commit_regressions_total"]
-        assert counts[group, fall["topic"]] == 1
+        assert counts["main", group, fall["topic"]] == 1
         await commit(second, moved, 7)
         await eventually(lambda: state(monitor, group) == "OK", 20)
         (fall,) = (await page(monitor, group))["recent_regressions"]
@@ -357,7 +357,7 @@ async def test_a_new_group_is_on_probation_until_it_keeps_up(
         assert not found["probation"]["admitted"]
         assert any("backfill tier" in hint for hint in found["hints"])
         gauges = monitor.figures().gauges
-        assert gauges["headgate_group_probation"][group,] == 1
+        assert gauges["headgate_group_probation"]["main", group] == 1
         member = join("c1")
         await owns(member, 0, 1)
         for partition in (0, 1):

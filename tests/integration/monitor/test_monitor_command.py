@@ -141,9 +141,9 @@ def _shows_figures(port: int, group: str, topic: str) -> None:
             for one in family.samples
         }
     for partition in ("0", "1"):
-        assert samples["headgate_group_lag", *sorted((group, topic, partition))] == 3
-    assert samples["headgate_group_state", *sorted((group, "STOP"))] == 1
-    assert samples["headgate_group_state", *sorted((group, "OK"))] == 0
+        assert samples["headgate_group_lag", *sorted(("main", group, topic, partition))] == 3
+    assert samples["headgate_group_state", *sorted(("main", group, "STOP"))] == 1
+    assert samples["headgate_group_state", *sorted(("main", group, "OK"))] == 0
     assert samples["headgate_cluster_partitions", "main", "offline"] == 0
     assert samples["headgate_monitor_look_age_seconds", "main"] < 30
 

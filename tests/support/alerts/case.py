@@ -23,7 +23,7 @@ class Case(NamedTuple):
 
 def state(state: str, at: int = 30) -> tuple[Series, Series]:
     """A group in a state, and in it no longer than the alert forgives."""
-    name = f'headgate_group_state{{group="g",state="{state}"}}'
+    name = f'headgate_group_state{{cluster="c",group="g",state="{state}"}}'
     return {name: "1x90"}, {name: f"0x{at - 2} 1x90"}
 
 

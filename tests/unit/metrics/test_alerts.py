@@ -165,14 +165,15 @@ def test_each_alert_fires_and_is_silent_when_it_should(tmp_path: Path, subject: 
 def test_an_alert_about_a_group_has_the_owner(tmp_path: Path) -> None:
     """Two monitors tell the same owner; another group has another."""
     owners = {
-        'headgate_group_owner{group="g",owner="team",instance="a"}': "1x120",
-        'headgate_group_owner{group="g",owner="team",instance="b"}': "1x120",
-        'headgate_group_owner{group="h",owner="others",instance="a"}': "1x120",
+        'headgate_group_owner{cluster="c",group="g",owner="team",instance="a"}': "1x120",
+        'headgate_group_owner{cluster="c",group="g",owner="team",instance="b"}': "1x120",
+        'headgate_group_owner{cluster="c",group="h",owner="others",instance="a"}': "1x120",
     }
     rules = [rule for rule in of("groups") if "$labels.group" in rule["annotations"]["summary"]]
     assert len(rules) == len(of("groups")) - 1  # a rogue reader is in no group
+    assert all("$labels.cluster" in rule["annotations"]["summary"] for rule in of("groups"))
     cases = [
         case._replace(fires=case.fires | owners, silent=case.silent | owners)
         for case in groups.CASES
     ]
-    promtool_agrees(tmp_path, rules, cases, ',owner="team"')
+    promtool_agrees(tmp_path, rules, cases, ',owner="team",cluster="c"')

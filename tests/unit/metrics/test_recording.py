@@ -58,8 +58,10 @@ SERIES = {
     'headgate_lane_depth{instance="a",topic="orders",partition="0"}': "6x10",
     'headgate_lane_depth{instance="b",topic="orders",partition="1"}': "3x10",
     'headgate_lane_depth{instance="a",topic="quiet",partition="0"}': "3x10",
-    'headgate_group_lag{group="g",topic="orders",partition="0"}': "7x10",
-    'headgate_group_lag{group="g",topic="quiet",partition="0"}': "8x10",
+    'headgate_group_lag{cluster="c",group="g",topic="orders",partition="0",instance="a"}': "7x10",
+    'headgate_group_lag{cluster="c",group="g",topic="quiet",partition="0",instance="a"}': "8x10",
+    'headgate_group_lag{cluster="c",group="g",topic="orders",partition="0",instance="b"}': "7x10",
+    'headgate_group_lag{cluster="d",group="g",topic="orders",partition="0",instance="a"}': "4x10",
 }
 PAIR = 'producer="%s",topic="%s"'
 SHOP = PAIR % ("shop", "orders")
@@ -95,7 +97,11 @@ EXPECTED = {
     "instance:headgate_spool_bytes:ratio": {'instance="a"': 0.25, 'instance="b"': 0},
     "instance:headgate_worker_cpu:ratio_rate5m": {'instance="a"': 0.5},
     "topic:headgate_lane_depth:ratio": {'topic="orders"': 0.75, 'topic="quiet"': 0.25},
-    "group:headgate_group_lag:sum": {'group="g"': 15},
+    # Two monitors report the same lag.
+    "cluster_group:headgate_group_lag:sum": {
+        'cluster="c",group="g"': 15,
+        'cluster="d",group="g"': 4,
+    },
 }
 
 

@@ -20,6 +20,7 @@ from headgate.kafka.groups import (
     read_record,
 )
 from headgate.kafka.options import ClusterOptions
+from headgate.metrics.catalogue import METRICS
 from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression
@@ -149,7 +150,27 @@ async def test_figures_have_a_bounded_number_of_labels() -> None:
     lags = found.gauges["headgate_group_lag"]
     assert len(lags) == 5
     assert sum(lags.values()) == 30
-    assert lags["other", "other", ""] == 10
+    assert lags["main", "other", "other", ""] == 10
+
+
+async def test_a_group_on_two_clusters_has_figures_of_each() -> None:
+    first, second = World(), World()
+    for world, end in ((first, 5), (second, 7)):
+        world.produce(end)
+        world.commit(0)
+        world.poll()
+    clusters = [*monitor_of(first).clusters, *monitor_of(second).clusters]
+    clusters[1].name = "second"
+    found = snapshot(clusters, first.now_ms, GroupOwners([("*", "team")]))
+    lags = found.gauges["headgate_group_lag"]
+    assert lags == {("main", GROUP, TOPIC, "0"): 5, ("second", GROUP, TOPIC, "0"): 7}
+    for name, metric in METRICS.items():
+        if name.startswith("headgate_group_") or "group" in metric.labels:
+            assert metric.labels[:2] == ("cluster", "group")
+    groups = [table for name, table in found.gauges.items() if name.startswith("headgate_group_")]
+    assert len(groups) > 6
+    for table in groups:
+        assert {labels[0] for labels in table} == {"main", "second"}
 
 
 @pytest.mark.parametrize(
@@ -170,7 +191,7 @@ async def test_the_first_entry_that_matches_names_the_owner(
     world.commit(0)
     world.poll()
     found = snapshot(monitor_of(world).clusters, world.now_ms, GroupOwners(owners))
-    expected = {} if owner is None else {(GROUP, owner): 1}
+    expected = {} if owner is None else {("main", GROUP, owner): 1}
     assert found.gauges.get("headgate_group_owner", {}) == expected
 
 
