@@ -23,6 +23,7 @@ from headgate.devstack.servers import (
 from support import scale
 from support.process.postgres_server import running_postgres
 from support.process.stack import (
+    LASTING,
     Gateway,
     RunningBroker,
     RunningCluster,
@@ -52,6 +53,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)  # after the fixtures of the file
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Exclude whatever outlives a file from garbage collection, too.
+
+    Parsed sources, charts and reports of thousands of tests would make each `gc.collect()` of a
+    later test take 0.7 s. The files' own garbage is gone before.
+    """
+    if nextitem is not None and nextitem.path != item.path:
+        gc.collect()
+        gc.freeze()
+
+
 # Kinds whose tests wait for servers and take seconds. The others take milliseconds.
 SLOW = ("browser", "chaos", "contract", "integration", "spark")
 
@@ -61,13 +74,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with slow tests on every worker, so that quick ones fill the gaps at the end.
 
     Each worker gets an equal part of the list, in order, and steals from the end of another
-    worker's part when it has none. One worker gets all tests of Spark, for one session; the others
-    share the other slow files. A file stays together, because it may share a server.
+    worker's part when it has none. One worker gets all tests of Spark, for one session; a third of
+    the others the files that need a second cluster; they share the other slow files. A file stays
+    together, because it may share a server.
     """
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     slow: list[list[pytest.Item]] = [[] for _ in range(workers)]
     quick: list[pytest.Item] = []
-    files: dict[Path, int] = {}
+    files: dict[Path, list[pytest.Item]] = {}
     for item in items:
         kind = item.path.relative_to(Path(__file__).parent).parts[0]
         if kind not in SLOW:
@@ -75,8 +89,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif kind == "spark" or workers == 1:
             slow[0].append(item)
         else:
-            number = files.setdefault(item.path, len(files))
-            slow[1 + number % (workers - 1)].append(item)
+            files.setdefault(item.path, []).append(item)
+    others = slow[1:]
+    weights = [0] * len(others)
+    for tests in sorted(files.values(), key=lambda tests: not _has_two_clusters(tests)):
+        two = _has_two_clusters(tests)
+        among = range(-(-len(others) // 3) if two else len(others))
+        lightest = min(among, key=weights.__getitem__)
+        others[lightest].extend(tests)
+        weights[lightest] += len(tests) * (2 if two else 1)
     ordered: list[pytest.Item] = []
     rest = iter(quick)
     for number, first in enumerate(slow):
@@ -96,6 +117,10 @@ pytest_plugins = [
 scale.set_profiles()
 
 
+def _has_two_clusters(tests: list[pytest.Item]) -> bool:
+    return any("backfill" in getattr(test, "fixturenames", ()) for test in tests)
+
+
 @pytest.fixture(scope="session")
 def kafka_installation() -> KafkaInstallation:
     """Java, the jars and the class archive, made when missing."""
@@ -107,7 +132,8 @@ def kafka(
     kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningBroker]:
     """The broker that all tests of one xdist worker share: use your own topics, never stop it."""
-    with running_broker(kafka_installation, tmp_path_factory.mktemp("kafka")) as broker:
+    folder = tmp_path_factory.mktemp("kafka")
+    with running_broker(kafka_installation, folder, LASTING) as broker:
         yield broker
 
 
@@ -124,7 +150,8 @@ def backfill(
     kafka_installation: KafkaInstallation, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RunningBroker]:
     """A second cluster beside `kafka`, shared in the same way: the tier of the mirror."""
-    with running_broker(kafka_installation, tmp_path_factory.mktemp("backfill")) as broker:
+    folder = tmp_path_factory.mktemp("backfill")
+    with running_broker(kafka_installation, folder, LASTING) as broker:
         yield broker
 
 

@@ -33,6 +33,7 @@ from headgate.devstack.servers import (
 from support.kafka import kafka_log
 
 __all__ = [
+    "LASTING",
     "Gateway",
     "RunningBroker",
     "RunningCluster",
@@ -150,7 +151,18 @@ class _Restartable:
 
 # Some tests date their records in the past. Every five minutes a broker looks for records that
 # retention has passed, and one that is shared by tests lives for longer.
-OF_ALL_TESTS = {"log.retention.check.interval.ms": str(24 * 3_600_000)}
+#
+# An idle broker uses 2.3 % of a core, half of it for heartbeats, empty records in its own log and
+# idle threads. Each worker of pytest-xdist keeps one or two for the whole run.
+OF_ALL_TESTS = {
+    "log.retention.check.interval.ms": str(24 * 3_600_000),
+    "metadata.max.idle.interval.ms": "0",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "background.threads": "2",
+}
+# Of a broker that nobody kills: one that was killed is registered again when its session is over.
+LASTING = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000"}
 
 
 class RunningBroker(_Restartable):
@@ -278,6 +290,9 @@ class Gateway(_Restartable):
             "HEADGATE_HTTP__PORT": str(self.port),
             "HEADGATE_HTTP__MANAGEMENT_PORT": str(self.management_port),
             "HEADGATE_HTTP__SHUTDOWN_DELAY_MS": "0",  # nothing is behind a load balancer
+            # aiohttp reads all public authorities when it is imported, which takes 70 ms in each
+            # process. Tests name those that they use.
+            "SSL_CERT_FILE": os.devnull,
         }
         self._environment = {**os.environ, **ports, **environment}
         self._log = directory / "gateway.log"
