@@ -19,6 +19,7 @@ from support.console.world import ConsoleInstance
 from support.gateway.admin_world import KeptInMemory, admin_of
 from support.process.stack import eventually
 from support.root import ROOT
+from support.scale import is_full
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text()
@@ -90,7 +91,9 @@ class Seen:
         return width
 
     async def picture(self, name: str) -> None:
-        """Keep what it looks like."""
+        """Keep what it looks like, in `make test-full`: drawing takes longer than all checks."""
+        if not is_full():
+            return
         PICTURES.mkdir(parents=True, exist_ok=True)
         await self.page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
 

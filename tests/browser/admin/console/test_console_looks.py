@@ -1,6 +1,6 @@
 """Every page in Chromium at three sizes: fits, runs, and has no violation of WCAG 2.2 AA.
 
-What they look like is kept in build/browser.
+`make test-full` keeps what they look like in build/browser.
 """
 
 from __future__ import annotations
