@@ -15,7 +15,7 @@ import pytest
 
 from chaos.suppression.history import Attempt, lost_events, savings, wrong_answers
 from chaos.suppression.stand import QUARANTINE_S, EpochGateway, Stand, stand
-from chaos.suppression.writers import Writers, write_while
+from chaos.suppression.writers import DENSE_S, Writers, write_while
 from support.process.stack import Gateway, RunningBroker, RunningRedis, eventually
 from support.scale import scaled
 
@@ -86,7 +86,7 @@ async def test_no_change_is_dropped(
     await run_faults(kills, kills, start_broker, redis, start, topic_name, record_property)
 
 
-@pytest.mark.parametrize("wanted", scaled(300, 1_000))
+@pytest.mark.parametrize("wanted", scaled(120, 1_000))
 async def test_possible_savings_are_made_without_faults(
     start_broker: Callable[..., RunningBroker],
     start_redis: Callable[..., RunningRedis],
@@ -128,6 +128,7 @@ def start_epoch_gateway(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
         yield start
 
 
+@pytest.mark.full  # test_history.py shows in memory that wrong answers are found
 async def test_the_harness_sees_what_an_epoch_counter_does_wrong(
     start_broker: Callable[..., RunningBroker],
     start_redis: Callable[..., RunningRedis],
@@ -137,7 +138,7 @@ async def test_the_harness_sees_what_an_epoch_counter_does_wrong(
 ) -> None:
     redis = start_redis()
     async with stand(start_broker, redis, start_epoch_gateway, topic_name, DELAYS_S, 2) as it:
-        writers = Writers(it.urls, topic_name, 2)
+        writers = Writers(it.urls, topic_name, 2, pause_s=DENSE_S)
         wrong: list[Attempt] = []
         for _ in range(96):  # a slow machine makes fewer races
             await write_while(writers, lambda: asyncio.sleep(1.0))

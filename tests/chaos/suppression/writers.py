@@ -11,8 +11,10 @@ from itertools import count
 import aiohttp
 
 from chaos.suppression.history import Attempt
+from support.scale import is_full
 
 HOT_KEYS, WRITERS_OF_A_HOT_KEY, SEQUENTIAL_KEYS, CONTENTS = 5, 4, 30, "ABC"
+DENSE_S, SPARSE_S = 0.03, 0.1
 _GIVE_UP_S = 60.0
 
 
@@ -20,6 +22,7 @@ class Writers:
     """Posts until told to stop. urls: of the gateways; each post goes to any of them.
 
     reconnects: each post has a connection of its own, so that it goes to any worker.
+    pause_s: between two posts of a writer, at most; None: fewer of them in `make test`.
     """
 
     def __init__(
@@ -32,13 +35,14 @@ class Writers:
         sequential_keys: int = SEQUENTIAL_KEYS,
         contents: str = CONTENTS,
         reconnects: bool = False,
-        pause_s: float = 0.03,
+        pause_s: float | None = None,
     ) -> None:
         self._urls = [f"{url}/v1/topics/{topic}/events" for url in urls]
         self._random = random.Random(seed)
         self._numbers = count()
         self._hot_keys, self._sequential_keys = hot_keys, sequential_keys
-        self._contents, self._reconnects, self._pause_s = contents, reconnects, pause_s
+        self._contents, self._reconnects = contents, reconnects
+        self._pause_s = pause_s or (DENSE_S if is_full() else SPARSE_S)
         self._stopping = False
         self.hot: list[Attempt] = []
         self.sequential: list[Attempt] = []

@@ -134,7 +134,7 @@ def broker(
 @pytest.mark.parametrize(
     ("database", "rounds", "kills", "each"),
     [
-        ("postgresql", 1, 3, 600),
+        ("postgresql", 1, 2, 300),
         pytest.param("sqlite", 1, 5, 400, marks=pytest.mark.full),
         pytest.param("postgresql", 10, 10, 10_000, marks=pytest.mark.full),
         pytest.param("sqlite", 10, 10, 3_000, marks=pytest.mark.full),
@@ -177,6 +177,7 @@ async def nothing_beside(engine: AsyncEngine, group: str) -> bool:
         return bool((await connection.execute(query)).scalar_one() == 0)
 
 
+@pytest.mark.full
 async def test_without_the_offset_in_the_transaction_some_are_there_twice(
     broker: RunningBroker, databases: dict[str, str], topic_name: str
 ) -> None:

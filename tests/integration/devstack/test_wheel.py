@@ -54,9 +54,15 @@ def clean_environment(folder: Path, python: str) -> str:
     locked = (ROOT / "requirements.lock").read_text()
     pins = folder.with_suffix(".txt")  # without the hashes, which would ask for those of all
     pins.write_text("\n".join(re.findall(r"^[\w.-]+==[^\\\n]+", locked, re.MULTILINE)))
-    assert run(python, "-m", "venv", folder).returncode == 0
-    pip(folder / "bin" / "python", "install", "-c", pins, *project["dependencies"])
-    return str(folder / "bin" / "python")
+    assert run(python, "-m", "venv", "--without-pip", folder).returncode == 0
+    there = folder / "bin" / "python"
+    install(there, "-c", pins, *project["dependencies"])
+    return str(there)
+
+
+def install(python: Path, *words: str | Path) -> None:
+    """Install with this environment's pip. Compiling all of it would take most of the time."""
+    pip(sys.executable, "--python", python, "install", "--no-compile", *words)
 
 
 @pytest.fixture
@@ -65,7 +71,7 @@ def serves_natively(
 ) -> Callable[[Path, str], None]:
     def check(wheel: Path, python: str) -> None:
         there = clean_environment(tmp_path / "clean", python)
-        pip(there, "install", "--no-deps", wheel)
+        install(Path(there), "--no-deps", wheel)
         assert NATIVE in run(there, "-m", "headgate", "--version").stdout
         assert Path(there).parents[1].joinpath("share/man/man1/headgate.1").is_file()
         config = f"""

@@ -29,10 +29,10 @@ async def test_leader_changes_under_load(
         loading = asyncio.create_task(world.load(topic_name, 6, ending))
         for node in cluster.nodes[:2]:
             before = len(world.history.offsets)
-            await eventually(lambda n=before: len(world.history.offsets) > n + 1_000, 60)
+            await eventually(lambda n=before: len(world.history.offsets) > n + 300, 60)
             node.kill()
             before = len(world.history.offsets)
-            await eventually(lambda n=before: len(world.history.offsets) > n + 2_000, 60)
+            await eventually(lambda n=before: len(world.history.offsets) > n + 600, 60)
             await asyncio.to_thread(node.restart)
         ending.set()
         await loading

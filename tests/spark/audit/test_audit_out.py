@@ -98,6 +98,7 @@ def ending_jobs() -> Iterator[list[Job]]:
         job.end()
 
 
+@pytest.mark.full  # a Spark of its own: 15 s of a processor for one setting of Hadoop's
 @pytest.mark.kafka
 def test_a_default_file_system_that_is_not_the_local_one(
     kafka: RunningBroker, tmp_path: Path, ending_jobs: list[Job]
