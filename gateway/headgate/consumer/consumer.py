@@ -121,8 +121,8 @@ class Consumer:
             try:
                 await self._membership.hold(self._topics, self._stop)
             except (KafkaError, OSError, TimeoutError) as error:
-                why, fields = connection_error(error), {"group": self.group}
-                log.warning("%s rejoins its group: %s", self.options.client_id, why, extra=fields)
+                why, name = connection_error(error), self.options.client_id
+                log.warning("%s rejoins its group: %s", name, why, extra={"group": self.group})
                 await asyncio.sleep(_REJOIN_S)
             except Exception as error:  # the outermost frame of this task
                 self.give_up(error)
