@@ -2,7 +2,7 @@
 
 The spooled events of a lane are in these places, from the oldest to the newest:
 
-    in the lane again    on their way to Kafka: a `Unit` that is drained, or a `Seam`
+    in the lane again    on their way to Kafka: a `DrainUnit` that is drained, or a `DualWrite`
     on disk              `left` events, in chunks that were not read yet
     on their way to disk `writing`, with the current commit, and `waiting`, for the next one
     at the gate          new events that wait in memory while the last of the others go to Kafka
@@ -28,7 +28,7 @@ MAX_EVENTS: Final = 500  # of a chunk, and of one read
 MAX_BYTES: Final = 1_048_576
 
 
-class Seam:
+class DualWrite:
     """Events that the producer had when they were spooled: Kafka may acknowledge them, too.
 
     Their chunk is not read before the result of each event is known.
@@ -65,29 +65,29 @@ class Waiting:
     Args:
         publishes: The events.
         partitions: Partition count that the events were placed by.
-        seam: Their seam if the producer has them, too.
+        dual_write: Their dual write if the producer has them, too.
         failure: Their failure in the lane, which is their result if the disk does not take them.
     """
 
-    __slots__ = ("bytes", "failure", "partitions", "publishes", "seam")
+    __slots__ = ("bytes", "dual_write", "failure", "partitions", "publishes")
 
     def __init__(
         self,
         publishes: list[Publish],
         partitions: int,
-        seam: Seam | None = None,
+        dual_write: DualWrite | None = None,
         failure: Failure | None = None,
     ) -> None:
         self.publishes = publishes
         self.bytes = sum([publish.size for publish in publishes])
         self.partitions = partitions
-        self.seam = seam
+        self.dual_write = dual_write
         self.failure = failure
 
     @property
     def is_open(self) -> bool:
         """Return whether the chunk takes more events."""
-        if self.seam is not None or self.failure is not None:
+        if self.dual_write is not None or self.failure is not None:
             return False
         return len(self.publishes) < MAX_EVENTS and self.bytes < MAX_BYTES
 
@@ -114,7 +114,7 @@ class Backlog:
         ended: Chunks that must not be published again, until the next successful commit.
         waiting: Events for the next commit.
         writing: Events of the current commit.
-        seams: Events that the producer has, too.
+        dual_writes: Events that the producer has, too.
         is_watched: Events of the backlog are in the lane, which may be slow.
         gate: New events that wait in memory, as the module describes.
         flows: Kafka acknowledged the events that were drained last.
@@ -132,8 +132,8 @@ class Backlog:
         self.ended: set[int] = set()
         self.waiting: deque[Waiting] = deque()
         self.writing: list[Waiting] = []
-        self.unit: Unit | None = None
-        self.seams: list[Seam] = []
+        self.unit: DrainUnit | None = None
+        self.dual_writes: list[DualWrite] = []
         self.is_watched = self.flows = False
         self.gate: deque[Publish] = deque()
         self.forgetting = 0
@@ -145,7 +145,7 @@ class Backlog:
             self.waiting
             or self.writing
             or self.left
-            or self.seams
+            or self.dual_writes
             or self.unit is not None
             or self.forgetting
         )
@@ -153,7 +153,7 @@ class Backlog:
     @property
     def is_closing(self) -> bool:
         """Return whether the last events go to Kafka, so that the next event may wait in memory."""
-        if not self.flows or self.seams or (self.unit is not None and self.unit.is_stuck):
+        if not self.flows or self.dual_writes or (self.unit is not None and self.unit.is_stuck):
             return False
         coming = sum([len(chunk.publishes) for chunk in (*self.waiting, *self.writing)])
         return self.left + coming <= MAX_EVENTS
@@ -241,12 +241,13 @@ class Backlog:
         self.bytes -= size
         self.oldest_ms = max(self.oldest_ms, at_ms) if self.events else 0
 
-    def next_seam(self) -> int | None:
+    def next_dual_write(self) -> int | None:
         """Return the number of the oldest chunk that must not be read yet; None if none is."""
-        return min((seam.number for seam in self.seams if seam.number is not None), default=None)
+        numbers = (each.number for each in self.dual_writes)
+        return min((number for number in numbers if number is not None), default=None)
 
 
-class Row:
+class DrainEvent:
     """An event on its way back to Kafka.
 
     Attributes:
@@ -260,7 +261,7 @@ class Row:
         self.is_repeat = False
 
 
-class Unit:
+class DrainUnit:
     """Events of one read that are published now: the owner of their records.
 
     Args:
@@ -285,13 +286,15 @@ class Unit:
         events: list[Packed],
         partitions: int,
         at_ms: int,
-        ended: Callable[["Unit", int, Outcome], None],
+        ended: Callable[["DrainUnit", int, Outcome], None],
     ) -> None:
         self.backlog = backlog
         self.chunks = chunks
         self.placed_by = partitions
         self.at_ms = at_ms
-        self.rows: dict[int, Row] = {at: Row(event) for at, event in enumerate(events)}
+        self.rows: dict[int, DrainEvent] = {
+            at: DrainEvent(event) for at, event in enumerate(events)
+        }
         self.open: dict[Publish, int] = {}
         self.put_s = 0.0
         self._ended = ended
@@ -314,7 +317,7 @@ class Unit:
 
 def since(head: Publish, now_s: float) -> float:
     """Return the time since which a record has been on its way to Kafka (monotonic seconds)."""
-    if isinstance(head.owner, Unit):
+    if isinstance(head.owner, DrainUnit):
         return head.owner.put_s
     return now_s if head.ticket is None else head.ticket.arrived
 

@@ -19,7 +19,15 @@ from headgate.model.publish import Publish
 from headgate.model.record import SPOOLED, Record, size_of
 from headgate.model.suppression import Reservation
 from headgate.model.topics import TopicState
-from headgate.spool.backlog import MAX_BYTES, MAX_EVENTS, Backlog, Backlogs, Seam, Unit, Waiting
+from headgate.spool.backlog import (
+    MAX_BYTES,
+    MAX_EVENTS,
+    Backlog,
+    Backlogs,
+    DrainUnit,
+    DualWrite,
+    Waiting,
+)
 from headgate.spool.database import Append, JournalError, Packed, Stored
 from headgate.spool.disk import Disk
 from headgate.spool.spool import Spool
@@ -56,9 +64,9 @@ class DrainSpans:
 
     def __init__(self, spans: LaterSpans) -> None:
         self._spans = spans
-        self._open: dict[Unit, dict[int, _Piece]] = {}
+        self._open: dict[DrainUnit, dict[int, _Piece]] = {}
 
-    def read(self, unit: Unit) -> None:
+    def read(self, unit: DrainUnit) -> None:
         """Begin the spans of a unit that goes to Kafka now."""
         by_request = dict[Carried, _Piece]()
         pieces = dict[int, _Piece]()
@@ -75,11 +83,11 @@ class DrainSpans:
         if pieces:
             self._open[unit] = pieces
 
-    def ended(self, unit: Unit, at: int, outcome: Outcome, error: str = "") -> None:
+    def ended(self, unit: DrainUnit, at: int, outcome: Outcome, error: str = "") -> None:
         """Note an event that Kafka has acknowledged, or refused for good.
 
         Args:
-            unit: Unit of the event.
+            unit: DrainUnit of the event.
             at: Index of the event.
             outcome: Outcome of the event.
             error: Reason of the refusal.
@@ -163,7 +171,7 @@ class Writing:
         record = publish.record
         self._spool.watch(self._backlogs.of(record.topic, record.partition))
 
-    def finished(self, unit: Unit) -> None:
+    def finished(self, unit: DrainUnit) -> None:
         """Delete the chunks of a unit that is published."""
         backlog = unit.backlog
         backlog.unit, backlog.flows = None, True
@@ -201,7 +209,7 @@ class Writing:
             False if the disk does not take the deletions, which can wait.
         """
         while True:
-            self._end_seams()
+            self._end_dual_writes()
             waiting = self._take()
             done, self._done = self._done, []
             aside, self.aside = self.aside, []
@@ -274,47 +282,54 @@ class Writing:
         self._ended(backlog, chunk)
         backlog.stored(count, size, at_ms)
         self._disk.bytes += size
-        if chunk.seam is None:
+        if chunk.dual_write is None:
             backlog.left += count
             self._came(count)
         else:
-            chunk.seam.size = size
-            chunk.seam.placed_by = chunk.partitions
+            chunk.dual_write.size = size
+            chunk.dual_write.placed_by = chunk.partitions
         self._spool.written(chunk, number)
 
     def _not_written(self, waiting: list[tuple[Backlog, Waiting]], error: JournalError) -> None:
         for backlog, chunk in waiting:
             self._ended(backlog, chunk)
             backlog.count(chunk.partitions, -len(chunk.publishes))
-            if chunk.seam is not None:
-                backlog.seams.remove(chunk.seam)
+            if chunk.dual_write is not None:
+                backlog.dual_writes.remove(chunk.dual_write)
             self._spool.not_written(chunk, _failure(error))
         for backlog, chunk in reversed(waiting):
-            if chunk.seam is not None and backlog.waiting:
-                self._spool.try_again(backlog, chunk.seam)
+            if chunk.dual_write is not None and backlog.waiting:
+                self._spool.try_again(backlog, chunk.dual_write)
 
     def _ended(self, backlog: Backlog, chunk: Waiting) -> None:
         backlog.writing.remove(chunk)
         self._disk.coming -= chunk.bytes
 
-    def _end_seams(self) -> None:
-        """End the seams whose events have all ended: publish them again, or delete them."""
+    def _end_dual_writes(self) -> None:
+        """End the dual writes whose events have all ended: publish them again, or delete them."""
         for backlog in self._backlogs:
-            for seam in [
-                each for each in backlog.seams if each.number is not None and not each.open
+            for dual_write in [
+                each for each in backlog.dual_writes if each.number is not None and not each.open
             ]:
-                backlog.seams.remove(seam)
-                self._end_seam(backlog, seam)
+                backlog.dual_writes.remove(dual_write)
+                self._end_dual_write(backlog, dual_write)
 
-    def _end_seam(self, backlog: Backlog, seam: Seam) -> None:
-        assert seam.number is not None
-        if seam.again:
-            backlog.left += seam.count
-            if seam.landed:
-                backlog.landed[seam.number] = seam.landed
+    def _end_dual_write(self, backlog: Backlog, dual_write: DualWrite) -> None:
+        assert dual_write.number is not None
+        if dual_write.again:
+            backlog.left += dual_write.count
+            if dual_write.landed:
+                backlog.landed[dual_write.number] = dual_write.landed
         else:
-            backlog.ended.add(seam.number)
-            self._forget(backlog, seam.number, seam.count, seam.size, seam.placed_by, 0)
+            backlog.ended.add(dual_write.number)
+            self._forget(
+                backlog,
+                dual_write.number,
+                dual_write.count,
+                dual_write.size,
+                dual_write.placed_by,
+                0,
+            )
 
     def _forget(
         self, backlog: Backlog, number: int, count: int, size: int, placed_by: int, at_ms: int
@@ -482,10 +497,10 @@ class Draining:
             return False
         return self._is_fresh(state.cluster, since_s)
 
-    async def _read(self, backlog: Backlog) -> Unit | None:
+    async def _read(self, backlog: Backlog) -> DrainUnit | None:
         limits = (MAX_EVENTS, MAX_BYTES)
         position = (backlog.topic, backlog.partition)
-        expected, before = backlog.left, backlog.next_seam()
+        expected, before = backlog.left, backlog.next_dual_write()
         ended = frozenset(backlog.ended)
         read = await self._disk.read(*position, backlog.last_read, before, limits)
         if not read and before is None and backlog.left == expected:
@@ -512,7 +527,7 @@ class Draining:
             at_ms = at_ms or chunk.at_ms
         if not events:
             return None
-        unit = Unit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
+        unit = DrainUnit(backlog, chunks, events, good[0].partitions, at_ms, self._ended)
         if self._spans is not None:
             self._spans.read(unit)
         return unit
@@ -576,7 +591,7 @@ class Draining:
             self._writing.gone(backlog, (0, min(events, backlog.left), 0), placed_by)
         self._meter.set_aside(backlog.topic, lost)
 
-    def _put(self, unit: Unit, state: TopicState) -> bool:
+    def _put(self, unit: DrainUnit, state: TopicState) -> bool:
         rows, scope = unit.rows, self._backlogs.scope_of(unit.backlog.topic)
         if scope is not None and not self._suppression.let_pass(scope, len(rows)):
             return False  # later: the topic is announced as long as it has spooled events
@@ -597,11 +612,11 @@ class Draining:
             self._lanes.put(publish)
         return True
 
-    def _ended(self, unit: Unit, at: int, outcome: Outcome) -> None:
+    def _ended(self, unit: DrainUnit, at: int, outcome: Outcome) -> None:
         """Handle the end of a unit's event in its lane.
 
         Args:
-            unit: Unit of the event.
+            unit: DrainUnit of the event.
             at: Index of the event.
             outcome: Outcome of the event.
         """
@@ -623,11 +638,11 @@ class Draining:
         if not unit.rows:
             self._writing.finished(unit)
 
-    def _refused(self, unit: Unit, at: int, why: str) -> None:
+    def _refused(self, unit: DrainUnit, at: int, why: str) -> None:
         """Set an event aside that Kafka refused for good, so that it does not block its lane.
 
         Args:
-            unit: Unit of the event.
+            unit: DrainUnit of the event.
             at: Index of the event.
             why: Reason for people.
         """
@@ -645,7 +660,7 @@ class Draining:
         self._writing.aside.append((append, why))
 
 
-def _publish(unit: Unit, event: Packed, state: TopicState) -> Publish:
+def _publish(unit: DrainUnit, event: Packed, state: TopicState) -> Publish:
     key, value, headers, timestamp_ms = event
     partition = unit.backlog.partition
     if unit.placed_by != state.partitions:

@@ -5,7 +5,7 @@ An event of a topic with `spool = true` goes to disk instead of its lane
 - if the lane takes nothing now.
 It goes from its lane to disk
 - after `spool_after_ms`. The spool withdraws it from the lane. If the producer has it already (a
-  `Seam`), the spool writes it as well, in case it ends without acknowledgement;
+  `DualWrite`), the spool writes it as well, in case it ends without acknowledgement;
 - if it ends without acknowledgement, for a temporary reason.
 
 This module never awaits. `draining.Writing` writes the backlogs' waiting events to disk, and
@@ -22,7 +22,7 @@ from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage, count_of, place_again
 from headgate.model.route import BEHIND
 from headgate.model.topics import TopicState
-from headgate.spool.backlog import Backlog, Backlogs, Seam, Unit, Waiting, since
+from headgate.spool.backlog import Backlog, Backlogs, DrainUnit, DualWrite, Waiting, since
 from headgate.spool.disk import Disk
 
 # ---- partition counts of events: the topic may have grown since they were placed
@@ -60,18 +60,18 @@ def worse(failure: Failure | None, of_disk: Failure) -> Failure:
     return of_disk if failure is None or of_disk.reason is Reason.UNKNOWN else failure
 
 
-class Seams:
-    """All seams: events on disk whose result from the producer is unknown."""
+class DualWrites:
+    """All dual writes: events on disk whose result from the producer is unknown."""
 
     def __init__(self, reports: Reports) -> None:
         self._reports = reports
-        self._of: dict[Publish, Seam] = {}
+        self._of: dict[Publish, DualWrite] = {}
 
     def __contains__(self, publish: Publish) -> bool:
         return publish in self._of
 
     def begin(self, backlog: Backlog, publishes: Iterable[Publish]) -> list[Waiting]:
-        """Create seams for events that the producer has and that go to disk now.
+        """Create dual writes for events that the producer has and that go to disk now.
 
         Args:
             backlog: Backlog of the events.
@@ -82,21 +82,21 @@ class Seams:
         """
         waiting = list[Waiting]()
         for some in by_count(publishes):
-            seam = Seam(some)
-            backlog.seams.append(seam)
+            dual_write = DualWrite(some)
+            backlog.dual_writes.append(dual_write)
             for publish in some:
-                self._of[publish] = seam
+                self._of[publish] = dual_write
                 publish.spooled = True
-            waiting.append(Waiting(some, count_of(some[0]), seam))
+            waiting.append(Waiting(some, count_of(some[0]), dual_write))
         return waiting
 
     def acknowledged(self, batch: Sequence[Publish]) -> None:
         """Note events that Kafka has acknowledged and whose requests have ended."""
         if self._of:
             for publish in batch:
-                seam = self._of.pop(publish, None)
-                if seam is not None:
-                    seam.landed.add(seam.open.pop(publish))
+                dual_write = self._of.pop(publish, None)
+                if dual_write is not None:
+                    dual_write.landed.add(dual_write.open.pop(publish))
 
     def failed(self, publish: Publish, failure: Failure) -> bool:
         """Note an event that ended in its lane without acknowledgement.
@@ -106,45 +106,47 @@ class Seams:
             failure: Its failure in the lane.
 
         Returns:
-            False if the event belongs to no seam.
+            False if the event belongs to no dual write.
         """
-        seam = self._of.pop(publish, None)
-        if seam is None:
+        dual_write = self._of.pop(publish, None)
+        if dual_write is None:
             return False
-        del seam.open[publish]
-        seam.again = True
-        if seam.number is None:
-            seam.failed[publish] = failure
+        del dual_write.open[publish]
+        dual_write.again = True
+        if dual_write.number is None:
+            dual_write.failed[publish] = failure
         else:
             self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
         return True
 
-    def written(self, seam: Seam, publishes: Sequence[Publish], number: int) -> None:
+    def written(self, dual_write: DualWrite, publishes: Sequence[Publish], number: int) -> None:
         """Report the events of a chunk that is on disk.
 
         Args:
-            seam: Seam of the events.
+            dual_write: Dual write of the events.
             publishes: The events.
             number: Number of the chunk.
         """
-        seam.number = number
-        if seam.open:
-            self._reports.spooled_in_flight([event for event in publishes if event in seam.open])
-        for publish, failure in seam.failed.items():
+        dual_write.number = number
+        if dual_write.open:
+            self._reports.spooled_in_flight(
+                [event for event in publishes if event in dual_write.open]
+            )
+        for publish, failure in dual_write.failed.items():
             self._reports.spooled((publish,), failure.reason is not Reason.UNKNOWN)
-        seam.failed.clear()
+        dual_write.failed.clear()
 
-    def not_written(self, seam: Seam, of_disk: Failure) -> None:
+    def not_written(self, dual_write: DualWrite, of_disk: Failure) -> None:
         """Leave the results of events that the disk did not take to their lane.
 
         Args:
-            seam: Seam of the events.
+            dual_write: Dual write of the events.
             of_disk: Failure of the disk.
         """
-        for publish in seam.open:
+        for publish in dual_write.open:
             del self._of[publish]
             publish.spooled = of_disk.reason is Reason.UNKNOWN
-        for publish, failure in seam.failed.items():
+        for publish, failure in dual_write.failed.items():
             self._reports.failed((publish,), worse(failure, of_disk))
 
 
@@ -191,7 +193,7 @@ class Spool:
         self._after_s = after_s
         self._clock = clock
         self._wake = wake
-        self._seams = Seams(reports)
+        self._dual_writes = DualWrites(reports)
         self._watched: list[Backlog] = []
         self.lanes = open_lanes(self)
 
@@ -266,7 +268,7 @@ class Spool:
         """Report events that Kafka has acknowledged (`base.Deliveries`)."""
         self._reports.acknowledged(batch, base_offset)
         if self.backlogs.topics:
-            self._seams.acknowledged(batch)
+            self._dual_writes.acknowledged(batch)
             self._wake()
 
     def failed(self, batch: Sequence[Publish], failure: Failure) -> None:
@@ -278,7 +280,7 @@ class Spool:
         reported, stored = list[Publish](), list[Publish]()
         state = self._state_of(topic)
         for publish in batch:
-            if self._seams.failed(publish, failure):
+            if self._dual_writes.failed(publish, failure):
                 continue
             # If another count placed the event, later events of its key may have gone before: the
             # client must send it again.
@@ -295,7 +297,7 @@ class Spool:
             reported = [event for event in batch if event in {*reported, *stored}]
         # Later events must not overtake them. In a topic that has grown, a lane has spooled events
         # of other lanes' backlogs.
-        is_drained = any(isinstance(event.owner, Unit) for event in batch)
+        is_drained = any(isinstance(event.owner, DrainUnit) for event in batch)
         if stored or is_drained:
             self._withdraw(backlog, in_any_case=is_drained)
         if reported:
@@ -392,17 +394,17 @@ class Spool:
         if not takes and not in_any_case:
             return  # without the disk they stay in the lane
         handed, queued = self.lanes.withdraw(backlog.topic, backlog.partition)
-        crossing = [event for event in handed if is_open(event) and event not in self._seams]
+        crossing = [event for event in handed if is_open(event) and event not in self._dual_writes]
         if crossing and takes:
             self.backlogs.begin(backlog.topic)
-            for waiting in self._seams.begin(backlog, crossing):
+            for waiting in self._dual_writes.begin(backlog, crossing):
                 self._take(backlog, waiting)
         drained, foreign = list[Publish](), list[Publish]()
         for publish in queued:
-            if isinstance(publish.owner, Unit):
+            if isinstance(publish.owner, DrainUnit):
                 publish.owner.withdrawn(publish)
                 drained.append(publish)
-            elif self._seams.failed(publish, _TAKEN_OUT):
+            elif self._dual_writes.failed(publish, _TAKEN_OUT):
                 continue  # the producer returned the event: it is published from disk
             elif publish.owner is None and takes and not publish.dropped:
                 self._store(backlog, publish, count_of(publish))
@@ -441,7 +443,7 @@ class Spool:
         Events whose requests have ended as spooled are tried once more, from disk, and then set
         aside.
         """
-        reported = [publish for publish in batch if not self._seams.failed(publish, failure)]
+        reported = [publish for publish in batch if not self._dual_writes.failed(publish, failure)]
         if reported:
             self._reports.failed(reported, failure)
         self._wake()
@@ -453,8 +455,8 @@ class Spool:
             waiting: Events of the chunk.
             number: Number of the chunk.
         """
-        if waiting.seam is not None:
-            self._seams.written(waiting.seam, waiting.publishes, number)
+        if waiting.dual_write is not None:
+            self._dual_writes.written(waiting.dual_write, waiting.publishes, number)
             return
         unknown = waiting.failure is not None and waiting.failure.reason is Reason.UNKNOWN
         self._reports.spooled(waiting.publishes, not unknown)
@@ -466,15 +468,15 @@ class Spool:
             waiting: Events of the chunk.
             failure: Failure for events that no lane has.
         """
-        if waiting.seam is not None:
-            self._seams.not_written(waiting.seam, failure)
+        if waiting.dual_write is not None:
+            self._dual_writes.not_written(waiting.dual_write, failure)
             return
         for publish in waiting.publishes:
             if publish.stage is not Stage.ENDED:
                 publish.advance(Stage.ENDED)
         self._reports.failed(waiting.publishes, worse(waiting.failure, failure))
 
-    def try_again(self, backlog: Backlog, seam: Seam) -> None:
-        """Put a seam that the disk did not take before the events that wait now."""
-        for waiting in reversed(self._seams.begin(backlog, filter(is_open, seam.open))):
+    def try_again(self, backlog: Backlog, dual_write: DualWrite) -> None:
+        """Put a dual write that the disk did not take before the events that wait now."""
+        for waiting in reversed(self._dual_writes.begin(backlog, filter(is_open, dual_write.open))):
             self._take(backlog, waiting, first=True)

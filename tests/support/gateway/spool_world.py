@@ -34,7 +34,7 @@ from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
 from headgate.offload.helper_process import HelperProcess
 from headgate.oversize.choose import Tools
-from headgate.spool.backlog import Backlogs, Unit
+from headgate.spool.backlog import Backlogs, DrainUnit
 from headgate.spool.database import JournalError
 from headgate.spool.disk import Disk, SpoolOptions
 from headgate.spool.draining import Allowance, Draining, DrainSpans, Writing
@@ -225,7 +225,7 @@ class SpoolWorld:
         key, partition = publish.record.key, publish.record.partition
         if self.lanes.is_former(publish):  # it goes with the former topic
             return
-        counts = {self.partitions} if isinstance(publish.owner, Unit) else self._counts
+        counts = {self.partitions} if isinstance(publish.owner, DrainUnit) else self._counts
         if key is not None and partition not in {partition_for(key, one) for one in counts}:
             self.misplaced.append(publish)
 
