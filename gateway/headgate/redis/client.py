@@ -268,7 +268,7 @@ class OverdueCheck:
     def _run(self) -> None:
         late_s = asyncio.get_running_loop().time() - self._due_s
         if late_s > LATE_S and not self._has_waited:
-            self._has_waited = True  # as in `Patience`: read replies that have arrived first
+            self._has_waited = True  # as in `SharedTimeout`: read replies that have arrived first
             self._run_in(LATE_S)
             return
         self._has_waited = self._is_on = False

@@ -63,7 +63,7 @@ class ScriptStore(Protocol):
 LATE_S = 0.01  # a timer that is later was blocked by other work on the event loop
 
 
-class Patience:
+class SharedTimeout:
     """A timeout of all calls with one timer: each call ends with TimeoutError after `seconds`.
 
     A timer and a context manager per call would cost 10 us, as much as the call (measured).
@@ -136,7 +136,7 @@ class RedisScript:
 
     def __init__(self, url: str, timeout_ms: float, script: str, *others: str) -> None:
         self._url = url
-        self._patience = Patience(timeout_ms / 1000)
+        self._timeout = SharedTimeout(timeout_ms / 1000)
         self._scripts = [text.encode() for text in (script, *others)]
         self._shas: list[bytes] = []
         self.connection: AbstractConnection | None = None
@@ -182,13 +182,13 @@ class RedisScript:
             raise StoreError("redis_error", "not connected to Redis")
         try:
             async with asyncio.timeout(None) as scope:
-                self._patience.begins(scope)
+                self._timeout.begins(scope)
                 return await self._run(connection, arguments, script)
         except (TimeoutError, RedisError, OSError) as error:
             await self.close()
             raise _translate(error) from error
         finally:
-            self._patience.ends()
+            self._timeout.ends()
 
     async def info(self) -> Mapping[str, str]:
         """Return the fields of INFO, with errors as in `evaluate`."""

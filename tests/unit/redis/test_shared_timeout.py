@@ -8,47 +8,47 @@ import time
 import pytest
 
 from headgate.redis.client import OverdueCheck
-from headgate.redis.script import Patience
+from headgate.redis.script import SharedTimeout
 from support.process.stack import eventually
 from support.virtual_time import run_in_virtual_time
 
 
-async def call(patience: Patience, work: asyncio.Future[None]) -> None:
+async def call(shared: SharedTimeout, work: asyncio.Future[None]) -> None:
     async with asyncio.timeout(None) as scope:
-        patience.begins(scope)
+        shared.begins(scope)
         try:
             await work
         finally:
-            patience.ends()
+            shared.ends()
 
 
 async def test_a_call_that_takes_too_long_ends() -> None:
     loop = asyncio.get_running_loop()
     with pytest.raises(TimeoutError):
-        await call(Patience(0.01), loop.create_future())
+        await call(SharedTimeout(0.01), loop.create_future())
 
 
 def test_the_time_of_a_later_call_is_its_own() -> None:
     async def work() -> None:
-        loop, patience = asyncio.get_running_loop(), Patience(0.05)
+        loop, shared = asyncio.get_running_loop(), SharedTimeout(0.05)
         began = loop.time()
         for _ in range(8):  # together longer than the limit, each shorter
             work: asyncio.Future[None] = loop.create_future()
             loop.call_later(0.01, work.set_result, None)
-            await call(patience, work)
+            await call(shared, work)
         last = loop.time()
         assert last - began == pytest.approx(0.08)
         with pytest.raises(TimeoutError):
-            await call(patience, loop.create_future())
+            await call(shared, loop.create_future())
         assert loop.time() - last == pytest.approx(0.05)
 
     run_in_virtual_time(work())
 
 
 async def test_a_loop_that_was_held_up_reads_before_it_gives_up() -> None:
-    loop, patience = asyncio.get_running_loop(), Patience(0.02)
+    loop, shared = asyncio.get_running_loop(), SharedTimeout(0.02)
     work: asyncio.Future[None] = loop.create_future()
-    waiting = asyncio.ensure_future(call(patience, work))
+    waiting = asyncio.ensure_future(call(shared, work))
     await asyncio.sleep(0)
     time.sleep(0.1)  # noqa: ASYNC251 - the loop is held up, the answer is there meanwhile
     loop.call_soon(loop.call_soon, work.set_result, None)
@@ -56,15 +56,15 @@ async def test_a_loop_that_was_held_up_reads_before_it_gives_up() -> None:
 
 
 async def test_no_timer_is_left_behind_when_nothing_is_called() -> None:
-    loop, patience = asyncio.get_running_loop(), Patience(0.01)
+    loop, shared = asyncio.get_running_loop(), SharedTimeout(0.01)
     work: asyncio.Future[None] = loop.create_future()
     work.set_result(None)
-    await call(patience, work)
-    await eventually(lambda: patience._timer is None)
+    await call(shared, work)
+    await eventually(lambda: shared._timer is None)
 
 
 async def test_a_call_on_a_loop_that_is_always_late_ends_all_the_same() -> None:
-    loop, patience = asyncio.get_running_loop(), Patience(0.02)
+    loop, shared = asyncio.get_running_loop(), SharedTimeout(0.02)
     turns = 0
 
     def hold_up() -> None:
@@ -76,7 +76,7 @@ async def test_a_call_on_a_loop_that_is_always_late_ends_all_the_same() -> None:
 
     loop.call_soon(hold_up)
     with pytest.raises(TimeoutError):
-        await call(patience, loop.create_future())
+        await call(shared, loop.create_future())
     assert turns < 20  # it took hundreds while each late turn gave it another one
     turns = 400
 
