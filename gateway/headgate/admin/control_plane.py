@@ -196,7 +196,7 @@ class Admin:
     def unknown_producer(self, name: str, seen: views.ViewInput) -> Failure:
         """Return the failure for a producer without a page."""
         detail = f"no producer {brief(name)} is configured"
-        if name in seen.figures.strangers:
+        if name in seen.figures.unconfigured:
             detail += (
                 f'. It has sent events: they are counted with those of "{OTHER}"; '
                 "add its section to [producers] to count them apart"

@@ -47,7 +47,7 @@ class Fleet:
         """
         before = self._live.get(worker)
         if not has_details and before is not None:
-            figures.details, figures.strangers = before.details, before.strangers
+            figures.details, figures.unconfigured = before.details, before.unconfigured
         self._live[worker] = figures
 
     def retire(self, worker: int) -> None:

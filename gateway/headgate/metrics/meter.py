@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from headgate.metrics import snapshot
 from headgate.metrics.catalogue import OTHER, SECONDS
-from headgate.metrics.series import Ended, Series, Strangers
+from headgate.metrics.series import Ended, Series, UnconfiguredProducers
 from headgate.metrics.snapshot import Buckets, Exemplar, Pair, Snapshot
 from headgate.model.cache import BoundedCache
 from headgate.model.outcome import Outcome, OutcomeName
@@ -244,7 +244,7 @@ class Meter:
         self._ended_events = 0
         self._series: dict[Pair, Series] = {}
         self._known = BoundedCache[tuple[str, str], Series](MAX_KNOWN)
-        self._strangers = Strangers()
+        self._unconfigured = UnconfiguredProducers()
         self._requests: dict[tuple[str, int], Times] = {}
         self._acks: dict[str, Times] = {}
         self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
@@ -337,7 +337,7 @@ class Meter:
             self._series_of(producer, topic).count(requests)
             if self._labels.producer(producer) == OTHER:
                 events = sum([len(outcomes) for _, outcomes, _, _ in requests])
-                self._strangers.add(producer, events, requests[-1][0])
+                self._unconfigured.add(producer, events, requests[-1][0])
 
     def oversized(self, producer: str, topic: str, action: str) -> None:
         """Count an oversize event that this strategy published."""
@@ -457,7 +457,7 @@ class Meter:
             counters={name: dict(values) for name, values in self._counters.items()},
             gauges=self._gauges(),
             histograms=self._histograms(),
-            strangers=self._strangers.collect() if with_details else {},
+            unconfigured=self._unconfigured.collect() if with_details else {},
         )
         collected.counters["headgate_worker_cpu_seconds_total"] = cpu_seconds()
         collected.counters |= of_partitions(self._written)

@@ -13,13 +13,13 @@ from typing import Final
 from headgate.metrics.catalogue import METRICS
 from headgate.metrics.sketches import Sketches
 from headgate.metrics.snapshot import (
+    MAX_UNCONFIGURED,
     REJECTS_KEPT,
-    STRANGERS_KEPT,
     WINDOW_S,
     Detail,
     ProducerHour,
     Reject,
-    Stranger,
+    Unconfigured,
 )
 from headgate.model.outcome import Outcome, OutcomeName, Reason
 
@@ -232,7 +232,7 @@ def _reject(at: float, outcome: Outcome, size: int, request_id: str) -> Reject:
     )
 
 
-class Strangers:
+class UnconfiguredProducers:
     """The busiest unconfigured producers of one worker, in bounded memory.
 
     Space-saving (Metwally, Agrawal and El Abbadi, 2005): a new name replaces the one with the
@@ -252,12 +252,12 @@ class Strangers:
         self._seen[name] = now_s
 
     def _make_room(self) -> int:
-        if len(self._counts) < STRANGERS_KEPT:
+        if len(self._counts) < MAX_UNCONFIGURED:
             return 0
         least = min(self._counts, key=self._counts.__getitem__)
         del self._seen[least]
         return self._counts.pop(least)
 
-    def collect(self) -> dict[str, Stranger]:
+    def collect(self) -> dict[str, Unconfigured]:
         """Return the producers by name."""
-        return {name: Stranger(count, self._seen[name]) for name, count in self._counts.items()}
+        return {name: Unconfigured(count, self._seen[name]) for name, count in self._counts.items()}

@@ -14,7 +14,7 @@ from headgate.metrics import sketches
 from headgate.metrics.catalogue import METRICS, MetricKind
 from headgate.metrics.sketches import EMPTY, Sketched
 
-STRANGERS_KEPT = 100  # names chosen by clients, each of at most a hundred characters
+MAX_UNCONFIGURED = 100  # names chosen by clients, each of at most a hundred characters
 REJECTS_KEPT = 20  # per producer and topic: enough for a diagnosis
 WINDOW_S = 3600  # an hourly job is always inside the current or the previous window
 
@@ -88,7 +88,7 @@ class Detail(msgspec.Struct):
     windows: dict[int, ProducerHour]
 
 
-class Stranger(msgspec.Struct, frozen=True):
+class Unconfigured(msgspec.Struct, frozen=True):
     """An unconfigured producer. Its events are an upper bound if names had to be dropped."""
 
     events: int
@@ -99,14 +99,14 @@ class Snapshot(msgspec.Struct):
     """Metrics by name and label values, in the order of the metric's labels.
 
     Attributes:
-        strangers: Producers without a label of their own, by name; at most `STRANGERS_KEPT`.
+        unconfigured: Producers without a label of their own, by name; at most `MAX_UNCONFIGURED`.
     """
 
     counters: dict[str, dict[Labels, float]] = {}
     gauges: dict[str, dict[Labels, float]] = {}
     histograms: dict[str, dict[Labels, Buckets]] = {}
     details: dict[Pair, Detail] = {}
-    strangers: dict[str, Stranger] = {}
+    unconfigured: dict[str, Unconfigured] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -134,7 +134,7 @@ def merge(first: Snapshot, second: Snapshot) -> Snapshot:
         gauges=_merge_tables(first.gauges, second.gauges),
         histograms=_joined(first.histograms, second.histograms, _merge_rows),
         details=_joined(first.details, second.details, _merge_detail),
-        strangers=_merge_strangers(first.strangers, second.strangers),
+        unconfigured=_merge_unconfigured(first.unconfigured, second.unconfigured),
     )
 
 
@@ -185,16 +185,18 @@ def _newer(first: Exemplar, second: Exemplar) -> Exemplar:
     return second if first.at < second.at else first
 
 
-def _merge_strangers(
-    first: dict[str, Stranger], second: dict[str, Stranger]
-) -> dict[str, Stranger]:
+def _merge_unconfigured(
+    first: dict[str, Unconfigured], second: dict[str, Unconfigured]
+) -> dict[str, Unconfigured]:
     """Return the producers with the most events of both."""
-    ranked = sorted(_joined(first, second, _add_stranger).items(), key=lambda row: -row[1].events)
-    return dict(ranked[:STRANGERS_KEPT])
+    ranked = sorted(
+        _joined(first, second, _add_unconfigured).items(), key=lambda row: -row[1].events
+    )
+    return dict(ranked[:MAX_UNCONFIGURED])
 
 
-def _add_stranger(first: Stranger, second: Stranger) -> Stranger:
-    return Stranger(first.events + second.events, max(first.last_seen, second.last_seen))
+def _add_unconfigured(first: Unconfigured, second: Unconfigured) -> Unconfigured:
+    return Unconfigured(first.events + second.events, max(first.last_seen, second.last_seen))
 
 
 def _merge_detail(first: Detail, second: Detail) -> Detail:

@@ -461,9 +461,9 @@ class Sweeper:
         replays = [replay for backfill in backfills for replay in self._tiers.log(backfill).last]
         for replay in replays:
             counts[state_of(replay)] += 1
-        for happening in self._observer.see(replays):
-            self._note(happening)
-            if happening.kind is Kind.REPLAY_FAILED:
+        for entry in self._observer.see(replays):
+            self._note(entry)
+            if entry.kind is Kind.REPLAY_FAILED:
                 self._figures.count(_FAILED)
         for state, count in counts.items():
             self._figures.set("headgate_replays", (state,), count)

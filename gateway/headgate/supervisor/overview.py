@@ -335,8 +335,8 @@ class Overview:
             seen = poll_of(
                 states, dependencies, self.figures, is_complete, PolicyTable(self.settings.topics)
             )
-            for happening in self._observer.see(time.time_ns() // 1_000_000, seen):
-                self.log.note(happening)
+            for entry in self._observer.see(time.time_ns() // 1_000_000, seen):
+                self.log.note(entry)
         self.figures.set("headgate_ready", (), float(health.is_ready))
         for name, dependency in health.dependencies.items():
             is_up = float(bool(dependency["ok"]))

@@ -14,7 +14,7 @@ from headgate.admin.control_plane import Admin
 from headgate.http.auth import Identity
 from headgate.metrics import fleet as recorder
 from headgate.metrics.catalogue import METRICS, OTHER
-from headgate.metrics.snapshot import Stranger
+from headgate.metrics.snapshot import Unconfigured
 from headgate.model.outcome import TRAITS, OutcomeName, Reason, Refused
 
 # ---- the message for the owner
@@ -149,16 +149,16 @@ class ProducerPages:
                 "volume", "Bytes per second by topic", "B", "headgate_event_bytes", sizes
             ),
             "source": self._plots.source,
-            "strangers": _strangers(seen) if name == OTHER else [],
+            "unconfigured": _unconfigured(seen) if name == OTHER else [],
             "letter": letter(name, view, rejects),
             "other": OTHER,
         }
         return Page("producer.html", f"Producer {name}", values, is_live=True)
 
 
-def _strangers(seen: views.ViewInput) -> list[tuple[str, Stranger]]:
+def _unconfigured(seen: views.ViewInput) -> list[tuple[str, Unconfigured]]:
     """List the producers behind `other`, the busiest first."""
-    return sorted(seen.figures.strangers.items(), key=lambda row: -row[1].events)
+    return sorted(seen.figures.unconfigured.items(), key=lambda row: -row[1].events)
 
 
 def _advice(reason: str) -> str:
