@@ -6,7 +6,7 @@ import pwd
 import re
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from http.client import BadStatusLine, RemoteDisconnected
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,6 +37,13 @@ _BY_CLASS: Final[Mapping[type[OSError], int]] = {
 _UNKNOWN_HOST: Final = "the host name is unknown; correct it, or check DNS"
 _NO_TLS: Final = "it does not speak TLS; use the scheme or protocol without TLS"
 _NO_HTTP: Final = "it does not speak HTTP; correct the port"
+_BY_KIND: Final[Sequence[tuple[type[Exception], str]]] = (
+    (socket.gaierror, _UNKNOWN_HOST),
+    (RemoteDisconnected, _CLOSED),
+    (BadStatusLine, _NO_HTTP),
+    (TimeoutError, _SILENT),
+    (EOFError, _CLOSED),  # `asyncio.IncompleteReadError` is one
+)
 _NO_TLS_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNEXPECTED_MESSAGE")
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")  # in asyncio's list of several failed addresses
 
@@ -255,18 +262,11 @@ def _specific(error: BaseException) -> str:
         if not reason and (inner := error.__cause__ or error.__context__):
             return _specific(inner)
         return _NO_TLS if reason in _NO_TLS_REASONS else f"TLS fails: {_spelled(reason)}"
-    if isinstance(error, socket.gaierror):
-        return _UNKNOWN_HOST
-    if isinstance(error, RemoteDisconnected):
-        return _CLOSED
-    if isinstance(error, BadStatusLine):
-        return _NO_HTTP
-    if isinstance(error, TimeoutError):
-        return _SILENT
+    for kind, text in _BY_KIND:
+        if isinstance(error, kind):
+            return text
     if isinstance(error, PermissionError):
         return f"the user {user()} has no permission to connect"
-    if isinstance(error, EOFError):  # `asyncio.IncompleteReadError` is one
-        return _CLOSED
     if isinstance(error, OSError):
         number = error.errno or _number_of(error)
         if number is None and (listed := _NUMBER.search(str(error))):

@@ -131,8 +131,13 @@ def connection_fix(failure: BaseException, name: str, cluster: ClusterSettings) 
 
 
 def _fix(failure: BaseException, name: str, cluster: ClusterSettings) -> str:
-    section, protocol = f"clusters.{name}", cluster.security_protocol
-    without_sasl, with_tls = protocol.removeprefix("SASL_"), protocol in _WITH_TLS
+    section = f"clusters.{name}"
+    login = _login_fix(failure, section, cluster)
+    return login or _transport_fix(failure, section, cluster.security_protocol)
+
+
+def _login_fix(failure: BaseException, section: str, cluster: ClusterSettings) -> str:
+    """Return the fix for a refused login; empty if the failure is another one."""
     if isinstance(failure, (AuthenticationFailedError, SaslAuthenticationFailed)):
         if cluster.sasl_mechanism == "OAUTHBEARER":
             return f"Check {section}.sasl_oauth_client_id and the permissions of this client."
@@ -147,19 +152,26 @@ def _fix(failure: BaseException, name: str, cluster: ClusterSettings) -> str:
         choice = f"one of {offered[1]}" if offered else "a mechanism of this listener"
         return f"Set {section}.sasl_mechanism, which is {cluster.sasl_mechanism}, to {choice}."
     if isinstance(failure, IllegalSaslStateError):
+        without_sasl = cluster.security_protocol.removeprefix("SASL_")
         return (
             f"The listener takes no SASL: name the listener with SASL in {section}."
             f"bootstrap_servers, or set {section}.security_protocol to {without_sasl}."
         )
+    return ""
+
+
+def _transport_fix(failure: BaseException, section: str, protocol: str) -> str:
+    """Return the fix for a failed connection or handshake."""
     if is_untrusted(failure):
         return f"Set {section}.ssl_cafile to the authority that issued the broker's certificate."
-    if does_not_speak_tls(failure) or (with_tls and is_closed_early(failure)):
+    is_early = is_closed_early(failure)
+    if does_not_speak_tls(failure) or (protocol in _WITH_TLS and is_early):
         plain = "SASL_PLAINTEXT" if "SASL" in protocol else "PLAINTEXT"
         return (
             f"The listener may not speak TLS: name the listener with TLS in {section}."
             f"bootstrap_servers, or set {section}.security_protocol to {plain}."
         )
-    if is_closed_early(failure):
+    if is_early:
         tls = "SASL_SSL" if "SASL" in protocol else "SSL"
         return (
             f"The listener may expect TLS or SASL: {section}.security_protocol is {protocol}. With "

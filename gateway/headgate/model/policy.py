@@ -20,7 +20,7 @@ from headgate.model.oversize import SplitRule, Strategy
 from headgate.model.schema import Schema
 from headgate.model.topics import LONGEST_NAME, Globs, is_glob, literal_prefix, ties
 
-# Declarations of options: the default, the bounds and the sentence that documents one.
+# ---- declarations of options: the default, the bounds and the sentence that documents one
 #
 # Settings classes declare their fields with `option`. The loader, the reference file, the tables in
 # docs/reference/options.md and the error texts all read the same declaration.

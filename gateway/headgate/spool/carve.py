@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 from headgate.model.topics import TopicState
 from headgate.spool.database import FILE, JournalDamagedError, Raw, checksum_of, unpack_topic
 
-# SQLite's write-ahead log, read without SQLite: its pages, and the commits that SQLite ignores.
+# ---- SQLite's write-ahead log, read without SQLite: its pages, and commits that SQLite ignores
 #
 # When SQLite opens a file, it reads the log up to the first damaged frame and drops the rest. That
 # is right for a commit that a power loss cut short: it is the last one, and no client has a
@@ -231,6 +231,8 @@ def _checksum(order: str, content: bytes, before: Sums) -> Sums:
     return first, second
 
 
+# ---- pages of the database, and their cells
+
 _TABLE, _TABLE_ABOVE, _INDEX, _INDEX_ABOVE = 13, 5, 10, 2  # kinds of b-tree pages
 _ROOT, _FREE, _BELOW = 1, 2, 5  # types in the pointer map, of b-tree pages and free pages
 _OVERFLOW: Final = (3, 4)
@@ -384,6 +386,9 @@ class _Pages:
             parts.append(content[4 : 4 + size])
             size -= self.bytes - 4
         return _Cell(number, _values(b"".join(parts)))
+
+
+# ---- the chunks in these pages
 
 
 class Wreck:

@@ -30,7 +30,7 @@ from headgate.spool.reading import Reader
 
 log = logging.getLogger("headgate.spool")
 
-# The folder of a journal: its lock, and the identity of its files.
+# ---- the folder of a journal: its lock, and the identity of its files
 #
 # SQLite continues to write to a deleted file, whose contents are lost when the process ends. So
 # before and after each commit of `spooled` events the names must still lead to the same files.
@@ -219,6 +219,8 @@ def _locked(folder: Path) -> int:
         raise
     return descriptor
 
+
+# ---- the note of all folders in use
 
 _MAX_NOTED: Final = 100  # largest number of noted folders
 
