@@ -347,6 +347,20 @@ def test_fields_are_documented_as_attributes() -> None:
     assert found == []
 
 
+def test_names_of_questions_are_of_functions_that_answer() -> None:
+    question = re.compile(r"_*(?:is|has|may|can|needs)_")
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and question.match(node.name)
+        and node.returns is not None
+        and ast.unparse(node.returns) == "None"
+    ]
+    assert found == []
+
+
 def test_every_stage_is_in_the_life_of_an_event() -> None:
     stage = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
     head, *stages = stage.findall((PACKAGE / "ingest" / "path.py").read_text().split('"""')[1])

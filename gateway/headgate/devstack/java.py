@@ -214,7 +214,7 @@ def _run_ivy(
     command += ["-cache", str(work / "ivy"), "-retrieve", f"{goal}/[artifact]-[revision].[ext]"]
     total = len(wanted.sums())
     say(f"downloading {wanted.title} ({total} jars, {wanted.megabytes} MB)")
-    found, fetched, next_s = 0, 0, time.monotonic() + _PROGRESS_S
+    resolved, fetched, next_s = 0, 0, time.monotonic() + _PROGRESS_S
     is_verbose = os.environ.get("VERBOSE", "") not in {"", "0"}
     log: list[str] = []
     with subprocess.Popen(
@@ -222,12 +222,12 @@ def _run_ivy(
     ) as ivy:
         for line in ivy.stdout or ():
             log.append(_ADDRESS.sub("", line))
-            found += "\tfound " in line
+            resolved += "\tfound " in line
             fetched += "[SUCCESSFUL ]" in line
             if is_verbose:
                 say(f"  {log[-1].strip()}")
             elif time.monotonic() >= next_s:
-                say(f"  {fetched or found} of {total} {'downloaded' if fetched else 'found'}")
+                say(f"  {fetched or resolved} of {total} {'downloaded' if fetched else 'found'}")
                 next_s = time.monotonic() + _PROGRESS_S
     if ivy.returncode != 0:
         full = goal.parents[1] / "ivy.log"

@@ -174,7 +174,7 @@ class ClusterMonitor:
         if follows:
             self._tasks.keep(self._follow_on, f"following commits of cluster {self.name}")
         else:
-            self._is_followed("a single poll does not follow commits: it shows none that went back")
+            self._note_stream("a single poll does not follow commits: it shows none that went back")
 
     async def close(self) -> None:
         """Stop polling and following; bounded."""
@@ -205,7 +205,7 @@ class ClusterMonitor:
                     )
                     await self._reader.close()
                 else:
-                    self._is_back(self._outage, "polled again")
+                    self._note_recovery(self._outage, "polled again")
                     commits = self.status.commits
                     self.status = Status(True, "", self._now_ms(), clock() - began, commits)
                     self._has_polled.set()
@@ -238,7 +238,7 @@ class ClusterMonitor:
         for partition, at_ms, end in past:
             self.watch.seeded(partition, at_ms, end)
         self.watch.logs_seen(poll.logs, now_ms)
-        self.watch.is_read(spans, readable)
+        self.watch.note_read(spans, readable)
         self.watch.groups_seen(poll.groups, now_ms, is_whole=poll.is_whole)
         for record in before:
             self._take(record)
@@ -258,7 +258,7 @@ class ClusterMonitor:
                 log.warning("cluster %s: broker metrics cannot be read: %s", self.name, error)
             self.rogue_detail = "broker metrics cannot be read; see the log of the monitor"
             return
-        self._is_back(self._scrape_outage, "broker metrics can be read again")
+        self._note_recovery(self._scrape_outage, "broker metrics can be read again")
         self.rogue_detail = ""
         self.readers.polled(self._now_ms(), brokers, poll.stored, poll.groups)
 
@@ -284,7 +284,7 @@ class ClusterMonitor:
         while True:
             await self._has_polled.wait()
             if not self._sees_commits:
-                self._is_followed(_UNREADABLE)
+                self._note_stream(_UNREADABLE)
                 self._has_polled.clear()
                 continue
             commits = CommitStream(self._options)
@@ -296,9 +296,9 @@ class ClusterMonitor:
                 log.warning(
                     "cluster %s: %s is not followed: %s", self.name, TOPIC, connection_error(error)
                 )
-                self._is_followed(f"{TOPIC} cannot be read: {kafka_in_words(error, self.name)}")
+                self._note_stream(f"{TOPIC} cannot be read: {kafka_in_words(error, self.name)}")
             else:
-                self._is_followed(_UNREADABLE)
+                self._note_stream(_UNREADABLE)
             finally:
                 self._has_commit_stream = False
                 await commits.close()
@@ -314,15 +314,15 @@ class ClusterMonitor:
             if not await commits.begin():
                 return False
             await self._poll(commits)
-            self._is_followed("")
-            self._is_back(self._stream_outage, f"{TOPIC} is followed again")
+            self._note_stream("")
+            self._note_recovery(self._stream_outage, f"{TOPIC} is followed again")
             return True
 
-    def _is_back(self, outage: Outage | ClusterOutage, what: str) -> None:
+    def _note_recovery(self, outage: Outage | ClusterOutage, what: str) -> None:
         if (away_s := outage.ends()) is not None:
             log.info("cluster %s: %s", self.name, what, extra={"away_s": away_s})
 
-    def _is_followed(self, reason: str) -> None:
+    def _note_stream(self, reason: str) -> None:
         self._has_commit_stream = not reason
         self.status = self.status._replace(commits=reason)
 

@@ -145,13 +145,13 @@ class ClusterWatch:
         for name, group in described.items():
             watch = self._group(name, now_ms)
             if group is not None:
-                watch.is_described(group, now_ms)
+                watch.update_members(group, now_ms)
         self._has_polled = True
 
     def members_seen(self, group: str, members: tuple[GroupMember, ...], now_ms: int) -> None:
         """Update the members of a classic group after a rebalance, from the commit stream."""
         watch = self._group(group, now_ms)
-        watch.is_described(watch.described._replace(members=members), now_ms)
+        watch.update_members(watch.described._replace(members=members), now_ms)
 
     def member_is(self, group: str, member: GroupMember, now_ms: int, *, is_gone: bool) -> None:
         """Update one member of a KIP-848 group from the commit stream."""
@@ -160,7 +160,7 @@ class ClusterWatch:
             other for other in watch.described.members if other.member_id != member.member_id
         )
         members = others if is_gone else (*others, member)
-        watch.is_described(watch.described._replace(members=members), now_ms)
+        watch.update_members(watch.described._replace(members=members), now_ms)
 
     def member(self, group: str, member_id: str) -> GroupMember:
         """Return a member of a group in its current state."""
@@ -267,13 +267,13 @@ class ClusterWatch:
         self._doubted = turn[-1] if turn else None
         return {partition: spans[partition] for partition in turn}
 
-    def is_read(
+    def note_read(
         self, spans: Mapping[Partition, tuple[int, int]], first_records: Mapping[Partition, int]
     ) -> None:
         """Apply the offset of the first record in each span, or the span's end if there is none."""
         for partition, record in first_records.items():
             if partition in self.logs:
-                self.logs[partition].is_read(*spans[partition], record)
+                self.logs[partition].note_read(*spans[partition], record)
 
     def _count(self, fall: Regression) -> None:
         self.regressions.append(fall)

@@ -98,7 +98,7 @@ class PartitionLog:
         first, last = self.empty
         return last if first <= offset < last else offset
 
-    def is_read(self, start: int, end: int, record: int) -> None:
+    def note_read(self, start: int, end: int, record: int) -> None:
         """Note the first record from `start` on; a `record` of at least `end` means none."""
         if record < end:
             self.readable = record
@@ -143,7 +143,7 @@ class GroupWatch:
         self.regressions = 0
         self._owned_last: dict[Partition, str] = {}
 
-    def is_described(self, described: Described, now_ms: int) -> None:
+    def update_members(self, described: Described, now_ms: int) -> None:
         """Update the members and their partitions.
 
         The known subscription of a member stays if the description lacks it.

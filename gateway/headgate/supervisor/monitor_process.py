@@ -111,14 +111,14 @@ class MonitorPages:
         return metrics_page(request, replace(figures, gauges=gauges))
 
     async def _groups(self, request: web.Request) -> web.Response:
-        self._may_view(request)
+        self._require_view(request)
         wanted = paging(request)
         page = self._monitor.groups(*_wanted(request))
         rows, following = page_of(page["groups"], wanted, row_place, RowPlace.read, RowPlace.text)
         return json_page(request, page | listed("groups", rows, following))
 
     async def _group(self, request: web.Request) -> web.Response:
-        self._may_view(request)
+        self._require_view(request)
         name = request.match_info["group"]
         group = await self._monitor.group(name)
         if group is None:
@@ -126,7 +126,7 @@ class MonitorPages:
             raise Refused(Failure(Reason.NOT_FOUND, detail))
         return json_page(request, group)
 
-    def _may_view(self, request: web.Request) -> None:
+    def _require_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
         caller = self._callers.identify(headers, asking(request))
         if isinstance(caller, Failure):

@@ -21,7 +21,7 @@ from headgate.model.suppression_states import QUARANTINE, TopicSuppression, wors
 from headgate.redis.client import all_ended
 from headgate.redis.servers import Slots
 from headgate.suppression.rules import Agreement
-from headgate.suppression.suppressor import Suppressor, may_begin
+from headgate.suppression.suppressor import Suppressor, wait_to_begin
 
 
 class ShardedSuppressor:
@@ -63,7 +63,7 @@ class ShardedSuppressor:
     async def start(self) -> None:
         """Connect to all servers, and agree with other gateways on the servers."""
         await all_ended(part.connect() for part in self._parts)
-        await may_begin(self._agreement, self._clock)
+        await wait_to_begin(self._agreement, self._clock)
 
     async def close(self) -> None:
         """Send the last settlements if the servers take them in time, and disconnect."""

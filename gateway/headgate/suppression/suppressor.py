@@ -99,7 +99,7 @@ def memberships(servers: Sequence[str], options: SuppressOptions, prefix: str) -
     return [Membership(agreement, number, call, spans) for number in range(len(servers))]
 
 
-async def may_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
+async def wait_to_begin(agreement: Agreement, clock: Callable[[], float]) -> None:
     """Wait until this process may take events.
 
     If other gateways use other servers, it waits until they believe no state.
@@ -181,7 +181,7 @@ class Suppressor:
         gateways would not know of them.
         """
         await self.connect()
-        await may_begin(self._agreement, self._clock)
+        await wait_to_begin(self._agreement, self._clock)
 
     async def connect(self) -> None:
         """Connect without the wait for other gateways, which `sharded` does for all servers."""

@@ -192,21 +192,21 @@ class Exporter:
         try:
             answer = await self._post(body)
         except (OSError, TimeoutError, aiohttp.ClientError) as error:
-            self._is_away(connection_error(error))
+            self._note_outage(connection_error(error))
             return False
         if answer.status in _RETRYABLE:
-            self._is_away(f"it answers {answer.status}")
+            self._note_outage(f"it answers {answer.status}")
             self._pause_s = max(self._pause_s, min(answer.retry_after_s, _LONGEST_ASKED_S))
             return False
         if answer.status >= 300:
             self._done(spans, "refused")
             said = answer.body[:_SHOWN].decode("utf-8", "replace")
-            self._is_away(f"it refuses spans: {answer.status} {said}")
+            self._note_outage(f"it refuses spans: {answer.status} {said}")
             return True
         refused = rejected(answer.body, len(spans))
         self._done(spans[:refused], "refused")
         self._done(spans[refused:], "exported")
-        self._is_back()
+        self._note_recovery()
         return True
 
     def _done(self, spans: Sequence[Span], result: str) -> None:
@@ -215,11 +215,11 @@ class Exporter:
             self._waiting.popleft()
         self._count_spans(result, len(spans))
 
-    def _is_away(self, why: str) -> None:
+    def _note_outage(self, why: str) -> None:
         if self._outage.begins():
             log.warning("span collector is not available: %s", why)
 
-    def _is_back(self) -> None:
+    def _note_recovery(self) -> None:
         self._pause_s = _FIRST_PAUSE_S
         if (away_s := self._outage.ends()) is not None:
             log.info("span collector answers again", extra={"away_s": away_s})

@@ -83,7 +83,7 @@ class World:
         spans = self.watch.doubtful(stored, offsets)
         self.watch.topics_seen({TOPIC: self.topic}, self.now_ms)
         self.watch.logs_seen(offsets, self.now_ms)
-        self.watch.is_read(spans, {place: self._first(place, *spans[place]) for place in spans})
+        self.watch.note_read(spans, {place: self._first(place, *spans[place]) for place in spans})
         members = tuple(
             GroupMember(
                 name,

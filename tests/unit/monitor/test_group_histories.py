@@ -455,13 +455,13 @@ def test_a_group_that_keeps_up_behind_markers_is_well(has_commit_stream: bool) -
 def test_two_groups_behind_one_marker_are_told_apart_by_what_they_read() -> None:
     """What is empty for one is behind a record for the other."""
     log = PartitionLog(0, 20, LogEnds())
-    log.is_read(18, 20, 20)
+    log.note_read(18, 20, 20)
     assert [log.next_record(at) for at in (5, 17, 18, 19, 20)] == [5, 17, 20, 20, 20]
-    log.is_read(5, 20, 7)
+    log.note_read(5, 20, 7)
     assert log.next_record(18) == 20
     assert log.readable == 7
     log.end = 25
-    log.is_read(20, 25, 25)
+    log.note_read(20, 25, 25)
     assert [log.next_record(at) for at in (5, 18, 20, 24)] == [5, 25, 25, 25]
 
 

@@ -125,7 +125,7 @@ async def test_the_table_says_why_commits_are_not_seen() -> None:
     world.poll()
     monitor = monitor_of(world)
     for cluster in monitor.clusters:
-        cluster._is_followed("a single poll reads no commits")
+        cluster._note_stream("a single poll reads no commits")
     page = monitor.groups()
     page["clusters"][0]["ok"] = True  # as after a poll
     text = "\n".join(group_lines(page, "12:00:00"))
@@ -336,11 +336,11 @@ async def test_a_commit_stream_that_breaks_during_a_poll_makes_no_step_back() ->
     cluster = ClusterMonitor("main", options, WatchOptions(), 10.0, {}, lambda: START_MS)
     reader = Scripted(cluster)
     await cluster._poll()
-    cluster._is_followed("")
+    cluster._note_stream("")
 
     def commit_and_break() -> None:
         cluster._take(CommitRecord(GROUP, PLACE, CommittedOffset(9), cluster._now_ms()))
-        cluster._is_followed("the broker is away")
+        cluster._note_stream("the broker is away")
 
     reader.meanwhile = commit_and_break
     await cluster._poll()

@@ -17,7 +17,7 @@ from headgate.suppression.rules import (
     layout_spans,
 )
 from headgate.suppression.sharded import ShardedSuppressor
-from headgate.suppression.suppressor import may_begin
+from headgate.suppression.suppressor import wait_to_begin
 from support.doubles.suppression_store import MemoryStore
 from support.gateway.suppression_world import make_publish
 from support.scenarios.sharded_world import Process, World
@@ -227,7 +227,7 @@ def test_a_server_that_answers_while_a_start_waits_makes_it_wait_for_longer() ->
         agreement = Agreement(2, layout_spans(8000.0, 60_000.0))
         began_s, reply = clock(), LayoutReply(1_000_000, 999_000, True)
         agreement.apply_reply(0, clock(), clock(), reply)
-        began = asyncio.ensure_future(may_begin(agreement, clock))
+        began = asyncio.ensure_future(wait_to_begin(agreement, clock))
         await asyncio.sleep(3.0)
         agreement.apply_reply(1, clock(), clock(), reply)
         await began
