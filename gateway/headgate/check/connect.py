@@ -30,6 +30,7 @@ from headgate.check.rules import (
     judge_topic,
     judge_unmatched,
     ok,
+    warn,
 )
 from headgate.config.backend_settings import ClusterSettings, RedisSettings
 from headgate.config.settings import Settings
@@ -188,7 +189,8 @@ def _transport_fix(failure: BaseException, section: str, protocol: str) -> str:
 async def _check_redis(redis: RedisSettings) -> list[Finding]:
     servers = redis.servers
     if not servers:
-        return [ok("redis", "not configured, and no topic suppresses")]
+        text = "not configured: no Idempotency-Key is checked, so a retry may write a second record"
+        return [warn("redis", text, "Set redis.url, unless your consumers recognise repeats.")]
     timeout_s = max(redis.timeout_ms / 1000, _MIN_REDIS_S)
     names = ["redis"] if len(servers) == 1 else [f"redis {name}" for name in servers]
     answers = await asyncio.gather(

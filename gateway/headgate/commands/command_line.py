@@ -185,6 +185,8 @@ def find_config(
         NoConfigFileError: No place has a configuration file.
     """
     needs_file = getattr(chosen, "finds_config", False) and not getattr(chosen, "reference", False)
+    if getattr(chosen, "bootstrap_servers", None) is not None:
+        return  # they stand for a file
     if not needs_file or chosen.config is not None:
         return
     if named := environ.get(VARIABLE):

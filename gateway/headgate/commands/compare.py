@@ -8,16 +8,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headgate.commands.command_line import (
+    CONFIG_DEFAULT,
     FAILED,
     OK,
     USAGE,
     CommandError,
     Subparsers,
     add_command,
+    add_config_option,
 )
 from headgate.commands.output import (
     add_json,
@@ -90,10 +91,10 @@ def register_compare(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "compare", purpose, _EXAMPLES)
     parser.add_argument("first", metavar="FIRST", help="a topic, or CLUSTER/TOPIC")
     parser.add_argument("second", metavar="SECOND", help="a topic, or CLUSTER/TOPIC")
-    access = parser.add_mutually_exclusive_group(required=True)
-    access.add_argument(
-        "-c", "--config", type=Path, metavar="F", help="the configuration file, for its clusters"
-    )
+    access = parser.add_mutually_exclusive_group()
+    purpose = f"the configuration file, for its clusters; default: {CONFIG_DEFAULT}"
+    add_config_option(access, purpose)
+    parser.set_defaults(finds_config=True)
     access.add_argument(
         "--bootstrap-servers",
         metavar="H:P",
@@ -190,7 +191,7 @@ def _selection(args: argparse.Namespace) -> _Selection:
 def _topics(args: argparse.Namespace) -> list[_Topic]:
     from headgate.kafka.options import ClusterOptions, cluster_options
 
-    if args.config is None:
+    if args.bootstrap_servers is not None:
         options = ClusterOptions(args.bootstrap_servers)
         return [_Topic(name, "the cluster", options) for name in (args.first, args.second)]
     clusters = load(args.config, os.environ).clusters

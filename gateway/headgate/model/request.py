@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
 from headgate.model.record import CONTENT_TYPE, DATAREF, RESERVED_PREFIX
+from headgate.model.text import SIMILAR, closest, did_you_mean
 from headgate.model.trace import read_state
 
 # Record headers from clients: bounded, and without names that the gateway itself writes.
@@ -64,6 +66,10 @@ _SINGLE = (
 _EVENT_ID_MAX = 256
 _BURST_MAX = 128
 _SHOWN_BYTES = 40  # bytes of a refused value to show
+_NAMES = frozenset(
+    (*_SINGLE, b"headgate-force", b"headgate-batch", b"headgate-burst", b"headgate-producer")
+)
+_OUR_PREFIX: Final = "Headgate-"
 # The first nine bytes of our names.
 _OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
 
@@ -104,6 +110,9 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
     ours = {name: headers[name] for name in headers if name[:9] in _OURS}
     if not ours:
         return NO_OPTIONS
+    for name in ours:
+        if name not in _NAMES and name[:9] == b"headgate-" and name[:16] != _RECORD_HEADER:
+            raise Refused(malformed(_unknown_header(name)))
     single = next((name for name in _SINGLE if name in ours), None)
     is_array_one_event(ours)  # refuses an invalid value for any body
     return RequestOptions(
@@ -118,6 +127,14 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
         burst=read_burst(ours.get(b"headgate-burst")),
         is_plain=all(name == _EVENT_ID for name in _SINGLE if name in ours),
     )
+
+
+def _unknown_header(name: bytes) -> str:
+    shown = name[:_SHOWN_BYTES].decode("ascii", "replace").title()
+    ends = {known.decode().title().removeprefix(_OUR_PREFIX) for known in _NAMES}
+    near = get_close_matches(shown.removeprefix(_OUR_PREFIX), sorted(ends), 1, SIMILAR)
+    hint = did_you_mean(_OUR_PREFIX + near[0]) if near else "Record headers are Headgate-Header-*."
+    return f"there is no header {shown}. {hint}"
 
 
 def _prefers_minimal(prefer: bytes) -> bool:
@@ -175,7 +192,7 @@ def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes
         query: The query as it was sent.
 
     Raises:
-        Refused: The query is malformed, or there are several keys.
+        Refused: The query is malformed, has another parameter, or several keys.
     """
     if not query:
         return headers
@@ -184,6 +201,10 @@ def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes
     except ValueError:  # UnicodeDecodeError is one
         raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
     keys = [value for name, value in pairs if name == "key"]
+    if len(keys) < len(pairs):
+        other = next(name for name, _ in pairs if name != "key")[:_SHOWN_BYTES]
+        hint = closest(other, ["key"]) or "The only one is key: other options are headers."
+        raise Refused(malformed(f"the query has no parameter {other!r}. {hint}"))
     if not keys:
         return headers
     if len(keys) > 1 or _KEY_STAR in headers:

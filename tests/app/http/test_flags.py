@@ -54,6 +54,20 @@ def test_all_flags_are_known_here() -> None:
 
 
 @WAYS
+async def test_a_header_that_does_not_exist_is_malformed_and_nothing_is_written(
+    port: DataPort, way: dict[str, str]
+) -> None:
+    for body in (b'{"id":1}', b'[{"id":1}]', b'{"id":1}\n{"id":2}'):
+        headers = {"Content-Type": "application/json", "Headgate-Keey": "k", **way}
+        if body.count(b"\n"):
+            headers["Content-Type"] = "application/x-ndjson"
+        answer = await port.post("clicks", body, headers)
+        assert (answer.status, answer.document["reason"]) == (400, "malformed"), answer
+        assert 'Headgate-Keey. Did you mean "Headgate-Key"?' in answer.document["detail"]
+    assert port.room.written == []
+
+
+@WAYS
 @pytest.mark.parametrize("name", HEADERS)
 async def test_anything_else_is_malformed_and_nothing_is_written(
     port: DataPort, name: str, way: dict[str, str]

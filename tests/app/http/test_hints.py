@@ -70,7 +70,11 @@ async def test_another_content_type_is_advised(
 @pytest.mark.parametrize(
     ("headers", "body", "advised"),
     [
-        ({"Headgate-Tombstone": "true"}, b"", "send the header Headgate-Key"),
+        (
+            {"Headgate-Tombstone": "true"},
+            b"",
+            "send Headgate-Key. A tombstone has no value with a key",
+        ),
         ({"Content-Type": JSON}, b'{"records": [{"value": 1}]}', "post it to /topics/TOPIC"),
         ({}, b'{"records": [{"value": 1}]}', "post it to /topics/TOPIC"),
         ({"Content-Type": NDJSON}, b'{"id":1}{"id":2}', "with --data-binary, not -d"),

@@ -194,7 +194,7 @@ async def test_every_request_is_where_that_is_wanted(written: Written) -> None:
             known = (line["method"], line["path"], line["status"], line["bytes"], line["producer"])
             assert known == ("POST", "/v1/topics/orders/events", 201, len(GOOD), "shop")
             assert line["ms"] >= 0
-        answer = await port.post("orders", GOOD, {**JSON, "Headgate-Producer": "shop"}, "?x=1")
+        answer = await port.post("orders", GOOD, {**JSON, "Headgate-Producer": "shop"}, "?key=1")
         *_, line = written.lines(logs.ACCESS)
         assert (line["request_id"], line["status"]) == (answer.headers["x-request-id"], 201)
         await port.ask("GET", "/live")

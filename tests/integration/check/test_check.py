@@ -120,6 +120,13 @@ def test_what_does_not_answer_is_an_error_and_exit_code_1(tmp_path: Path) -> Non
     assert said(report, "topics.deals") == ""
 
 
+def test_without_redis_repeats_are_not_recognised(tmp_path: Path) -> None:
+    servers = f"{LOOPBACK}:{free_port()}"
+    text = f'[clusters.main]\nbootstrap_servers = "{servers}"\n[topics.clicks]\n'
+    _, report = check(tmp_path, text)
+    assert said(report, "redis").startswith("warn: not configured: no Idempotency-Key is checked")
+
+
 def test_settings_of_a_running_redis_are_read(
     start_redis: Callable[..., RunningRedis], kafka: RunningBroker, topic_name: str, tmp_path: Path
 ) -> None:

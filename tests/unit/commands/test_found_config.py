@@ -12,7 +12,7 @@ from headgate.commands import command_line
 from headgate_spark import cli as spark_cli
 
 CONFIG = '[clusters.main]\nbootstrap_servers = "127.0.0.1:9"\n[topics.orders]\n'
-FINDERS = ["serve", "check", "config", "init", "coalesce", "monitor", "blobs gc"]
+FINDERS = ["serve", "check", "config", "init", "coalesce", "monitor", "blobs gc", "compare a b"]
 
 
 @pytest.fixture(autouse=True)
@@ -78,6 +78,18 @@ def test_a_file_of_the_environment_that_is_missing_is_an_error(
     monkeypatch.setenv("HEADGATE_CONFIG", "elsewhere.toml")
     assert main(["config"]) == 2
     assert "elsewhere.toml" in capsys.readouterr().err
+
+
+def test_compare_takes_brokers_instead_of_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written(tmp_path / "headgate.toml", 8002)
+    assert main(["compare", "no/a", "b"]) == 2  # read, for its clusters
+    shown = capsys.readouterr().err
+    assert "configuration file: headgate.toml\n" in shown
+    assert "no/a: no cluster no in headgate.toml: main" in shown
+    assert main(["compare", "a", "b", "--bootstrap-servers", "127.0.0.1:9"]) == 1
+    assert "configuration file" not in capsys.readouterr().err
 
 
 def test_check_and_the_reference_say_nothing_twice(

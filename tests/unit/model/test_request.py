@@ -81,6 +81,29 @@ def test_bad_values_are_refused_naming_the_header(
     assert refusal(name, value) is reason
 
 
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        (b"headgate-keey", 'there is no header Headgate-Keey. Did you mean "Headgate-Key"?'),
+        (b"headgate-tombston", 'Did you mean "Headgate-Tombstone"?'),
+        (b"headgate-eventid", 'Did you mean "Headgate-Event-Id"?'),
+        (b"headgate-a", "there is no header Headgate-A. Record headers are Headgate-Header-*."),
+        (b"headgate-zzzzzzzz", "there is no header Headgate-Zzzzzzzz. Record headers"),
+    ],
+)
+def test_a_header_that_does_not_exist_is_refused_with_the_nearest(name: bytes, fix: str) -> None:
+    with pytest.raises(Refused) as caught:
+        read_options({b"headgate-key": b"k", name: b"x"})
+    assert caught.value.failure.reason is Reason.MALFORMED
+    assert fix in caught.value.failure.detail
+
+
+def test_headers_that_others_read_are_left_alone() -> None:
+    known = {b"headgate-producer": b"shop", b"headgate-batch": b"1", b"headgate-header-": b"z"}
+    others = {b"traceparent-x": b"y", b"x-headgate-a": b"b", b"headgate-header-keey": b"k"}
+    assert read_options({**known, **others}).record_headers == (("keey", b"k"),)
+
+
 def test_record_headers_come_from_the_request_but_never_hg_ones() -> None:
     options = read_options(
         {
