@@ -52,7 +52,7 @@ class Admin:
         installation: Installation,
     ) -> None:
         self.services = services
-        self.access = access = Access(instance, callers)
+        self.access = access = Access(instance, callers, installation.note)
         self.pauses = PausePages(pauses, access)
         self.replays = ReplayPages(services, access)
         self.offsets = OffsetPages(services, access)

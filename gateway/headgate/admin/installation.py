@@ -14,7 +14,7 @@ from headgate.config.problems import DEFAULT
 from headgate.config.reference import Effective, effective
 from headgate.config.settings import NAMED, SECTIONS
 from headgate.http.pages import Paging, is_set, json_page, listed, page_of, paging
-from headgate.model.installation import Kind, LogEntry
+from headgate.model.installation import Kind, LogEntry, NewEntry
 from headgate.model.outcome import Refused, malformed
 from headgate.model.text import natural_number
 
@@ -37,11 +37,13 @@ class Installation(NamedTuple):
         entries: Returns the latest entries of the log, newest first.
         configuration: Returns the active configuration.
         findings: Returns the findings of `headgate check` without Kafka and Redis; slow.
+        note: Adds an entry to the log.
     """
 
     entries: Callable[[], Sequence[LogEntry]]
     configuration: Callable[[], Configuration]
     findings: Callable[[], Sequence["Finding"]]
+    note: Callable[[NewEntry], None]
 
 
 class InstallationPages:

@@ -5,6 +5,7 @@ client in headers. It drops headers with their prefix that the client sent. The 
 headers only with the secret that it made at its start, and only if each of them is there once.
 """
 
+import asyncio
 import hmac
 import json
 import logging
@@ -26,6 +27,7 @@ from headgate.http.body import read_body
 from headgate.http.request_log import REPORTED
 from headgate.ingest.admission import Admission
 from headgate.model.content import is_form, is_json
+from headgate.model.installation import Kind, NewEntry
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
 from headgate.model.route import management_body
 
@@ -124,6 +126,10 @@ _MAX_TOGETHER = 64 * _MAX_BYTES  # of all bodies in memory; separate from the da
 _MAX_FIELDS = 100  # of a form; the largest one has 16
 
 _CHANGES_KEPT = 200
+# Changes that the installation log takes one by one in so many seconds.
+_NOTES = 20
+_NOTE_S = 60.0
+_SUBJECTS = ("group", "topic", "replay", "snapshot")
 
 Form = Mapping[str, str]
 
@@ -133,12 +139,21 @@ class Access:
 
     Pages identify the caller before they read a body.
 
+    Args:
+        instance: The instance.
+        callers: Authenticator.
+        note: Takes entries of the installation log.
+
     Attributes:
         callers: Authenticator; replaced at a reload.
         changes: The latest changes since the start, oldest first.
     """
 
-    def __init__(self, instance: Instance, callers: Authenticator) -> None:
+    def __init__(
+        self, instance: Instance, callers: Authenticator, note: Callable[[NewEntry], None]
+    ) -> None:
+        self._note = note
+        self._noted = 0  # changes of this minute
         self.callers = callers
         self.changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
         self._instance = instance
@@ -152,10 +167,12 @@ class Access:
             Refused: The authentication failed, or the caller has none of the roles.
         """
         headers = {name.lower(): value for name, value in request.raw_headers}
-        caller = self.callers.identify(headers, asking(request))
+        client, reported = asking(request), request.setdefault(REPORTED, {})
+        reported["remote"] = client.address or ""  # with one port, the client of the worker
+        caller = self.callers.identify(headers, client)
         if isinstance(caller, Failure):
             raise Refused(caller)
-        request.setdefault(REPORTED, {})["producer"] = caller.name
+        reported["producer"] = caller.name
         if caller.roles.isdisjoint(roles):
             detail = f"this needs the role {' or '.join(map(repr, roles))}"
             if self._instance.settings.auth.is_open:
@@ -186,7 +203,28 @@ class Access:
         remote = asking(request).address or "unix socket"
         change = {"at": iso(time.time()), "who": caller.name, "remote": remote, "what": what}
         self.changes.append(change | fields)
-        log.info("change: %s by %s", what, caller.name, extra={"remote": remote, **fields})
+        extra = {"producer": caller.name, "remote": remote, **fields}
+        log.info("change: %s by %s", what, caller.name, extra=extra)
+        self._note_change(caller.name, remote, what, fields)
+
+    def _note_change(self, who: str, remote: str, what: str, fields: dict[str, Any]) -> None:
+        """Add the change to the installation log, which is bounded: a script must not flush it."""
+        self._noted += 1
+        if self._noted == 1:
+            asyncio.get_running_loop().call_later(_NOTE_S, self._note_more)
+        if self._noted > _NOTES:
+            return
+        subject = next((str(fields[name]) for name in _SUBJECTS if name in fields), what)
+        named = ", ".join(f"{name} {text}" for name, text in fields.items() if text is not None)
+        text = f"{what} by {who} ({remote}): {named}"
+        details = {"who": who, "remote": remote, "what": what, **fields}
+        self._note(NewEntry(Kind.CHANGED, subject, text, details))
+
+    def _note_more(self) -> None:
+        more, self._noted = self._noted - _NOTES, 0
+        if more > 0:
+            text = f"{more} more changes within a minute: headgate.changes has them"
+            self._note(NewEntry(Kind.CHANGED, "changes", text, {"left_out": more}))
 
     async def json(self, request: web.Request) -> Any:
         """Return the JSON document of a body.

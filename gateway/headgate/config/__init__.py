@@ -4,7 +4,15 @@
 """
 
 from headgate.config.backend_settings import RedisSettings
-from headgate.config.load import Loaded, keep_schemas, load, load_with_origins, reloadable
+from headgate.config.load import (
+    Loaded,
+    ReloadChanges,
+    keep_schemas,
+    load,
+    load_with_origins,
+    reload_changes,
+    reloadable,
+)
 from headgate.config.problems import ConfigError, Problem
 from headgate.config.settings import HttpSettings, Settings
 from headgate.config.values import read_file
@@ -15,10 +23,12 @@ __all__ = [
     "Loaded",
     "Problem",
     "RedisSettings",
+    "ReloadChanges",
     "Settings",
     "keep_schemas",
     "load",
     "load_with_origins",
     "read_file",
+    "reload_changes",
     "reloadable",
 ]

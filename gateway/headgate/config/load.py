@@ -121,6 +121,54 @@ def reloadable(old: Settings, new: Settings) -> list[str]:
     return changed
 
 
+class ReloadChanges(NamedTuple):
+    """Dotted names of the topics and producers that a reload changes, without any value.
+
+    Attributes:
+        added: New topics and producers.
+        removed: Topics and producers that are gone.
+        changed: Changed options; `topics` alone stands for their order.
+    """
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+
+def reload_changes(old: Settings, new: Settings) -> ReloadChanges:
+    """Return what a reload changes."""
+    found = ReloadChanges([], [], [])
+    old_topics, new_topics = (
+        {policy.pattern: policy for policy in each.topics} for each in (old, new)
+    )
+    sections: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+        ("topics", old_topics, new_topics),
+        ("producers", old.producers, new.producers),
+    ]
+    for section, before, after in sections:
+        found.added.extend(f"{section}.{name}" for name in after if name not in before)
+        found.removed.extend(f"{section}.{name}" for name in before if name not in after)
+        for name in after:
+            if name in before and after[name] != before[name]:
+                differing = _differing(f"{section}.{name}", before[name], after[name])
+                found.changed.extend(
+                    option for option in differing if not option.endswith(".schema")
+                )
+                found.changed.extend(_of_schema(before[name], after[name]))
+    stay = [name for name in old_topics if name in new_topics]
+    if stay != [name for name in new_topics if name in old_topics]:  # the first match counts
+        found.changed.append("topics")
+    return found
+
+
+def _of_schema(before: Any, after: Any) -> list[str]:
+    """Return `topics.NAME.schema_file` if that file has the same name and other contents."""
+    if not isinstance(after, TopicPolicy) or before.schema_file != after.schema_file:
+        return []
+    is_same = (before.schema and before.schema.text) == (after.schema and after.schema.text)
+    return [] if is_same else [f"topics.{after.pattern}.schema_file"]
+
+
 def _assemble(given: Mapping[Paths, Given], draft: _Draft) -> Settings:
     written: dict[Paths, dict[str, Given]] = {}  # the options of each section that has any
     for path, each in given.items():

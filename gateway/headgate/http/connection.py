@@ -256,7 +256,7 @@ log = logging.getLogger("headgate.http")
 
 # Of `events.EventsFront`: start a request, and return its response once it has ended.
 Begin = Callable[[str, bytes, Headers, Peer, Callable[[Ticket], None]], bytes | None]
-Finish = Callable[[Ticket], bytes]
+Finish = Callable[[Ticket, str | None], bytes]
 
 
 class FastConnections:
@@ -404,7 +404,8 @@ class FastConnection:
         ticket, self._ended, self.is_open = self._ended, None, False
         assert ticket is not None
         try:
-            self._respond(self._finish(ticket))
+            peer = self._peer
+            self._respond(self._finish(ticket, None if peer is None else peer.address))
         except Exception:  # the outermost frame of this request
             self._fail()
         if self._buffer or self._is_paused:

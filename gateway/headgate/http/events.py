@@ -348,8 +348,9 @@ class EventsFront:
             producer = call.reported["producer"] = call.producer or refused.producer
             seconds = self._loop.time() - call.arrived
             reply = self.reply_to_refused(
-                failure, topic, producer, call.request_id, seconds, request.get(TRACE)
-            )
+                failure, topic, producer, call.request_id, seconds, request.get(TRACE),
+                request.remote,
+            )  # fmt: skip
         else:
             ticket = await self.run(inbound, None if inbound.streamed is None else streamed)
             for index, document in ticket.weighing or ():
@@ -504,11 +505,15 @@ class EventsFront:
             self._take_bytes(producer, topic, len(body), request_id)
         except Refused as refused:
             producer = producer or refused.producer
-            reply = self.reply_to_refused(refused.failure, topic, producer, request_id, 0.0, trace)
+            reply = self.reply_to_refused(
+                refused.failure, topic, producer, request_id, 0.0, trace, peer.address
+            )
             if trace is not None and self.traces is not None:
                 self.traces.end(trace, reply.status)
             if self._logs_every_request:
-                self._log_served(topic, reply.status, len(body), 0.0, request_id, producer, trace)
+                self._log_served(
+                    topic, reply.status, len(body), 0.0, request_id, producer, trace, peer.address
+                )
             return on_the_wire(reply, request_id)
         inbound = Inbound(
             topic, producer, headers, body, request_id, arrived, None, caller.may_post, trace
@@ -522,8 +527,8 @@ class EventsFront:
             self._count(producer, topic, failure, request_id)
             raise Refused(failure)
 
-    def finish(self, ticket: Ticket) -> bytes:
-        """Return the response to a ticket of `begin`."""
+    def finish(self, ticket: Ticket, remote: str | None = None) -> bytes:
+        """Return the response to a ticket of `begin`. `remote` is the address of the client."""
         seconds = self._loop.time() - ticket.arrived + ticket.claimed_s
         status = _INTERNAL_STATUS
         try:
@@ -541,6 +546,7 @@ class EventsFront:
                 ticket.request_id,
                 ticket.producer,
                 ticket.trace,
+                remote,
             )
         return on_the_wire(reply, ticket.request_id)
 
@@ -553,10 +559,11 @@ class EventsFront:
         request_id: str,
         producer: str,
         trace: Trace | None,
+        remote: str | None,
     ) -> None:
         """Log a request of `begin` and `finish`; the connection logs all others."""
         path = ROUTE.replace("{topic}", quote(topic, safe=""))
-        fields = {"request_id": request_id, "producer": producer}
+        fields = {"request_id": request_id, "producer": producer, "remote": remote}
         self.request_log.served("POST", path, status, size, seconds, trace, **fields)
 
     # ---- both: the caller
@@ -748,10 +755,12 @@ class EventsFront:
         request_id: str,
         seconds: float,
         trace: Trace | None,
+        remote: str | None,
     ) -> Reply:
         """Return the response to a request that ended before the pipeline; count and log it."""
         reply = problem(failure, request_id)
-        self.request_log.refused(failure, request_id, trace, producer=producer, topic=topic)
+        fields = {"producer": producer, "topic": topic, "remote": remote}
+        self.request_log.refused(failure, request_id, trace, **fields)
         self.count(ROUTE, reply.status, seconds, request_id, trace)
         return reply
 

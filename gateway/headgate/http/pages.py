@@ -185,7 +185,7 @@ def problems(
     async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
         began = time.monotonic()
         request_id = _given_id(request) or new_id()
-        fields = request[REPORTED] = {"request_id": request_id}
+        fields = request[REPORTED] = {"request_id": request_id, "remote": request.remote or ""}
         try:
             is_pretty(request)  # an invalid request must be refused before it changes anything
             answer = await handler(request)

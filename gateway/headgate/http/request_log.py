@@ -74,10 +74,11 @@ class RequestLog:
             failure: The failure.
             request_id: Id of the request.
             trace: Its trace, if it is sampled.
-            fields: Producer, topic or path, as far as known; the status, if it is not the one of
-                the reason.
+            fields: Producer, topic, path and remote, as far as known; the status, if it is not the
+                one of the reason.
         """
         status = TRAITS[failure.reason].status
+        _omit_unknown(fields)
         texts = {name: text for name, text in fields.items() if isinstance(text, str)}
         fields.update({name: text[:_MAX_FIELD] for name, text in texts.items()})
         if trace is not None:
@@ -125,6 +126,7 @@ class RequestLog:
             trace: Trace of the request, if it is sampled.
             fields: Further fields of the line.
         """
+        _omit_unknown(fields)
         path = path[:_MAX_FIELD]
         method = method[:_MAX_FIELD]
         extra = {"method": method, "path": path, "status": status, "bytes": size, **fields}
@@ -188,6 +190,12 @@ class _Window:
 def received_bytes(request: web.BaseRequest) -> int:
     """Return the bytes of the body that have arrived; 0 without a body."""
     return getattr(request.content, "total_bytes", 0)
+
+
+def _omit_unknown(fields: dict[str, Any]) -> None:
+    """Remove the client's address if it has none: a unix socket, or a client that has left."""
+    if not fields.get("remote", True):
+        del fields["remote"]
 
 
 def _traced(fields: dict[str, Any], trace: Trace | None) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class DataPlane:
     def _refuse(self, request: web.BaseRequest, failure: Failure) -> web.Response:
         request_id = self._request_ids()
         trace, path = request.get(TRACE), request.rel_url.raw_path
-        self._request_log.refused(failure, request_id, trace, path=path)
+        self._request_log.refused(failure, request_id, trace, path=path, remote=request.remote)
         return problem_response(failure, request_id)
 
     async def _unknown(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -263,7 +263,11 @@ class BurstsFront:
             reply = Reply(200, JSON, (), json_text(page).encode())
         except Refused as refused:
             reply = problem(refused.failure, call.request_id)
-            fields = {"producer": call.producer, "path": request.rel_url.raw_path}
+            fields = {
+                "producer": call.producer,
+                "path": request.rel_url.raw_path,
+                "remote": request.remote,
+            }
             events.request_log.refused(refused.failure, call.request_id, trace, **fields)
         seconds = self._loop.time() - call.arrived
         events.count(COMMIT_ROUTE, reply.status, seconds, call.request_id, trace)

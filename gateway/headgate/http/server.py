@@ -450,7 +450,9 @@ class HttpConnection(web.RequestHandler):
         request_id = self._server.request_ids()
         answer = problem_response(failure, request_id)
         trace = request.get(TRACE)
-        self._server.request_log.refused(failure, request_id, trace, path=request.path)
+        self._server.request_log.refused(
+            failure, request_id, trace, path=request.path, remote=request.remote
+        )
         answer.force_close()  # the start of the next request is unknown
         answer.headers["Connection"] = "close"  # aiohttp treats invalid requests as HTTP/1.0
         return answer
@@ -470,6 +472,7 @@ class HttpConnection(web.RequestHandler):
             self._time() - time,
             request.get(TRACE),
             **fields,
+            remote=request.remote,
         )
 
     def log_exception(self, *args: Any, **fields: Any) -> None:

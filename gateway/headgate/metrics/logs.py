@@ -310,6 +310,9 @@ LOG_FIELDS: Final[Mapping[str, LogField]] = {
     "config_sha256": LogField(
         STRING, "SHA-256 of the active configuration file, as sha256sum prints it."
     ),
+    "added": LogField(ARRAY, "Topics and producers that a reload added; at most 50."),
+    "removed": LogField(ARRAY, "Topics and producers that a reload removed; at most 50."),
+    "changed": LogField(ARRAY, "Options that a reload changed, without values; at most 50."),
     "options": LogField(ARRAY, "Changed options that need a restart."),
     "delay_s": LogField(NUMBER, "Seconds during which a stopping gateway still serves."),
     "bound_s": LogField(NUMBER, "Longest time until the process ends, in seconds."),

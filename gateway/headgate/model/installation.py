@@ -29,6 +29,7 @@ class Kind(StrEnum):
     RELOAD_REFUSED = "reload_refused"
     CERTIFICATES_RELOADED = "certificates_reloaded"
     CERTIFICATES_REFUSED = "certificates_refused"
+    CHANGED = "changed"
     WORKER_DIED = "worker_died"
     WORKER_SILENT = "worker_silent"
     OUTAGE_BEGAN = "outage_began"
@@ -64,7 +65,11 @@ MEANINGS: Mapping[Kind, Meaning] = {
     Kind.ENDED: Meaning(
         Level.INFO, "The gateway ended; `clean` is true if all workers drained in time."
     ),
-    Kind.RELOADED: Meaning(Level.INFO, "The topics and producers of the file are active."),
+    Kind.RELOADED: Meaning(
+        Level.INFO,
+        "The topics and producers of the file are active; `added`, `removed` and `changed` name "
+        "the difference.",
+    ),
     Kind.RELOAD_REFUSED: Meaning(
         Level.ERROR,
         "The file was refused, and the old configuration stays; `options` names the cause.",
@@ -72,6 +77,9 @@ MEANINGS: Mapping[Kind, Meaning] = {
     Kind.CERTIFICATES_RELOADED: Meaning(Level.INFO, "New certificates are active."),
     Kind.CERTIFICATES_REFUSED: Meaning(
         Level.ERROR, "The new certificates cannot be used; the old ones stay active."
+    ),
+    Kind.CHANGED: Meaning(
+        Level.INFO, "A person or a program changed something through the control plane; see `who`."
     ),
     Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker exited unexpectedly and is restarted."),
     Kind.WORKER_SILENT: Meaning(Level.ERROR, "A worker did not answer for a minute and is killed."),

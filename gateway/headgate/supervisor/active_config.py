@@ -24,7 +24,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.admin.installation import Configuration
-from headgate.config import Loaded, Settings, keep_schemas, load_with_origins, read_file
+from headgate.config import (
+    Loaded,
+    ReloadChanges,
+    Settings,
+    keep_schemas,
+    load_with_origins,
+    read_file,
+    reload_changes,
+)
 from headgate.config.checks import refuse_bad_pem_files
 from headgate.config.problems import ConfigError, Origins, Problem, shown
 from headgate.config.settings import HttpSettings
@@ -53,6 +61,7 @@ class ActiveConfig:
     Attributes:
         text: Text of the file.
         sha256: SHA-256 of the text, in hexadecimal.
+        changes: What the last reload changed.
     """
 
     def __init__(
@@ -61,6 +70,7 @@ class ActiveConfig:
         self._file, self._environ, self._flags = file, environ, flags
         self._folder = folder
         self.copy = folder / "headgate.toml"
+        self.changes = ReloadChanges([], [], [])
         text = read_file(file)
         self._accept(text, self._load(text))
 
@@ -75,7 +85,9 @@ class ActiveConfig:
         text = read_file(self._file)
         loaded = self._load(text)
         reload = prepared(self.shown.loaded.settings, loaded.settings, callers)
+        changes = reload_changes(self.shown.loaded.settings, loaded.settings)
         self._accept(text, loaded)
+        self.changes = changes
         return reload
 
     def findings(self) -> "list[Finding]":

@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, TypeVar
 import orjson
 
 from headgate import __version__
-from headgate.config import Settings
+from headgate.config import ReloadChanges, Settings
 from headgate.config.settings import LogSettings
 from headgate.metrics.fleet import Fleet
 from headgate.model.installation import (
@@ -240,6 +240,8 @@ def _entries_of(data: bytes) -> list[LogEntry]:
 
 _GATEWAY, _CONFIGURATION, _CERTIFICATES = "gateway", "configuration", "certificates"
 _MAX_OPTIONS = 50  # options of a refused file
+_MAX_CHANGES = 50  # names in each list of a reload
+_MAX_SHOWN = 5  # of them, in its text
 
 
 def gateway_started(file: str, workers: int) -> NewEntry:
@@ -273,11 +275,21 @@ def gateway_ended(is_clean: bool) -> NewEntry:
     return NewEntry(Kind.ENDED, _GATEWAY, text, {"clean": is_clean})
 
 
-def config_reloaded(file: str, settings: Settings) -> NewEntry:
-    """Return the entry of an applied reload."""
+def config_reloaded(file: str, settings: Settings, changes: ReloadChanges) -> NewEntry:
+    """Return the entry of an applied reload; its lists are bounded, and its text has the counts."""
     topics, producers = len(settings.topics), len(settings.producers)
     text = f"{file}: {counted(topics, 'topic')}, {counted(producers, 'producer')}"
-    return NewEntry(Kind.RELOADED, _CONFIGURATION, text, {"file": file})
+    details: dict[str, Detail] = {"file": file}
+    parts = []
+    for name, options in changes._asdict().items():
+        details[name] = options[:_MAX_CHANGES]
+        if options:
+            more = len(options) - _MAX_SHOWN
+            parts.append(
+                f"{name} {', '.join(options[:_MAX_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+            )
+    text += "; " + ("; ".join(parts) or "nothing changed")
+    return NewEntry(Kind.RELOADED, _CONFIGURATION, text, details)
 
 
 def reload_refused(file: str, why: str, options: Sequence[str]) -> NewEntry:

@@ -141,7 +141,9 @@ class Parent:
         )
         self._follow = second.follow
         config = self._config
-        installation = Installation(self._log.recent, lambda: config.shown, config.findings)
+        installation = Installation(
+            self._log.recent, lambda: config.shown, config.findings, self._log.note
+        )
         self._admin = Admin(self._overview, callers, self._store, second, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
@@ -320,10 +322,16 @@ class Parent:
     def _say_that_it_is_reloaded(self) -> None:
         self._overview.figures.count("headgate_config_reloads_total", ("applied",))
         file = str(self._start.config)
-        log.info(
-            "configuration reloaded", extra={"file": file, "config_sha256": self._config.sha256}
-        )
-        self._log.note(config_reloaded(file, self._overview.settings))
+        entry = config_reloaded(file, self._overview.settings, self._config.changes)
+        extra = {
+            "file": file,
+            "config_sha256": self._config.sha256,
+            "added": entry.details["added"],
+            "removed": entry.details["removed"],
+            "changed": entry.details["changed"],
+        }
+        log.info("configuration reloaded", extra=extra)
+        self._log.note(entry)
 
     async def _renew_certificates(self) -> bool:
         """Use the current certificates for new connections; return whether they have changed."""

@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import RawTestServer, TestClient, TestServer
 from openapi_schema_validator import OAS31Validator
 
+from headgate.admin import requests
 from headgate.admin.app import management_app
 from headgate.admin.requests import handed_on
 from headgate.config.settings import AuthSettings, HttpSettings, ProducerSettings, Settings
@@ -21,6 +22,7 @@ from headgate.model.suppression_states import AWAY, ON, QUARANTINE, TopicSuppres
 from headgate.supervisor.control import PARENT_SECRET, Forward
 from headgate.supervisor.parent import management_sites
 from support.gateway.admin_world import TOKENS, TOPICS, FakeInstance, admin_of
+from support.process.stack import eventually
 
 
 @pytest.fixture
@@ -257,6 +259,37 @@ async def test_forgetting_is_done_and_written_down(
     newest, *_ = (await (await client.get("/v1/changes")).json())["changes"]
     assert (newest["who"], newest["what"], newest["topic"]) == ("till", "forget", "deals")
     assert "change: forget by till" in caplog.messages
+    line = next(one for one in caplog.records if one.getMessage() == "change: forget by till")
+    assert (line.__dict__["producer"], line.__dict__["remote"]) == ("till", "127.0.0.1")
+    entry, *others = (await (await client.get("/v1/log?kind=changed")).json())["entries"]
+    assert len(others) == 2
+    assert (entry["subject"], entry["level"]) == ("deals", "info")
+    expected = {"who": "till", "remote": "127.0.0.1", "what": "forget", "topic": "deals"}
+    assert entry["details"] == {**expected, "key": None}
+    assert entry["text"] == "forget by till (127.0.0.1): topic deals"
+
+
+async def test_a_script_does_not_flush_the_installation_log(
+    client: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first 20 changes of a minute are entries, and then their number."""
+    monkeypatch.setattr(requests, "_NOTE_S", 1.0)
+    for number in range(25):
+        assert (await client.delete(f"/v1/suppression/deals?key={number}")).status == 200
+
+    async def entries() -> list[dict[str, Any]]:
+        page = await (await client.get("/v1/log?kind=changed&limit=100")).json()
+        found: list[dict[str, Any]] = page["entries"]
+        return found
+
+    async def has_the_number() -> bool:
+        return len(await entries()) == 21
+
+    await eventually(has_the_number)
+    last, *others = await entries()
+    assert last["details"] == {"left_out": 5}
+    assert all(entry["subject"] == "deals" for entry in others)
+    assert len((await (await client.get("/v1/changes?limit=100")).json())["changes"]) == 25
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ async def test_the_compatible_paths(port: DataPort, written: Written) -> None:
         line = written.of(answer.headers["x-request-id"])
         assert answer.status == line["status"] == status, line
         assert line["reason"] == reason
+        assert reason == "malformed" or line["remote"] == "127.0.0.1"
     one_wrong = b'{"records": [{"key": 1, "value": 1}, {"value": 1, "partition": 999}]}'
     answer = await port.ask("POST", "/topics/orders", v2, one_wrong)
     line = written.of(answer.headers["x-request-id"])
@@ -191,6 +192,7 @@ async def test_every_request_is_where_that_is_wanted(written: Written) -> None:
             answer = await port.post("orders", GOOD, {**JSON, **way, "Headgate-Producer": "shop"})
             *_, line = written.lines(logs.ACCESS)
             assert line["request_id"] == answer.headers["x-request-id"]
+            assert line["remote"] == "127.0.0.1"
             known = (line["method"], line["path"], line["status"], line["bytes"], line["producer"])
             assert known == ("POST", "/v1/topics/orders/events", 201, len(GOOD), "shop")
             assert line["ms"] >= 0
@@ -202,6 +204,7 @@ async def test_every_request_is_where_that_is_wanted(written: Written) -> None:
         *_, live, refused = written.lines(logs.ACCESS)
         assert (live["path"], live["status"]) == ("/live", 200)
         assert refused["status"] == 400
+        assert live["remote"] == refused["remote"] == "127.0.0.1"
 
 
 async def test_management_pages_have_ids_and_lines(
@@ -218,6 +221,7 @@ async def test_management_pages_have_ids_and_lines(
             assert (line["reason"], line["path"], problem["instance"]) == (
                 reason, path, line["request_id"],
             )  # fmt: skip
+            assert line["remote"] == "127.0.0.1"
         instance.failure = Failure(Reason.REDIS_UNAVAILABLE, "away", retry_after_s=2)
         answer = await client.delete("/v1/suppression/deals", headers=headers)
         line = written.of(answer.headers["X-Request-Id"])

@@ -156,6 +156,10 @@ def test_what_happened_is_kept_over_a_restart(
     running.config.write_text(running.text + "[producers.till]\n")
     running.process.send_signal(signal.SIGHUP)
     running.until(lambda: kinds(running)[:1] == ["reloaded"])
+    entry = running.json("/v1/log?kind=reloaded&limit=1")["entries"][0]
+    named = {name: entry["details"][name] for name in ("added", "removed", "changed")}
+    assert named == {"added": ["producers.till"], "removed": [], "changed": []}
+    assert "added producers.till" in entry["text"]
     running.config.write_text(running.text + "nothing = 1\n")
     running.process.send_signal(signal.SIGHUP)
     running.until(lambda: kinds(running)[:1] == ["reload_refused"])

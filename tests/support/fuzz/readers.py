@@ -53,7 +53,7 @@ class Front:
         self.taken.append(Read(topic, without_length(headers), body))
         return b""
 
-    def finish(self, ticket: Ticket) -> bytes:
+    def finish(self, ticket: Ticket, _remote: str | None) -> bytes:
         raise AssertionError("there are no tickets")
 
 

@@ -144,5 +144,5 @@ def admin_of(
     services = services or SecondTier(none, none, none)
     log = log or InstallationLog(None)
     active = configuration or FakeConfiguration(settings)
-    installation = Installation(log.recent, lambda: active.shown, active.findings)
+    installation = Installation(log.recent, lambda: active.shown, active.findings, log.note)
     return Admin(instance, callers, store, services, installation)

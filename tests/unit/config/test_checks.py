@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.config import ConfigError, Settings, load, reloadable
+from headgate.config import ConfigError, Settings, load, reload_changes, reloadable
 
 CLUSTER = '[clusters.main]\nbootstrap_servers = "a:1"\n'
 BACKFILL = '[clusters.old]\nbootstrap_servers = "b:1"\ntier = "backfill"\n'
@@ -192,6 +192,29 @@ def test_reload_takes_topics_and_producers_and_names_the_rest(tmp_path: Path) ->
         "clusters.main.bootstrap_servers",
         "clusters.old",
     ]
+
+
+def test_a_reload_names_what_it_changes(tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text("{}")
+    rest = (
+        f"[topics.s]\nschema_file = '{schema}'\n"
+        "[producers.p]\nquota_events_per_s = %d\n[producers.%s]\n"
+    )
+    old = settings(tmp_path, CLUSTER + "[topics.a]\n[topics.b]\n" + rest % (5, "q"))
+    assert reload_changes(old, old) == ([], [], [])
+    assert reload_changes(
+        old, settings(tmp_path, CLUSTER + "[topics.a]\n[topics.b]\n" + rest % (5, "q"))
+    ) == ([], [], [])
+    schema.write_text('{"type":"object"}')
+    new = settings(tmp_path, CLUSTER + "[topics.c]\n[topics.b]\nmax_bytes = 5\n" + rest % (6, "r"))
+    assert reload_changes(old, new) == (
+        ["topics.c", "producers.r"],
+        ["topics.a", "producers.q"],
+        ["topics.b.max_bytes", "topics.s.schema_file", "producers.p.quota_events_per_s"],
+    )
+    swapped = settings(tmp_path, CLUSTER + "[topics.b]\n[topics.a]\n" + rest % (5, "q"))
+    assert reload_changes(old, swapped)[2] == ["topics", "topics.s.schema_file"][::-1]
 
 
 def test_a_schema_is_read_when_the_configuration_is(tmp_path: Path) -> None:

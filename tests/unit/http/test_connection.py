@@ -61,11 +61,12 @@ class Front:
         ticket.done = body != b"wait"
         self.open.append(ticket)  # kept, so that ids stay their own
         if ticket.done:
-            return self.finish(ticket)
+            return self.finish(ticket, peer.address)
         ticket.waiter = ended
         return None
 
-    def finish(self, ticket: Ticket) -> bytes:
+    def finish(self, ticket: Ticket, remote: str | None) -> bytes:
+        assert remote == LOOPBACK
         body = self.bodies[id(ticket)]
         if body == b"late":
             raise KeyError("a bug")

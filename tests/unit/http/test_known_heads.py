@@ -116,7 +116,7 @@ class Front:
         self.open.append((ticket, read))
         return None
 
-    def finish(self, ticket: Ticket) -> bytes:
+    def finish(self, ticket: Ticket, _remote: str | None) -> bytes:
         read = next(read for one, read in self.open if one is ticket)
         return on_the_wire(Reply(200, JSON, (), read), "id")
 

@@ -202,7 +202,8 @@ def test_the_calls_are_found() -> None:
     assert {"request_id", "producer", "topic", "status", "trace_id", "reasons", "path"} <= flood
     (change,) = [one for name, one in found.items() if ": changed," in name]
     assert change == {
-        "remote", "topic", "key", "group", "scope", "reason", "snapshot", "replay", "called",
+        "producer", "remote", "topic", "key", "group", "scope", "reason", "snapshot", "replay",
+        "called",
     }  # fmt: skip
 
 

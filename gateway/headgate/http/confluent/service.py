@@ -126,7 +126,8 @@ class ProduceService:
 
     def _report(self, call: Call, failure: Failure, status: int) -> None:
         path = call.request.rel_url.raw_path
-        fields = {"producer": call.producer, "path": path, "status": status}
+        remote = call.request.remote
+        fields = {"producer": call.producer, "path": path, "status": status, "remote": remote}
         trace = call.request.get(TRACE)
         self.events.request_log.refused(failure, call.request_id, trace, **fields)
 
@@ -183,7 +184,9 @@ class ProduceService:
             return None
         content_type = V3_TYPE if path.startswith("/v3") else V2_TYPE
         request_id = self.events.request_id({})
-        self.events.request_log.refused(failure, request_id, request.get(TRACE), path=path)
+        self.events.request_log.refused(
+            failure, request_id, request.get(TRACE), path=path, remote=request.remote
+        )
         return response(failed(failure, content_type), request_id)
 
     # ---- look-ups of clients before they produce: the topics that the caller may write to
