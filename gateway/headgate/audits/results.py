@@ -370,6 +370,11 @@ def _without(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
 
 
 def _rows(before: Sequence[Load], after: Sequence[Load]) -> tuple[Row, ...]:
-    was, is_now = ({load.name: load.share for load in side} for side in (before, after))
-    rows = [Row(name, was.get(name), is_now.get(name)) for name in sorted({*was, *is_now})]
+    shares_before, shares_after = (
+        {load.name: load.share for load in side} for side in (before, after)
+    )
+    rows = [
+        Row(name, shares_before.get(name), shares_after.get(name))
+        for name in sorted({*shares_before, *shares_after})
+    ]
     return tuple(sorted(rows, key=lambda row: (-abs(row.difference), row.name)))

@@ -49,11 +49,11 @@ def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression 
         case ConsumerMember(group, member_id, client_id, host):
             previous = watch.member(group, member_id)
             fresh = previous._replace(client_id=client_id or "", host=host or "")
-            watch.member_is(group, fresh, now_ms, is_gone=client_id is None)
+            watch.apply_member(group, fresh, now_ms, is_gone=client_id is None)
         case MemberAssignment(group, member_id, epoch, partitions):
             previous = watch.member(group, member_id)
             fresh = previous._replace(places=watch.places_of(partitions))
-            watch.member_is(group, fresh, now_ms, is_gone=epoch < 0)
+            watch.apply_member(group, fresh, now_ms, is_gone=epoch < 0)
     return None
 
 
@@ -131,7 +131,7 @@ class ClusterMonitor:
         options: Its options.
         watch_options: Rules for its groups.
         interval_s: Time between two polls, in seconds.
-        known: Probation of groups before a restart.
+        probations: Probation of groups before a restart.
         now_ms: Milliseconds since 1970.
         exporters: Exporters of the brokers' metrics.
     """
@@ -230,7 +230,7 @@ class ClusterMonitor:
         self._logged = 0
         new = poll.logs.keys() - self.watch.logs.keys()
         past = await self._past(poll, new) if new else ()
-        spans = self.watch.doubtful(poll.stored, poll.logs)
+        spans = self.watch.next_doubtful(poll.stored, poll.logs)
         readable = await first_readable(self._options, spans)
         self._sees_commits = TOPIC in poll.topics
         now_ms = self._now_ms()

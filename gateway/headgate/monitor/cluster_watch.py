@@ -54,7 +54,7 @@ class ClusterWatch:
 
     Args:
         options: The options.
-        known: Probation of groups before a restart. Other groups at the first poll count as
+        probations: Probation of groups before a restart. Other groups at the first poll count as
             admitted, because their start is unknown.
     """
 
@@ -153,7 +153,7 @@ class ClusterWatch:
         watch = self._group(group, now_ms)
         watch.update_members(watch.described._replace(members=members), now_ms)
 
-    def member_is(self, group: str, member: GroupMember, now_ms: int, *, is_gone: bool) -> None:
+    def apply_member(self, group: str, member: GroupMember, now_ms: int, *, is_gone: bool) -> None:
         """Update one member of a KIP-848 group from the commit stream."""
         watch = self._group(group, now_ms)
         others = tuple(
@@ -230,7 +230,7 @@ class ClusterWatch:
             self._count(fall)
         return falls
 
-    def doubtful(
+    def next_doubtful(
         self,
         stored: Mapping[str, Mapping[Partition, CommittedOffset]],
         logs: Mapping[Partition, tuple[int, int]],

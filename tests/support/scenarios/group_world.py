@@ -80,7 +80,7 @@ class World:
             for number, end in enumerate(self.ends)
         }
         stored = {GROUP: {Partition(TOPIC, number): one for number, one in self.stored.items()}}
-        spans = self.watch.doubtful(stored, offsets)
+        spans = self.watch.next_doubtful(stored, offsets)
         self.watch.topics_seen({TOPIC: self.topic}, self.now_ms)
         self.watch.logs_seen(offsets, self.now_ms)
         self.watch.note_read(spans, {place: self._first(place, *spans[place]) for place in spans})
