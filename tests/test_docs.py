@@ -322,13 +322,15 @@ def test_every_module_says_in_its_first_line_what_it_is() -> None:
 
 
 def test_sections_of_a_module_have_headings_of_one_form() -> None:
-    # `# ---- the meter`: a comment alone between blank lines is a heading, and has this form
+    # `# ---- the meter`: a comment alone between blank lines is a heading, and has this form;
+    # so is the first line of a comment with an empty second line
     alone = re.compile(r"(?<=\n\n) *# (?!---- [^-\s]|fmt: |noqa).*(?=\n\n)|(?<=\n) *# -{2,3} .*")
-    ended = re.compile(r"(?<=\n\n) *# ---- .*\.(?=\n\n)")
+    opening = re.compile(r"(?<=\n\n) *# (?!---- [^-\s]).*(?=\n *#\n)")
+    ended = re.compile(r"(?<=\n\n) *# ---- .*\.(?=\n\n|\n *#\n)")
     found = [
         f"{path.relative_to(ROOT)}: {match.group().strip()}"
         for path in (*sources(), *sorted((ROOT / "loadtest").rglob("*.py")))
-        for pattern in (alone, ended)
+        for pattern in (alone, opening, ended)
         for match in pattern.finditer(path.read_text())
     ]
     assert found == []
@@ -357,6 +359,57 @@ def test_names_of_questions_are_of_functions_that_answer() -> None:
         and question.match(node.name)
         and node.returns is not None
         and ast.unparse(node.returns) == "None"
+    ]
+    assert found == []
+
+
+Documented = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def documented() -> Iterator[tuple[str, Documented]]:
+    """(where, definition) of every class and function that documents its arguments."""
+    for root in (PACKAGE, ROOT / "spark", CLIENTS, EXAMPLES, ROOT / "loadtest", ROOT / "tests"):
+        for path in sorted(root.rglob("*.py")):
+            text = path.read_text()
+            for node in ast.walk(ast.parse(text)) if "    Args:\n" in text else ():
+                if isinstance(node, Documented) and ast.get_docstring(node):
+                    yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def parameters_of(node: Documented) -> set[str]:
+    """The parameters of a function, or those of a class's constructor."""
+    if isinstance(node, ast.ClassDef):
+        made = [each for each in node.body if getattr(each, "name", "") in ("__init__", "__new__")]
+        return set().union(*(parameters_of(each) for each in made if isinstance(each, Documented)))
+    given = node.args
+    several = [each for each in (given.vararg, given.kwarg) if each is not None]
+    return {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs, *several)}
+
+
+def documented_args(docstring: str) -> set[str]:
+    """The names below `Args:`."""
+    below = re.search(r"^Args:\n((?: {4}.*\n?|\n)+)", docstring, re.MULTILINE)
+    heads = re.findall(r"^ {4}(\S[^:]*):", below.group(1), re.MULTILINE) if below else []
+    return {name for head in heads for name in re.findall(r"\w+", head)}
+
+
+def test_documented_args_are_parameters() -> None:
+    found = [
+        (where, sorted(extra))
+        for where, node in documented()
+        if (extra := documented_args(ast.get_docstring(node) or "") - parameters_of(node))
+    ]
+    assert found == []
+
+
+def test_arguments_of_a_constructor_stand_in_the_docstring_of_its_class() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if getattr(node, "name", "") == "__init__"
+        and isinstance(node, Documented)
+        and ast.get_docstring(node)
     ]
     assert found == []
 
@@ -434,6 +487,34 @@ def test_files_that_the_pages_for_developers_name_exist() -> None:
         if not any((root / name).exists() for root in (ROOT, PACKAGE))
     }
     assert missing == set()
+
+
+def importers_of(name: str) -> set[str]:
+    """The gateway's files that import a function of the model, by their paths in the package."""
+    return {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if name in path.read_text()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("headgate.model")
+        if name in {alias.name for alias in node.names}
+    }
+
+
+@pytest.mark.parametrize(("row", "names"), [
+    ("partition of a key", ("partition_for",)),
+    ("partition of an event, with or without a key", ("place", "place_again")),
+])  # fmt: skip
+def test_the_page_for_developers_names_the_callers_of_the_partition_rule(
+    row: str, names: tuple[str, ...]
+) -> None:
+    page = text_of(ROOT / "docs" / "contributing.md")
+    (text,) = re.findall(rf"^\| {row} \| (.*) \|$", page, re.MULTILINE)
+    named = set(re.findall(r"`((?:[a-z]\w*/)+\w+\.py)`", text))
+    for name in names:
+        assert f"`{name}`" in text
+        assert importers_of(name)
+        assert importers_of(name) <= named
 
 
 def test_code_cites_pages_by_their_paths_alone() -> None:

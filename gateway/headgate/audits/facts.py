@@ -200,7 +200,13 @@ def encode_records(columns: Columns, limit_bytes: int) -> list[FactsRecord]:
 
 
 class Facts:
-    """Facts that wait for `collect`; `dropped` counts, by topic, those that found no space."""
+    """Facts that wait for `collect`; `dropped` counts, by topic, those that found no space.
+
+    Args:
+        clock_ms: Wall clock, in ms since 1970.
+        draw: Source of random numbers in [0, 1).
+        on_full: Called when there are enough facts for a record.
+    """
 
     def __init__(
         self,
@@ -208,13 +214,6 @@ class Facts:
         draw: Callable[[], float],
         on_full: Callable[[], None] | None = None,
     ) -> None:
-        """Begin without facts.
-
-        Args:
-            clock_ms: Wall clock, in ms since 1970.
-            draw: Source of random numbers in [0, 1).
-            on_full: Called when there are enough facts for a record.
-        """
         self.waiting = 0
         self.dropped: dict[str, int] = {}
         self._clock_ms = clock_ms

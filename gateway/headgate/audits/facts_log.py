@@ -47,6 +47,13 @@ class FactsLog:
     """Collector and writer of a process's facts; the listener of its own lanes.
 
     Nothing runs as long as no topic asks for facts.
+
+    Args:
+        settings: The configuration; `replace` takes a newer one.
+        clusters: Clusters of tier ingest, in the order of the configuration.
+        topics: States of the topics.
+        meter: Counters.
+        now_ms: Wall clock, in ms since 1970.
     """
 
     def __init__(
@@ -57,15 +64,6 @@ class FactsLog:
         meter: Meter,
         now_ms: Callable[[], int],
     ) -> None:
-        """Prepare the log of facts.
-
-        Args:
-            settings: The configuration; `replace` takes a newer one.
-            clusters: Clusters of tier ingest, in the order of the configuration.
-            topics: States of the topics.
-            meter: Counters.
-            now_ms: Wall clock, in ms since 1970.
-        """
         self._flush_requested = asyncio.Event()
         self.facts = Facts(now_ms, random.random, self._flush_requested.set)
         self._cluster = cluster_of_facts(settings) or ""

@@ -90,6 +90,13 @@ class Child:
 
     Start it from the main thread: the kernel's parent-death signal belongs to the thread that
     forked, not to the process.
+
+    Args:
+        name: Name of the process in messages.
+        command: Program and arguments.
+        log: File that gets both outputs, appended.
+        environment: Its environment; None for that of this process.
+        signal_on_parent_death: Signal that the kernel sends it when this process ends.
     """
 
     def __init__(
@@ -101,7 +108,6 @@ class Child:
         environment: Mapping[str, str] | None = None,
         signal_on_parent_death: signal.Signals = signal.SIGKILL,
     ) -> None:
-        """Start `command` with both outputs appended to `log`."""
         launcher = [sys.executable, "-I", "-S", str(_LAUNCHER)]
         launcher += [str(int(signal_on_parent_death)), str(os.getpid())]
         self.name = name

@@ -287,7 +287,14 @@ ABSENT = msgspec.Raw(b"")  # the default of an optional Raw member
 
 
 class StructReader(Generic[S]):
-    """Reader for objects of one type. Raises Refused (malformed)."""
+    """Reader for objects of one type. Raises Refused (malformed).
+
+    Args:
+        kind: The struct.
+        what: The name of the object in errors, such as `the event`.
+        unknown: The reason for refusing an unknown member.
+        lists: Whether the error about an unknown member lists the known ones.
+    """
 
     __slots__ = ("_decode", "_kind", "_lists", "_members", "_required", "_unknown", "_what")
 
@@ -298,14 +305,6 @@ class StructReader(Generic[S]):
         unknown: Reason = Reason.MALFORMED,
         lists: bool = False,
     ) -> None:
-        """Compile the decoders.
-
-        Args:
-            kind: The struct.
-            what: The name of the object in errors, such as `the event`.
-            unknown: The reason for refusing an unknown member.
-            lists: Whether the error about an unknown member lists the known ones.
-        """
         self._lists = lists
         self._kind = kind
         self._what = what

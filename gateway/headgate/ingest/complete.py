@@ -277,7 +277,7 @@ def _answer_without_offset(ticket: Ticket) -> None:
             )
 
 
-# Detection of a wrong clock.
+# ---- detection of a wrong clock
 #
 # Records carry the time of their arrival at the gateway. If Kafka refuses such a timestamp, the
 # clocks of gateway and broker differ by more than the topic allows. Clients cannot correct that.

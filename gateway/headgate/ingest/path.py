@@ -126,7 +126,7 @@ def _size(event: Event) -> int:
     return len(value or b"")
 
 
-# Deduplication by event id.
+# ---- deduplication by event id
 #
 # Events with a known id get their earlier answer; all others go on. Only topics with `dedupe_ttl_s`
 # use this. Events without an id wait with the others of their request, so that each key's order

@@ -396,7 +396,7 @@ def _own_headers(event: RawEvent) -> list[Header]:
     return [(CONTENT_TYPE, event.content_type), *event.headers]
 
 
-# Validation: schema checks and canonical forms.
+# ---- validation: schema checks and canonical forms
 #
 # Small events are examined at once, large ones in the helper process. The events of a key keep
 # their order.

@@ -96,7 +96,7 @@ def _route_of(batch: list[Publish]) -> Route:
     return common.route
 
 
-# Event ids: UUIDv7 from a process' random node, a counter and the time (RFC 9562, 5.7 and 6.2).
+# ---- event ids: UUIDv7 of a random node, a counter and the time (RFC 9562, 5.7 and 6.2)
 #
 # Ids of one process differ by the counter, ids of two processes by 48 random bits. Random bits for
 # each event would cost four times as much (docs/design/measured.md#small-things).
@@ -138,7 +138,7 @@ class EventIds:
         self._start = f"{text[:8]}-{text[8:]}-{0x7000 | high:x}-"
 
 
-# Finished records enter their lanes.
+# ---- finished records on their way into the lanes
 #
 # Events that exceed the size limits first go through the topic's oversize policy.
 
@@ -235,7 +235,7 @@ class Produce:
         return self._oversize
 
 
-# Suppression.
+# ---- suppression
 #
 # If a topic suppresses, Redis is asked before an event is published. Otherwise events pass, unless
 # other gateways still rely on the topic's state in Redis (`Suppression.let_pass`).
@@ -364,7 +364,7 @@ class ReserveVerdicts:
         self._complete.reject(publish, failure)
 
 
-# Order by key.
+# ---- order by key
 #
 # An event may need work off the event loop before it is reserved (compare a large document, store
 # a blob). A later event of its key that needs no such work must not overtake it.

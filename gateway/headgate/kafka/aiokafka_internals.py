@@ -395,6 +395,12 @@ AddressedBatch = tuple[TopicPartition, bytes, bytes]  # partition, topic id or e
 class LaneAccess:
     """Access of lanes to an idempotent producer that has not been started.
 
+    Args:
+        producer: The producer.
+        request_for: Returns the request to send, from aiokafka's request and its batches.
+        not_retried: Errors that end a batch at its first attempt; its lane sends it again.
+        on_request_end: Called with a broker's id and the number of records of its request.
+
     Attributes:
         busy: Ids of the brokers with a request under way, updated by the sender.
         codec: The number of the codec in the protocol.
@@ -409,14 +415,6 @@ class LaneAccess:
         not_retried: tuple[type[KafkaError], ...],
         on_request_end: Callable[[int, int], None],
     ) -> None:
-        """Replace the requests of the producer.
-
-        Args:
-            producer: The producer.
-            request_for: Returns the request to send, from aiokafka's request and its batches.
-            not_retried: Errors that end a batch at its first attempt; its lane sends it again.
-            on_request_end: Called with a broker's id and the number of records of its request.
-        """
         self._producer = producer
         self._accumulator = producer._message_accumulator
         self._accumulator._batch_ttl = float("inf")

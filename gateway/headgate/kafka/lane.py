@@ -76,6 +76,14 @@ _ENDED: Final = Stage.ENDED
 class Lane:
     """A queue and at most one batch in flight. Its task is `run`; the owner calls the rest.
 
+    Args:
+        state: The topic.
+        partition: The partition.
+        cluster: The cluster of the topic.
+        deliveries: The listener for outcomes.
+        former: The closed lane of a deleted topic with the same name. This lane waits for its
+            batch in flight, because sequence numbers allow one batch at a time.
+
     Attributes:
         bytes: Bytes of everything queued or in flight.
         progress_at: Time of the last progress while it was not empty, in monotonic seconds.
@@ -93,16 +101,6 @@ class Lane:
         deliveries: Deliveries,
         former: "Lane | None" = None,
     ) -> None:
-        """Create an empty lane.
-
-        Args:
-            state: The topic.
-            partition: The partition.
-            cluster: The cluster of the topic.
-            deliveries: The listener for outcomes.
-            former: The closed lane of a deleted topic with the same name. This lane waits for its
-                batch in flight, because sequence numbers allow one batch at a time.
-        """
         self._tp = TopicPartition(state.name, partition)
         self.topic, self.partition, self.topic_id = state.name, partition, state.topic_id
         self.bytes = 0

@@ -27,7 +27,19 @@ _SHUT_DOWN = Failure(Reason.DRAINING, "this instance has shut down", retry_after
 
 
 class KafkaLanes:
-    """One lane for each topic-partition, created for its first record."""
+    """One lane for each topic-partition, created for its first record.
+
+    Args:
+        clusters: The options by cluster name.
+        topics: The topics.
+        deliveries: The listener for results.
+        limits: The limits by cluster name.
+        meter: The metrics.
+        is_pressed: See `Rounds`.
+
+    Raises:
+        ValueError: A cluster's compression needs a package that is missing.
+    """
 
     def __init__(
         self,
@@ -38,19 +50,6 @@ class KafkaLanes:
         meter: Meter,
         is_pressed: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Check the compressions and create the clusters, without connecting.
-
-        Args:
-            clusters: The options by cluster name.
-            topics: The topics.
-            deliveries: The listener for results.
-            limits: The limits by cluster name.
-            meter: The metrics.
-            is_pressed: See `Rounds`.
-
-        Raises:
-            ValueError: A cluster's compression needs a package that is missing.
-        """
         for name, options in clusters.items():
             check_codec(name, options.compression)
         self._clusters = {

@@ -24,18 +24,17 @@ MAX_PAIRS = 1000
 
 
 class Labels:
-    """The names in the configuration. A reload replaces all of them at once."""
+    """The names in the configuration. A reload replaces all of them at once.
+
+    Args:
+        producers: The configured producers.
+        knows_topic: Returns whether a topic is configured and exists in Kafka. A match of a
+            pattern alone is not enough: clients choose such names freely.
+    """
 
     __slots__ = ("_knows_topic", "_producers")
 
     def __init__(self, producers: Container[str], knows_topic: Callable[[str], bool]) -> None:
-        """Set the names.
-
-        Args:
-            producers: The configured producers.
-            knows_topic: Returns whether a topic is configured and exists in Kafka. A match of a
-                pattern alone is not enough: clients choose such names freely.
-        """
         self._producers = producers
         self._knows_topic = knows_topic
 

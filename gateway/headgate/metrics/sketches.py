@@ -31,12 +31,14 @@ class DistinctKeys:
     algorithm" (2007), with the estimator of Ertl, "New cardinality estimation algorithms for
     HyperLogLog sketches" (2017, algorithm 6), which needs no correction for small or large counts.
     Two standard errors are 3.3 %.
+
+    Args:
+        data: The result of `serialise`; empty for an empty sketch.
     """
 
     __slots__ = ("_registers",)
 
     def __init__(self, data: bytes = b"") -> None:
-        """Restore a sketch from the bytes of `serialise`."""
         self._registers = bytearray(_REGISTERS)
         if len(data) == _REGISTERS:
             self._registers[:] = data
@@ -138,6 +140,9 @@ class HeavyKeys:
     at most as much weight as was subtracted in all. That is at most the total divided by `KEPT`,
     because each of the remaining keys lost as much.
 
+    Args:
+        data: The result of `serialise`; empty for an empty sketch.
+
     Attributes:
         total: Weight of all keys.
         taken_off: Weight that was subtracted from each key.
@@ -146,7 +151,6 @@ class HeavyKeys:
     __slots__ = ("_counters", "taken_off", "total")
 
     def __init__(self, data: bytes = b"") -> None:
-        """Restore a sketch from the bytes of `serialise`."""
         self.total = 0
         self.taken_off = 0
         self._counters: dict[str, int] = {}
@@ -213,6 +217,9 @@ class Sizes:
     (Tene, "HdrHistogram", 2012.) A size up to 255 is exact, a larger one is off by at most 0.4 %.
     There are 128 bars for each doubling.
 
+    Args:
+        data: The result of `serialise`; empty for an empty sketch.
+
     Attributes:
         largest: The largest size.
     """
@@ -220,7 +227,6 @@ class Sizes:
     __slots__ = ("_bars", "largest")
 
     def __init__(self, data: bytes = b"") -> None:
-        """Restore a sketch from the bytes of `serialise`."""
         self.largest = 0
         self._bars: dict[int, int] = {}  # counts by the smallest size of each bar
         if data:

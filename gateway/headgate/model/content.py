@@ -22,7 +22,7 @@ from headgate.model.outcome import Failure
 from headgate.model.schema import INLINE_BYTES as VIOLATIONS_INLINE_BYTES
 from headgate.model.schema import Schema, received_schema, violation
 
-# The canonical form of a JSON text: names sorted, no blanks, some members removed.
+# ---- canonical form of a JSON text: names sorted, no blanks, some members removed
 #
 # The main rule: two texts with different JSON values never have the same canonical form. Parsing
 # could break it, because it loses digits beyond a double, the first of two equal names, and halves

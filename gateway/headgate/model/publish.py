@@ -350,7 +350,7 @@ class Ticket:
         return [outcome for outcome in self.outcomes if outcome is not None]
 
 
-# Partition of an event that waited while its topic changed.
+# ---- partition of an event that waited while its topic changed
 #
 # A topic that was deleted and created again may have any partition count. The partition of an event
 # is chosen by the count at its arrival. After each wait the count is checked again.

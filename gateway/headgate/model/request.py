@@ -11,7 +11,7 @@ from headgate.model.record import CONTENT_TYPE, DATAREF, RESERVED_PREFIX
 from headgate.model.text import SIMILAR, closest, did_you_mean
 from headgate.model.trace import read_state
 
-# Record headers from clients: bounded, and without names that the gateway itself writes.
+# ---- record headers from clients: bounded, without names that the gateway itself writes
 #
 # Readers trust the headers that the gateway writes. With a second header of the same name, a
 # producer could forge one, because readers use the first or the last header of a name.

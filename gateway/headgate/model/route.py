@@ -142,7 +142,7 @@ class Route:
         return partition
 
 
-# Limits of sizes, and the detail of every 413 response.
+# ---- limits of sizes, and the detail of every 413 response
 #
 # Titles and advice are those of the reasons (`model.outcome`). Header fields that are too large are
 # another reason, with status 431 (`http.server`).

@@ -115,6 +115,12 @@ class Producing:
 class Trace:
     """A sampled request. Ids are hexadecimal.
 
+    Args:
+        parent: The caller's span; its id is empty if the trace begins here.
+        state: The caller's `tracestate`.
+        ids: 32 random hexadecimal digits, for the ids of the request and produce spans.
+        clock_ns: Wall clock, in nanoseconds since 1970.
+
     Attributes:
         parent_id: Id of the caller's span; empty if the trace begins here.
         state: The caller's `tracestate`.
@@ -126,14 +132,6 @@ class Trace:
     """
 
     def __init__(self, parent: Parent, state: str, ids: str, clock_ns: Callable[[], int]) -> None:
-        """Begin a trace.
-
-        Args:
-            parent: The caller's span; its id is empty if the trace begins here.
-            state: The caller's `tracestate`.
-            ids: 32 random hexadecimal digits, for the ids of the request and produce spans.
-            clock_ns: Wall clock, in nanoseconds since 1970.
-        """
         self.trace_id, self.parent_id, self.flags = parent
         self.state = state
         self.span_id, self.produce_id = ids[:16], ids[16:]

@@ -13,7 +13,7 @@ import msgspec
 from headgate.model.record import Header, Record
 from headgate.model.topics import TopicState
 
-# Chunks of spooled events: some events of one lane, in order, packed together.
+# ---- chunks of spooled events: some events of one lane, in order, packed together
 #
 # A chunk is one MessagePack array of records. Its CRC-32 covers the array and the columns of the
 # row, so that no event is published to a wrong partition. Events are written, read and deleted by

@@ -87,10 +87,11 @@ def by_time(facts: DataFrame) -> DataFrame:
 def spans(cells: DataFrame) -> DataFrame:
     """Return one row per topic: its load, and the mapping of windows to columns of a heat map.
 
+    Its column `begin` is the first window of heat map and bursts, `stretch` the number of windows
+    in a column of the heat map.
+
     Args:
         cells: The result of `by_time`, as in the functions below.
-        begin: The first window of heat map and bursts.
-        stretch: Number of windows per column.
     """
     topics = cells.groupBy("topic").agg(
         F.min("window").alias("first"),
@@ -111,16 +112,13 @@ def by_partition(cells: DataFrame, spans: DataFrame) -> DataFrame:
     """
     is_recent = F.col("window") >= F.col("begin")
     names = ("records", "bytes", "keyless_records", "keyless_bytes", "tombstones")
-    recent = (F.when(is_recent, F.col(name)).otherwise(0) for name in ("records", "bytes"))
+    recent = {name: F.when(is_recent, F.col(name)).otherwise(0) for name in ("records", "bytes")}
     return (
         cells.join(F.broadcast(spans), "topic")
         .groupBy("topic", "partition")
         .agg(
             *(F.sum(name).alias(name) for name in names),
-            *(
-                F.sum(column).alias(f"recent_{at}")
-                for at, column in zip(names, recent, strict=False)
-            ),
+            *(F.sum(column).alias(f"recent_{name}") for name, column in recent.items()),
             F.min("first_ms").alias("first_ms"),
             F.max("last_ms").alias("last_ms"),
             *(F.first(name).alias(name) for name in ("begin", "last", "stretch")),

@@ -351,6 +351,12 @@ class SourceReader:
     `is_behind` is whether more records were available when the last chunk was read. Records that
     arrive while the chunk is written do not count; otherwise the copier of a busy partition with
     small chunks would never rest.
+
+    Args:
+        tp: The partition.
+        options: The cluster, and the size of a chunk.
+        buckets: The rate, if the reader has a consumer of its own.
+        shared: The consumer to read with; None for one of its own.
     """
 
     def __init__(
@@ -360,14 +366,6 @@ class SourceReader:
         buckets: BrokerBuckets,
         shared: SourceConsumer | None = None,
     ) -> None:
-        """Create a reader that is not started.
-
-        Args:
-            tp: The partition.
-            options: The cluster, and the size of a chunk.
-            buckets: The rate, if the reader has a consumer of its own.
-            shared: The consumer to read with; None for one of its own.
-        """
         self._tp, self._options = tp, options
         self._is_shared = shared is not None
         self._source = shared or SourceConsumer(options.source, buckets, [tp])

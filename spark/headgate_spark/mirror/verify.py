@@ -112,6 +112,15 @@ async def _reader(tp: TopicPartition, options: CopyOptions) -> AsyncIterator[Sou
 
 
 class _Comparison:
+    """The progress of the comparison of one partition.
+
+    Args:
+        tp: The partition.
+        partition_map: Its part of the offset map.
+        source_begin: First offset of the source.
+        bounds: Bounds of the target before the map was read.
+    """
+
     def __init__(
         self,
         tp: TopicPartition,
@@ -119,7 +128,6 @@ class _Comparison:
         source_begin: int,
         bounds: tuple[int, int],
     ) -> None:
-        """Create the progress. `bounds`: bounds of the target before the map was read."""
         table = partition_map.table
         self._tp, self._table, self._map = tp, table, partition_map
         # Records that one side has removed cannot be compared.

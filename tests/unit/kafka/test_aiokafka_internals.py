@@ -65,7 +65,7 @@ Text = (NoneType, str)
 class Part(NamedTuple):
     """A part of aiokafka.
 
-    Args:
+    Attributes:
         owner: The object or class, by its name in `parts`.
         name: The attribute.
         shape: The types of its value, or the names of a function's parameters.
