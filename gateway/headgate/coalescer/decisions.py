@@ -199,7 +199,7 @@ class Digests:
                 spent += len(content.value)
             spent = await self._turn(spent)
         for index, answer in waiting.items():
-            examinations[index] = await answer or self._in_need(check, windows[index].last)
+            examinations[index] = await answer or self._examine_in_need(check, windows[index].last)
         return [self._counted(route, examinations[index]) for index in range(len(windows))]
 
     async def _raw(self, route: Route, windows: Sequence[Window]) -> list[bytes | None]:
@@ -215,7 +215,7 @@ class Digests:
         return digests
 
     @staticmethod
-    def _in_need(check: ContentCheck, held: HeldEvent) -> CheckResult:
+    def _examine_in_need(check: ContentCheck, held: HeldEvent) -> CheckResult:
         content = _content(held)
         assert content is not None
         return examine_in_need(check, content)

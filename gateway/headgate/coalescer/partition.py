@@ -602,7 +602,7 @@ class PartitionOwner:
         sums: dict[tuple[str, str], Sum] = {}
         for window in windows:
             last = (window.last.producer, outcome)
-            sums[last] = sums.get(last, _NOTHING).plus(Sum.of(window.last))
+            sums[last] = sums.get(last, _NOTHING).plus(Sum.from_record(window.last))
             for producer, more in window.superseded.items():
                 other = (producer, str(OutcomeName.SUPERSEDED))
                 sums[other] = sums.get(other, _NOTHING).plus(more)

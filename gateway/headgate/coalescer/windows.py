@@ -252,7 +252,7 @@ class Sum(NamedTuple):
     bytes: int
 
     @classmethod
-    def of(cls, held: HeldEvent) -> "Sum":
+    def from_record(cls, held: HeldEvent) -> "Sum":
         return cls(1, len(held.value or b""))
 
     def plus(self, other: "Sum") -> "Sum":
@@ -374,7 +374,7 @@ class Window:
         return max(due, self.not_before_ms)
 
     def _supersede(self, held: HeldEvent) -> None:
-        self._add(held.producer, Sum.of(held))
+        self._add(held.producer, Sum.from_record(held))
 
     def _add(self, producer: str, more: Sum) -> None:
         sums = self.superseded if self._superseded else {}

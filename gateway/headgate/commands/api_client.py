@@ -79,11 +79,11 @@ def ask(
         raise CommandError(_error_text(error, args.url, options or {}), FAILED) from error
     except (OSError, ValueError, RecursionError, HTTPException) as error:
         raise CommandError(
-            f"--url {args.url} does not answer: {_why(error, args)}", FAILED
+            f"--url {args.url} does not answer: {_cause_and_fix(error, args)}", FAILED
         ) from error
 
 
-def _why(error: Exception, args: argparse.Namespace) -> str:
+def _cause_and_fix(error: Exception, args: argparse.Namespace) -> str:
     """Return the fault of the connection or of the answer, and the fix."""
     if isinstance(error, ValueError | RecursionError) and not isinstance(error, OSError):
         return "the answer is not that of a gateway's management port; correct the port"

@@ -106,7 +106,7 @@ class Assignment:
 
     async def _read_on(self) -> None:
         while True:
-            tps = self._with_room()
+            tps = self._readable_partitions()
             if not tps:
                 await asyncio.sleep(_BUSY_POLL_MS / 1000)
                 continue
@@ -138,7 +138,7 @@ class Assignment:
             partition.begin(done_below.get(tp, 0))
         self.apply_pauses()
 
-    def _with_room(self) -> list[TopicPartition]:
+    def _readable_partitions(self) -> list[TopicPartition]:
         limit = self._options.prefetch - self._step
         return [
             tp

@@ -187,7 +187,7 @@ class Offsets:
                 return
             try:
                 await self._check_topics()
-                marks = self._to_commit()
+                marks = self._pending_marks()
                 if not marks:
                     return
                 if self._store is not None:
@@ -233,7 +233,7 @@ class Offsets:
         self._committed[tp] = mark
         self._ownership.committed(partition.owned, mark.offset)
 
-    def _to_commit(self) -> dict[TopicPartition, CommitMark]:
+    def _pending_marks(self) -> dict[TopicPartition, CommitMark]:
         marks: dict[TopicPartition, CommitMark] = {}
         for tp, partition in self._partitions.items():
             offset = partition.low_water

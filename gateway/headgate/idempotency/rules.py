@@ -182,10 +182,10 @@ def final_steps(
     if attempt.request is not None:
         if attempt.late:
             attempt.answer_twins(ended)
-        yield attempt.request.token, _of_request(attempt.request, ended)
+        yield attempt.request.token, _step_of_request(attempt.request, ended)
 
 
-def _of_request(claim: Claim, ended: Sequence[Outcome | None]) -> ClaimStep:
+def _step_of_request(claim: Claim, ended: Sequence[Outcome | None]) -> ClaimStep:
     successful = [
         (index, outcome)
         for index, outcome in enumerate(ended)

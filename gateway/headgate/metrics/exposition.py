@@ -50,7 +50,7 @@ class _Once(Collector):
 
 def families(snapshot: Snapshot, now_s: float, *, is_openmetrics: bool = False) -> Iterator[Family]:
     """Yield all metrics in the order of their declaration, also those without a value yet."""
-    values = {**snapshot.counters, **snapshot.gauges, **_from_details(snapshot, now_s)}
+    values = {**snapshot.counters, **snapshot.gauges, **_detail_gauges(snapshot, now_s)}
     for metric in METRICS.values():
         if metric.kind is MetricKind.HISTOGRAM:
             rows = snapshot.histograms.get(metric.name, {})
@@ -59,7 +59,7 @@ def families(snapshot: Snapshot, now_s: float, *, is_openmetrics: bool = False) 
             yield _plain(metric, values.get(metric.name, {}))
 
 
-def _from_details(snapshot: Snapshot, now_s: float) -> dict[str, dict[tuple[str, ...], float]]:
+def _detail_gauges(snapshot: Snapshot, now_s: float) -> dict[str, dict[tuple[str, ...], float]]:
     keys: dict[tuple[str, ...], float] = {}
     shares: dict[tuple[str, ...], float] = {}
     for pair, detail in snapshot.details.items():

@@ -79,12 +79,12 @@ _SPOOL_GAUGES = (
 )
 
 
-def of_held(rows: Mapping[str, HeldFigures]) -> Gauges:
+def held_gauges(rows: Mapping[str, HeldFigures]) -> Gauges:
     """Return the gauges of held events by topic."""
     return _gauges(_HELD_GAUGES, rows)
 
 
-def of_spool(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
+def spool_gauges(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
     """Return the gauges of spooled events by topic.
 
     Args:
@@ -93,7 +93,7 @@ def of_spool(rows: Mapping[str, tuple[int, int, float]]) -> Gauges:
     return _gauges(_SPOOL_GAUGES, rows)
 
 
-def of_partitions(rows: Mapping[tuple[str, int], Sequence[int]]) -> Gauges:
+def partition_counters(rows: Mapping[tuple[str, int], Sequence[int]]) -> Gauges:
     """Return counters from records and bytes by topic and partition."""
     records: dict[tuple[str, ...], float] = {}
     by_topic: dict[tuple[str, ...], float] = {}
@@ -281,7 +281,7 @@ class Meter:
         self._held_rows = rows
 
     def watch_spool(self, rows: Callable[[], Mapping[str, tuple[int, int, float]]]) -> None:
-        """Read the spooled events (see `of_spool`) at every snapshot."""
+        """Read the spooled events (see `spool_gauges`) at every snapshot."""
         self._spool_rows = rows
 
     def watch_suppression(self, rows: Callable[[], Iterable[tuple[str, str, bool]]]) -> None:
@@ -459,7 +459,7 @@ class Meter:
             unconfigured=self._unconfigured.collect() if with_details else {},
         )
         collected.counters["headgate_worker_cpu_seconds_total"] = cpu_seconds()
-        collected.counters |= of_partitions(self._written)
+        collected.counters |= partition_counters(self._written)
         for pair, series in self._series.items():
             series.fold_keys()
             _put_series(collected, pair, series)
@@ -491,8 +491,8 @@ class Meter:
         }
         events, size = self._in_flight()
         return {
-            **of_held(self._held_rows()),
-            **of_spool(self._spool_rows()),
+            **held_gauges(self._held_rows()),
+            **spool_gauges(self._spool_rows()),
             "headgate_suppression_state": self._suppression_states(),
             "headgate_lane_depth": depths,
             "headgate_in_flight_events": {(): events},

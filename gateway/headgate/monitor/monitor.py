@@ -103,18 +103,18 @@ def snapshot(
     gauges: dict[str, Table] = defaultdict(dict)
     counters: dict[str, Table] = defaultdict(dict)
     for cluster in every:
-        _of_cluster(cluster, now_ms, gauges)
+        _add_cluster_gauges(cluster, now_ms, gauges)
         regressions = counters["headgate_commit_regressions_total"]
         for by, count in cluster.watch.counts.items():
             labels: Labels = (cluster.name, *by)
             if len(regressions) >= max_partitions and labels not in regressions:
                 labels = (cluster.name, OTHER, OTHER)
             regressions[labels] = regressions.get(labels, 0) + count
-        _of_groups(cluster, gauges, owners, max_partitions)
+        _add_group_gauges(cluster, gauges, owners, max_partitions)
     return Snapshot(dict(counters), dict(gauges))
 
 
-def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) -> None:
+def _add_cluster_gauges(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) -> None:
     name, status = cluster.name, cluster.status
     for state, count in cluster.watch.health._asdict().items():
         gauges["headgate_cluster_partitions"][name, state] = count
@@ -127,7 +127,7 @@ def _of_cluster(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, Table]) 
     gauges["headgate_monitor_follows_commits"][name,] = not status.commits
 
 
-def _of_groups(
+def _add_group_gauges(
     cluster: ClusterMonitor, gauges: dict[str, Table], owners: GroupOwners, max_partitions: int
 ) -> None:
     lags, states = gauges["headgate_group_lag"], gauges["headgate_group_state"]

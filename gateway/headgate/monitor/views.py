@@ -168,10 +168,10 @@ def _moved_while_paused(report: PartitionReport, intents: Iterable[Kept]) -> boo
 
 def commit(seen: SeenCommit) -> Json:
     """Return one commit of the commit stream."""
-    return {"offset": seen.offset, "at": shown_time(seen.at_ms), "by": _by(seen)}
+    return {"offset": seen.offset, "at": shown_time(seen.at_ms), "by": _committer(seen)}
 
 
-def _by(seen: SeenCommit | Regression) -> Json | None:
+def _committer(seen: SeenCommit | Regression) -> Json | None:
     return None if seen.committer is None else seen.committer._asdict()
 
 
@@ -184,7 +184,7 @@ def regression(fall: Regression) -> Json:
         "from": fall.from_offset,
         "to": fall.to_offset,
         "at": shown_time(fall.at_ms),
-        "committer": _by(fall),
+        "committer": _committer(fall),
         "owner": fall.owner,
         "owner_before": fall.owner_before,
         "recovered_at": None if fall.recovered_ms is None else shown_time(fall.recovered_ms),

@@ -79,7 +79,7 @@ def plan_partition(
         records = table.records_between(*targets)
         lost += _holes(table, inner_start, inner_end)
         foreign = _foreign(table, *targets)
-        pieces += _around(foreign, *targets)
+        pieces += _backfill_pieces(foreign, *targets)
     elif table:
         targets = _edge(table, start)
     if behind is not None:
@@ -132,7 +132,7 @@ def _foreign(table: SegmentTable, start: int, end: int) -> list[tuple[int, int]]
     return [(first, last) for first, last in dict.fromkeys(stretches) if first < last]
 
 
-def _around(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Piece]:
+def _backfill_pieces(foreign: Iterable[tuple[int, int]], start: int, end: int) -> list[Piece]:
     pieces = []
     for first, last in (*foreign, (end, end)):
         if start < first:

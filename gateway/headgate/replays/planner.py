@@ -430,7 +430,7 @@ class _Resolver:
         if bound.kind == "now":
             return {part: self._end(part) for part in chosen}
         if bound.kind == "timestamp":
-            return await self._at(bound.time_ms, chosen)
+            return await self._offsets_at(bound.time_ms, chosen)
         offsets = await self._offsets(field, bound)
         return {
             part: self._checked(f"{field}.{bound.kind}", part, offsets.get(part)) for part in chosen
@@ -474,7 +474,7 @@ class _Resolver:
             raise Refused(malformed(f"{field}: snapshot {brief(bound.name)} {why}"))
         return {int(part): int(offset) for part, offset in vector.items()}
 
-    async def _at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
+    async def _offsets_at(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
         async with self._maps.lock:
             segments = await asyncio.to_thread(self._segments, time_ms, chosen)
         starts = {}
@@ -485,7 +485,7 @@ class _Resolver:
         kept = await self._backfill.first_since(self._topic, starts, time_ms) if starts else {}
         unread = [part for part in chosen if self._is_unread(part, kept)]
         hot = await self._ingest.at(self._topic, unread, time_ms) if unread else {}
-        return {part: self._first(part, hot.get(part), kept.get(part)) for part in chosen}
+        return {part: self._first_offset(part, hot.get(part), kept.get(part)) for part in chosen}
 
     def _segments(self, time_ms: int, chosen: Sequence[int]) -> dict[int, int]:
         """Return the starts of the segments that have the first such record; linear in the map."""
@@ -499,7 +499,7 @@ class _Resolver:
         table, logs = self._seen.table(partition), self._seen.logs(partition)
         return partition not in kept or logs.ingest_start < table.source_start
 
-    def _first(self, partition: int, hot: int | None, kept: int | None) -> int:
+    def _first_offset(self, partition: int, hot: int | None, kept: int | None) -> int:
         table, logs = self._seen.table(partition), self._seen.logs(partition)
         if hot is not None and hot < table.source_start:
             return hot  # before the mirrored part

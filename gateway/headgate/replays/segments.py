@@ -400,7 +400,7 @@ class SegmentTable:
             rest[0] = rest[0]._replace(
                 source=start, target=target_start, records=rest[0].records - gone
             )
-        table = self._behind(number)
+        table = self._table_behind(number)
         if number == len(self._firsts):
             table._cut_newest(len(table._sources))
             for segment in rest:
@@ -411,7 +411,7 @@ class SegmentTable:
             table._heads[table._first_source] = start
         return table
 
-    def _behind(self, number: int) -> "SegmentTable":
+    def _table_behind(self, number: int) -> "SegmentTable":
         """Return the segments behind a block as a table of their own."""
         table = SegmentTable(is_outline=self._is_outline)
         for name in (*_OF_BLOCKS, *_OF_NEWEST):

@@ -127,7 +127,7 @@ class RecordFilter:
             document = json.loads(value)
         except (ValueError, RecursionError):
             return False
-        return all(_canonical(_at(document, path)) == wanted for path, wanted in self.equals)
+        return all(_canonical(_value_at(document, path)) == wanted for path, wanted in self.equals)
 
 
 def read_filter(raw: object) -> RecordFilter:
@@ -197,7 +197,7 @@ def _plain(value: object) -> object:
     return [_plain(each) for each in value] if isinstance(value, list) else value
 
 
-def _at(document: object, path: tuple[str, ...]) -> object:
+def _value_at(document: object, path: tuple[str, ...]) -> object:
     for token in path:
         if isinstance(document, dict):
             document = document.get(token, _ABSENT)

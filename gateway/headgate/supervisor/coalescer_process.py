@@ -69,7 +69,7 @@ async def coalesce(settings: Settings, start: Mapping[str, object]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    parts, policies = Parts.of(settings), PolicyTable(settings.topics)
+    parts, policies = Parts.from_settings(settings), PolicyTable(settings.topics)
     topics, meter = parts.topics, parts.meter
     facts_log = FactsLog(settings, parts.clusters, topics, meter, now_ms)
     held = HeldTopics(parts, facts_log.facts, coalesces=True)

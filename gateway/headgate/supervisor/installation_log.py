@@ -69,7 +69,7 @@ class InstallationLog:
         self._under_way: asyncio.Future[None] | None = None
 
     @classmethod
-    def of(cls, logs: LogSettings) -> "InstallationLog":
+    def from_settings(cls, logs: LogSettings) -> "InstallationLog":
         """Return the log that the settings ask for."""
         path = logs.installation_file
         return cls(None if path is None else LogFile(Path(path), logs.installation_max_bytes))

@@ -114,11 +114,11 @@ class WorkerProcess:
             log.error(
                 "worker %d %s; it is restarted in %g s",
                 self.index,
-                _how(code),
+                _end_in_words(code),
                 pause,
                 extra={"worker": self.index, "exit_code": code},
             )
-            self._overview.worker_lost(self.index, _how(code), code)
+            self._overview.worker_lost(self.index, _end_in_words(code), code)
             await self._pause(pause)
             pause = min(pause * 2, longest)
             if not self._ending.is_set():
@@ -181,7 +181,7 @@ class WorkerProcess:
             return
 
 
-def _how(code: int) -> str:
+def _end_in_words(code: int) -> str:
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"exited with code {code}"

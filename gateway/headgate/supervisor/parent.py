@@ -125,7 +125,7 @@ class Parent:
         self._tls = TlsSnapshot(settings.http, folder)
         self._watch.add(*self._tls.files)
         self._tls.accept_first(start.config)
-        self._log = InstallationLog.of(settings.logs)
+        self._log = InstallationLog.from_settings(settings.logs)
         self._overview = Overview(settings, self._log)
         self._show_config()
         self._show_tls()

@@ -428,7 +428,7 @@ def cluster_notes(page: Mapping[str, Any]) -> Iterator[str]:
         partition = f"{fall['group']} {fall['topic']}-{fall['partition']}"
         yield f"went back: {fall['at']} {partition} {fall['from']} -> {fall['to']} ({by}; {end})"
     for cluster in page["clusters"]:
-        yield from _of_cluster(cluster)
+        yield from _notes_of_cluster(cluster)
 
 
 def group_cells(group: Json) -> list[Cell]:
@@ -460,7 +460,7 @@ def _remarks(group: Json) -> Iterator[str]:
         yield f"loses records in {group['loss_in_s']:.0f} s"
 
 
-def _of_cluster(cluster: Json) -> Iterator[str]:
+def _notes_of_cluster(cluster: Json) -> Iterator[str]:
     name = cluster["cluster"]
     if not cluster["ok"]:
         yield f"cluster {name}: {cluster['detail']}"

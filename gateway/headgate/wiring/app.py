@@ -93,7 +93,7 @@ class Worker:
     ) -> None:
         self.settings = settings
         self.policies = PolicyTable(settings.topics)
-        self.parts = parts = Parts.of(settings)
+        self.parts = parts = Parts.from_settings(settings)
         self.topics, self.meter = parts.topics, parts.meter
         self._backfill = KafkaTopics(backfill_clusters(settings.clusters), _BACKFILL_MS)
         self._tasks = OwnedTasks()

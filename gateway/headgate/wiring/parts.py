@@ -125,7 +125,7 @@ class Parts:
     helper: HelperProcess
 
     @classmethod
-    def of(cls, settings: Settings) -> "Parts":
+    def from_settings(cls, settings: Settings) -> "Parts":
         """Return new parts; none of them is started."""
         ingest = {
             name: cluster for name, cluster in settings.clusters.items() if cluster.tier == "ingest"

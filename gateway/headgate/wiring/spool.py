@@ -111,7 +111,7 @@ async def drain(
         JournalError: The folder cannot be used.
     """
     # nothing sends spans here
-    parts = Parts.of(replace(settings, tracing=TracingSettings()))
+    parts = Parts.from_settings(replace(settings, tracing=TracingSettings()))
     topics, policies = parts.topics, PolicyTable(settings.topics)
     gate = Gate(Routes(policies, topics, parts.compiler(lambda: suppressor)))
     complete = Complete(Admission(0, 0), parts.meter)

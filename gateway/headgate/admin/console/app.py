@@ -200,7 +200,7 @@ class Console:
             "may_operate": caller is not None and "operate" in caller.roles,
             "path": request.path,
             "live_url": None if live is None else str(live),
-            "commands": Commands.of(request),
+            "commands": Commands.from_request(request),
             "version": VERSION,
         }
 

@@ -163,14 +163,14 @@ def dots_of(partition: Mapping[str, Any], falls: Iterable[Mapping[str, Any]]) ->
         falls: Commits that went back, which the monitor keeps for longer.
     """
     dots = {
-        Dot(_seconds(commit["at"]), commit["offset"], _who(commit["by"]))
+        Dot(_seconds(commit["at"]), commit["offset"], _committer(commit["by"]))
         for commit in partition["commits"]
     }
     number = partition["topic"], partition["partition"]
     for fall in falls:
         if (fall["topic"], fall["partition"]) == number:
             at = _seconds(fall["at"])
-            dots.add(Dot(at, fall["to"], _who(fall["committer"])))
+            dots.add(Dot(at, fall["to"], _committer(fall["committer"])))
             if not any(dot.at < at and dot.offset == fall["from"] for dot in dots):
                 dots.add(Dot(at - 1, fall["from"], ""))
     return sorted(dots)
@@ -242,7 +242,7 @@ def _seconds(at: str) -> float:
     return datetime.fromisoformat(at).timestamp()
 
 
-def _who(by: Mapping[str, Any] | None) -> str:
+def _committer(by: Mapping[str, Any] | None) -> str:
     return "" if by is None else f"{by['client']} ({by['member']})"
 
 

@@ -90,7 +90,7 @@ class OverviewPage:
             "since": instance.since,
             "worries": list(self._worries(seen)),
             "tiles": self._tiles(seen),
-            "plot": _by_outcome(seen.ends),
+            "plot": _outcome_plot(seen.ends),
             "source": self._plots.source,
             "rejects": _rejects(seen),
             "savers": _savers(self._instance),
@@ -185,7 +185,7 @@ def _tile(label: str, value: str, note: str, metric: str) -> dict[str, Any]:
     return {"label": label, "value": value, "note": note, "metric": metric}
 
 
-def _by_outcome(ends: Points) -> Plot:
+def _outcome_plot(ends: Points) -> Plot:
     rows: dict[tuple[str, ...], list[float]] = {}
     for (outcome, _), values in ends.rows.items():
         before = rows.get((outcome,), [0.0] * len(values))

@@ -59,7 +59,7 @@ class Commands(NamedTuple):
     has_token: bool
 
     @classmethod
-    def of(cls, request: web.Request) -> "Commands":
+    def from_request(cls, request: web.Request) -> "Commands":
         """Return the commands for the sender of a request."""
         has_token = "Authorization" in request.headers
         return cls(f"{request.scheme}://{request.host}", has_token)

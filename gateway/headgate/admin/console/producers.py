@@ -42,14 +42,14 @@ def letter(name: str, view: Json, rejects: Sequence[Json]) -> str:
         f"; last seen {view['last_seen'] or 'never'}."
     )
     for topic in view["topics"]:
-        lines += [f"- {topic['topic']}: {finding}" for finding in _of_topic(topic)]
-    lines += [f"- {finding}" for finding in _of_rejects(rejects)]
+        lines += [f"- {topic['topic']}: {finding}" for finding in _topic_findings(topic)]
+    lines += [f"- {finding}" for finding in _reject_findings(rejects)]
     if len(lines) == 2:
         lines.append("- No problems found.")
     return "\n".join(lines)
 
 
-def _of_topic(topic: Json) -> Iterator[str]:
+def _topic_findings(topic: Json) -> Iterator[str]:
     ratios = topic["ratios"]
     repeated = ratios["unchanged"] + ratios["superseded"]
     if repeated >= _MUCH:
@@ -74,7 +74,7 @@ def _of_topic(topic: Json) -> Iterator[str]:
         )
 
 
-def _of_rejects(rejects: Sequence[Json]) -> Iterator[str]:
+def _reject_findings(rejects: Sequence[Json]) -> Iterator[str]:
     newest: dict[str, Json] = {}
     for reject in rejects:
         newest.setdefault(reject["reason"], reject)

@@ -77,7 +77,7 @@ class ReplayConsole:
             "one": self._row(replay),
             "is_over": replay["state"] in FINISHED,
             "request_text": orjson.dumps(request_fields, option=orjson.OPT_INDENT_2).decode(),
-            "to_run": _to_run(replay),
+            "to_run": _consumer_commands(replay),
         }
         return Page("replay.html", f"Replay {replay['name']}", values, is_live=True)
 
@@ -118,7 +118,7 @@ class ReplayConsole:
         return (new - old) / (now - before) if now - before > 1 else None
 
 
-def _to_run(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _consumer_commands(replay: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return settings and commands for consumers of the result, with titles."""
     result = replay["result"]
     if result is None:
@@ -289,9 +289,11 @@ class Wizard:
             page, _ = await self._admin.replays.ask(request, {**body, "dry_run": True}, None)
         except Refused as refused:
             return await self._page(
-                form, body, failure=refused.failure, commands=Commands.of(request)
+                form, body, failure=refused.failure, commands=Commands.from_request(request)
             )
-        return await self._page(form, body, page["planned"], commands=Commands.of(request))
+        return await self._page(
+            form, body, page["planned"], commands=Commands.from_request(request)
+        )
 
     async def _page(
         self,
