@@ -9,10 +9,12 @@ tests/test_docs.py fails when anything here is out of date.
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -126,9 +128,18 @@ def _argument(argument: Argument) -> tuple[str, str]:
 
 
 def http() -> str:
-    """Every operation of the OpenAPI document, then the schemas that they name."""
+    """Credentials, headers and operations of the OpenAPI document, then the schemas."""
     api = orjson.loads(document(HttpSettings()))
-    parts = []
+    schemes, headers = api["components"]["securitySchemes"], api["components"]["headers"]
+    parts = [
+        "## Credentials\n",
+        table("scheme|meaning", ((f"`{s['scheme']}`", s["description"]) for s in schemes.values())),
+        "## Headers of responses\n",
+        table(
+            "header|meaning|example",
+            ((f"`{n}`", one["description"], f"`{one['example']}`") for n, one in headers.items()),
+        ),
+    ]
     for tag in api["tags"]:
         parts.append(f"## {tag['name']}\n\n{tag['description']}\n")
         for path, methods in api["paths"].items():
@@ -137,8 +148,22 @@ def http() -> str:
                     parts += _operation(f"{method.upper()} {path}", operation)
     parts.append("## Schemas\n")
     for name, schema in api["components"]["schemas"].items():
-        parts.append(f"### {name}\n\n{_schema(schema)}")
+        parts.append(f"### {name}\n")
+        if "description" in schema:
+            parts.append(f"{schema['description']}\n")
+        parts.append(_schema(schema))
+        examples = [*schema.get("examples", ()), *_examples(api, name)]
+        parts += (f"```json\n{_json(one)}\n```\n" for one in examples[:1])
     return "\n".join(parts)
+
+
+def _examples(api: Json, schema: str) -> Iterator[Json]:
+    """Yield the examples of request bodies with this schema."""
+    for methods in api["paths"].values():
+        for operation in methods.values():
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                if media["schema"].get("$ref", "").endswith(f"/{schema}") and "example" in media:
+                    yield media["example"]
 
 
 def _operation(name: str, operation: Json) -> Iterator[str]:
@@ -166,6 +191,57 @@ def _operation(name: str, operation: Json) -> Iterator[str]:
             for status, one in operation["responses"].items()
         ),
     )
+    yield f"**Example:**\n\n{_example(name, operation)}"
+
+
+def _example(name: str, operation: Json) -> str:
+    """Return a request and its response."""
+    query = []
+    for one in operation.get("parameters", ()):
+        if "example" in one and one["in"] == "path":
+            name = name.replace(f"{{{one['name']}}}", str(one["example"]))
+        elif "example" in one:
+            query.append(f"{one['name']}={one['example']}")
+    request = [name + ("?" + "&".join(query) if query else "")]
+    for kind, media in operation.get("requestBody", {"content": {}})["content"].items():
+        if "example" in media:
+            request += [f"Content-Type: {kind}", "", _json(media["example"])]
+            break
+    status, kind, example = max(
+        (status, kind, media["example"])
+        for status, one in operation["responses"].items()
+        for kind, media in one.get("content", {}).items()
+        if "example" in media and status in ("200", "201")
+    )
+    kinds = [] if kind == "*/*" else [f"Content-Type: {kind}"]
+    response = [f"HTTP/1.1 {status} {HTTPStatus(int(status)).phrase}", *kinds, "", _json(example)]
+    return "\n".join(["```http", *request, "```\n", "```http", *response, "```\n"])
+
+
+def _json(value: Any, indent: int = 0, width: int = 100) -> str:
+    """Return an example: a text as it is, and JSON with a line for each member that is long."""
+    if isinstance(value, str) and not indent:
+        return value.rstrip()
+    text = json.dumps(value, ensure_ascii=False)
+    if len(text) + indent <= width or not isinstance(value, dict | list) or not value:
+        return text
+    if isinstance(value, dict):
+        items = [
+            f"{json.dumps(name)}: {_json(one, indent + len(name) + 5, width)}"
+            for name, one in value.items()
+        ]
+        ends = "{}"
+    else:
+        items = [_json(one, indent + 1, width) for one in value]
+        ends = "[]"
+    lines, gap = [""], "\n" + " " * (indent + 1)
+    for item in items:
+        is_short = len(lines[-1]) + len(item) + indent + 3 <= width and "\n" not in item
+        if lines[-1] and is_short:
+            lines[-1] += f", {item}"
+        else:
+            lines.append(item)
+    return ends[0] + f",{gap}".join(line for line in lines if line) + ends[1]
 
 
 def _contents(one: Json) -> list[tuple[str, str]]:
@@ -177,19 +253,19 @@ def _schema(schema: Json) -> str:
     """An object's members as a table, anything else in a few words."""
     if "properties" not in schema:
         return f"{_kind(schema)}\n"
+    return table("member|value|always|meaning", _members(schema, ""))
+
+
+def _members(schema: Json, prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the members of an object, and those of objects in it: `events[].key`."""
     required = schema.get("required", ())
-    return table(
-        "member|value|always|meaning",
-        (
-            (
-                f"`{name}`",
-                _kind(one),
-                "yes" if name in required else "no",
-                one.get("description", ""),
-            )
-            for name, one in schema["properties"].items()
-        ),
-    )
+    for name, one in schema.get("properties", {}).items():
+        always = "yes" if name in required else "no"
+        yield f"`{prefix}{name}`", _kind(one), always, one.get("description", "")
+        inner = one.get("items", one)
+        path = f"{prefix}{name}{'[]' if 'items' in one else ''}."
+        for each in inner.get("allOf", (inner,)):
+            yield from _members(each, path)
 
 
 def _kind(schema: Json) -> str:
@@ -200,13 +276,16 @@ def _kind(schema: Json) -> str:
     for word in ("anyOf", "oneOf"):
         if word in schema:
             return " or ".join(map(_kind, schema[word]))
+    if "allOf" in schema:
+        return " and ".join(map(_kind, schema["allOf"]))
     if "enum" in schema:
         return ", ".join(f"`{orjson.dumps(one).decode()}`" for one in schema["enum"])
     if "const" in schema:
         return f"`{orjson.dumps(schema['const']).decode()}`"
     kinds = schema.get("type", "anything")
-    shown = kinds if isinstance(kinds, str) else " or ".join(kinds)
-    return f"{shown} of {_kind(schema['items'])}" if "items" in schema else shown
+    every = [kinds] if isinstance(kinds, str) else kinds
+    items = f" of {_kind(schema['items'])}" if "items" in schema else ""
+    return " or ".join(each + items if each == "array" else each for each in every)
 
 
 def alerts() -> Iterator[tuple[str, Json]]:

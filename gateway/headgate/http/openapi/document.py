@@ -46,7 +46,8 @@ _NEVER_OF_EVENTS = frozenset(
         Reason.NOT_COVERED,
     }
 )
-_WITH_RETRY_AFTER = ("429", "503", "504")
+_WITH_RETRY_AFTER = ("409", "429", "503", "504")
+_QUOTA_HEADERS = ("RateLimit", "RateLimit-Policy")
 
 
 class Operation(NamedTuple):
@@ -92,7 +93,12 @@ def document_of(http: HttpSettings, ports: frozenset[str]) -> bytes:
     used = {tag for operation in operations for tag in operation["tags"]}
     tags = [tag for tag in page["tags"] if tag["name"] in used]
     page["tags"] = sorted(tags, key=lambda tag: tag["name"] == "Pages")  # "Pages" is last
-    page["components"]["schemas"] = _needed(page["paths"], page["components"]["schemas"])
+    components = page["components"]
+    components["schemas"] = _needed(page["paths"], components["schemas"])
+    named = set(
+        re.findall(r'"#/components/headers/([\w-]+)"', orjson.dumps(page["paths"]).decode())
+    )
+    components["headers"] = {n: one for n, one in components["headers"].items() if n in named}
     return orjson.dumps(page)
 
 
@@ -198,7 +204,7 @@ def _failures(names: list[str] | str, dialect: str | None) -> dict[str, Json]:
         # A batch of which no event succeeded has the status of one of them.
         content = {**problem, "application/json": _BATCH_ANSWER}
         reasons = [reason for reason in TRAITS if reason not in _NEVER_OF_EVENTS]
-        return _by_status(reasons, content, _own_status)
+        return _by_status(reasons, content, _own_status, _QUOTA_HEADERS)
     reasons = sorted(map(Reason, names), key=lambda reason: (TRAITS[reason].status, reason))
     if dialect is None:
         return _by_status(reasons, problem, _own_status)
@@ -216,20 +222,32 @@ def _confluent_status(reason: Reason) -> int:
 
 
 def _by_status(
-    reasons: Iterable[Reason], content: Json, status_of: Callable[[Reason], int]
+    reasons: Iterable[Reason],
+    content: Json,
+    status_of: Callable[[Reason], int],
+    more_headers: tuple[str, ...] = (),
 ) -> dict[str, Json]:
-    texts: dict[str, list[str]] = {}
+    """Return the responses to failures, by status.
+
+    Args:
+        reasons: The reasons.
+        content: The bodies, by content type.
+        status_of: Returns the status of a reason.
+        more_headers: Headers besides those about the request, retries and credentials.
+    """
+    by_status: dict[str, list[Reason]] = {}
     for reason in reasons:
-        text = f"`{reason}`: {TRAITS[reason].title}."
-        texts.setdefault(str(status_of(reason)), []).append(text)
+        by_status.setdefault(str(status_of(reason)), []).append(reason)
     responses: dict[str, Json] = {}
-    for status, lines in texts.items():
-        headers: Json = {"X-Request-Id": {"$ref": "#/components/headers/X-Request-Id"}}
-        if status in _WITH_RETRY_AFTER:
-            headers["Retry-After"] = {"$ref": "#/components/headers/Retry-After"}
+    for status, failures in by_status.items():
+        headers = ["X-Request-Id", *more_headers]
+        if status in _WITH_RETRY_AFTER and any(TRAITS[each].retryable for each in failures):
+            headers.append("Retry-After")
+        if status == "401":
+            headers.append("WWW-Authenticate")
         responses[status] = {
-            "description": " ".join(lines),
-            "headers": headers,
+            "description": " ".join(f"`{each}`: {TRAITS[each].title}." for each in failures),
+            "headers": {name: {"$ref": f"#/components/headers/{name}"} for name in headers},
             "content": content,
         }
     return responses

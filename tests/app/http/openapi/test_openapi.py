@@ -120,10 +120,48 @@ def test_examples_fit_their_schemas() -> None:
             for parameter in one.get("parameters", ()):
                 if "example" in parameter:
                     OAS31Validator(parameter["schema"]).validate(parameter["example"])
-            for media in one.get("requestBody", {}).get("content", {}).values():
+            bodies = [one.get("requestBody", {}), *one["responses"].values()]
+            for media in (media for body in bodies for media in body.get("content", {}).values()):
                 if "example" in media and media["schema"].get("type") != "string":
                     schema = {**media["schema"], "components": page["components"]}
                     OAS31Validator(schema).validate(media["example"])
+    for header in page["components"]["headers"].values():
+        OAS31Validator(header["schema"]).validate(header["example"])
+
+
+def test_each_operation_has_examples_of_its_bodies() -> None:
+    for path, methods in api()["paths"].items():
+        for method, one in methods.items():
+            body = one.get("requestBody", {"content": {"": {"example": None}}})["content"]
+            assert any("example" in media for media in body.values()), (method, path)
+            done = [answer for status, answer in one["responses"].items() if status < "300"]
+            assert any(
+                "example" in media for answer in done for media in answer["content"].values()
+            ), (method, path)
+
+
+def test_members_have_meanings() -> None:
+    """Of the schemas that have a name, and of the objects in their lists."""
+    silent = []
+    for name, schema in api()["components"]["schemas"].items():
+        for member, one in schema.get("properties", {}).items():
+            if "description" not in one and "$ref" not in one:
+                silent.append(f"{name}.{member}")
+    assert silent == []
+
+
+def test_headers_that_responses_name_are_described() -> None:
+    page = api()
+    named = set(re.findall(r'"#/components/headers/([\w-]+)"', document(HTTP).decode()))
+    described = page["components"]["headers"].keys()
+    assert named == described
+    exposed = set(Cors(["*"]).headers({"Origin": "a"})["Access-Control-Expose-Headers"].split(", "))
+    assert exposed <= described
+
+
+def test_there_is_a_page_for_each_reason() -> None:
+    (parameter,) = api()["paths"]["/problems/{reason}"]["get"]["parameters"]
+    assert sorted(parameter["schema"]["enum"]) == sorted(TRAITS)
 
 
 def test_posting_events_may_answer_every_reason() -> None:
@@ -157,6 +195,8 @@ def test_the_document_of_a_port_has_what_it_serves_and_no_more(
     text = orjson.dumps(page).decode()
     refs = set(re.findall(r'"#/components/schemas/(\w+)"', text))
     assert refs == page["components"]["schemas"].keys()
+    headers = set(re.findall(r'"#/components/headers/([\w-]+)"', text))
+    assert headers == page["components"]["headers"].keys()
     used = {tag for ms in page["paths"].values() for one in ms.values() for tag in one["tags"]}
     assert {tag["name"] for tag in page["tags"]} == used
     assert page["tags"][-1]["name"] == "Pages"
