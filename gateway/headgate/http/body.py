@@ -17,7 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_exceptions import HTTPException
 from aiohttp.web_protocol import RequestPayloadError
 
-from headgate.formats.decode import Decoded, Headers
+from headgate.formats.decode import Headers
 from headgate.formats.streamed import Announced, BodyInspector, Streamed, announced, takes_streams
 from headgate.ingest.admission import ProducerBudget
 from headgate.model.outcome import Failure, Reason, Refused, TooMuch, brief, malformed
@@ -26,7 +26,6 @@ from headgate.model.route import BEHIND, Route, too_large
 if TYPE_CHECKING:  # the parent reads bodies without the path of events
     from headgate.blobs.blobs import Blobs
     from headgate.ingest.gate import Gate
-    from headgate.ingest.path import Inbound
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -384,9 +383,3 @@ class Streams:
     def _check(self, size: int) -> None:
         if size > self._limits.max_bytes:
             raise Refused(too_large(size, self._limits.max_bytes, "blobs.max_bytes"))
-
-
-def streamed(inbound: "Inbound", route: Route) -> Decoded:
-    """Return the decoded event of a streamed request, for the pipeline."""
-    value = inbound.streamed
-    return Decoded([] if value is None else [value.event], False)

@@ -14,7 +14,7 @@ from aiohttp import web
 from headgate.formats.json_text import Weight, heaviest
 from headgate.http.answer import response_to
 from headgate.http.auth import ANONYMOUS, Authenticator, Identity, Peer, peer_of
-from headgate.http.body import Streams, read_body, streamed, waits_for_leave
+from headgate.http.body import Streams, read_body, waits_for_leave
 from headgate.http.connection import MAX_BYTES, PlainPosts, on_the_wire
 from headgate.http.request_log import REPORTED, TRACE, RequestLog
 from headgate.idempotency.identity import EVENTS, RequestIdentity, marked
@@ -352,7 +352,7 @@ class EventsFront:
                 request.remote,
             )  # fmt: skip
         else:
-            ticket = await self.run(inbound, None if inbound.streamed is None else streamed)
+            ticket = await self.run(inbound)
             for index, document in ticket.weighing or ():
                 _put_weights(ticket, index, await self._weigher.weigh(document))
             ticket.weighing = None

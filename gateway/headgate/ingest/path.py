@@ -255,7 +255,8 @@ class Pipeline:
 
         Args:
             inbound: The request.
-            decode_as: Decodes the body for a front of another protocol; it may raise Refused.
+            decode_as: Decodes the body for a front of another protocol, whose responses contain
+                offsets; it may raise Refused.
             attempt: Attempt of its Idempotency-Key; events that earlier attempts completed are not
                 started again.
             ticket: Ticket of the request, if it already exists.
@@ -265,6 +266,7 @@ class Pipeline:
         ticket.attempt = attempt
         ticket.needs_offset = decode_as is not None
         count = 1  # of its events, as far as it is known
+        streamed = inbound.streamed
         try:
             route = self.gate.open(inbound.topic, needs_offset=decode_as is not None)
             ticket.facts = route.facts
@@ -272,7 +274,6 @@ class Pipeline:
             decoded = self._decode(inbound, route, options, decode_as, attempt)
             count = len(decoded.events)
             ticket.is_batch, ticket.minimal = decoded.is_batch, options.minimal
-            streamed = inbound.streamed
             if streamed is not None:
                 _require_strategies(route)
             size = ticket.body_bytes if streamed is None else streamed.stored.size
@@ -288,7 +289,7 @@ class Pipeline:
             if inbound.may_post is not None:
                 failure = self.gate.with_suggestion(failure, inbound.topic, inbound.may_post)
             ticket.facts = ticket.facts or self.gate.routes.facts_of(inbound.topic)
-            if decode_as is None:
+            if decode_as is None and streamed is None:
                 failure = with_hint(failure, inbound.headers, inbound.body)
             # A request with too many events counts as one, so that counting it stays cheap.
             self._complete.refuse_request(
@@ -302,7 +303,7 @@ class Pipeline:
             ticket.start(started)
             self._go_on(ticket, route, started, decoded)
         elif not ticket.remaining:
-            if decode_as is None:
+            if decode_as is None and streamed is None:
                 _give_hint(ticket, inbound)
             self._complete.close(ticket)
         return ticket
@@ -317,6 +318,8 @@ class Pipeline:
     ) -> Decoded:
         if decode_as is not None:
             return decode_as(inbound, route)
+        if inbound.streamed is not None:
+            return Decoded([inbound.streamed.event], False)
         # The scanner handles only requests without options for single events, except an id.
         is_repeat = attempt is not None and bool(attempt.known)
         if route.scanner is not None and not is_repeat and options.is_plain:

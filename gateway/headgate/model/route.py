@@ -190,7 +190,9 @@ def stored_in_vain(route: Route) -> Failure:
     if route.is_behind:
         return BEHIND
     return Failure(
-        Reason.TOO_LARGE, "the topic's option oversize has no claim-check since a reload"
+        Reason.TOO_LARGE,
+        "the topic stores no large values since a reload: its option oversize has no claim-check, "
+        "or it coalesces",
     )
 
 

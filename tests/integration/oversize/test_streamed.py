@@ -275,6 +275,33 @@ async def test_a_store_that_fails_in_the_middle_is_503_and_nothing_is_written(
     assert post(gateway.url, topic_name, document("b", 50_000)).status == 201  # the worker is well
 
 
+async def test_claim_check_replaced_by_the_spool_while_a_body_streams(
+    kafka, start_gateway, topic_name, tmp_path
+):
+    kafka.create_topic(topic_name, 3)
+    more = f'[spool]\npath = "{tmp_path / "spool"}"\n'
+    config = SMALL_BODIES + more + configured(kafka, topic_name, f"file://{tmp_path / 'blobs'}")
+    gateway = start_gateway(config)
+    with opened(gateway, topic_name, 400_000) as client:
+        await eventually(lambda: not is_empty(tmp_path / "blobs"))
+        marker = f"{topic_name}-reloaded"
+        changed = config.replace('oversize = ["compress", "claim-check"]', "spool = true")
+        gateway.config.write_text(f"{changed}\n[topics.{marker}]\nkey = '/id'\n")
+        gateway.reload()
+        await eventually(lambda: knows(gateway, marker), 30)
+        client.settimeout(120)
+        client.sendall(b"x" * 200_000)
+        answer = client.recv(65_536)
+    assert answer.startswith(b"HTTP/1.1 413 "), answer
+    assert b"stores no large values since a reload" in answer
+    assert records(kafka, topic_name) == []
+
+
+def knows(gateway: Gateway, topic: str) -> bool:
+    """Whether the worker has a configuration with this topic; Kafka has no such topic."""
+    return "no topic pattern" not in post(gateway.url, topic, b"{}").body["detail"]
+
+
 # ---- what else a topic asks for
 
 

@@ -14,17 +14,17 @@ import pytest
 from headgate.formats.decode import Decoded
 from headgate.formats.json_text import KeyReader
 from headgate.formats.streamed import Streamed
-from headgate.http.body import streamed
 from headgate.ingest.gate import Gate, Routes
 from headgate.ingest.path import Inbound
 from headgate.ingest.turn import EventIds
+from headgate.model.internal_topics import held_topic
 from headgate.model.keys import partition_for
 from headgate.model.outcome import Failure, OutcomeName, Reason, Refused
 from headgate.model.oversize import SplitRule, StoredBlob
 from headgate.model.policy import PolicyTable, TopicPolicy
 from headgate.model.publish import RawEvent, Ticket
 from headgate.model.record import Record
-from headgate.model.route import Route
+from headgate.model.route import BEHIND, Route
 from headgate.model.suppression import Scope
 from headgate.model.topics import TopicState
 from headgate.oversize.choose import Tools
@@ -90,9 +90,11 @@ class OversizeRoom(Room):
         ]
         states = [topic_state(each.pattern, **LANE) for each in policies]
 
-        def compile_route(chosen: TopicPolicy, state: TopicState) -> Route:
+        def compile_route(
+            chosen: TopicPolicy, state: TopicState, held: TopicState | None = None
+        ) -> Route:
             if chosen.suppress == "off":
-                return Route(chosen, state, KeyReader.parse(chosen.key), 128)
+                return Route(chosen, state, KeyReader.parse(chosen.key), 128, held=held)
             return Route(
                 chosen,
                 state,
@@ -102,10 +104,17 @@ class OversizeRoom(Room):
                 Scope(state.name, b"\1" * 16, 3, b"f"),
             )
 
-        self.topics = FakeTopics(*states)
+        self.topics, self.compile_route = FakeTopics(*states), compile_route
         routes = Routes(PolicyTable(policies), self.topics, compile_route)
-        tools = Tools(EventIds(b"\2" * 6), self.blobs.put, self.helper, FakeLone, 1 << 20)
-        self.build(gate=Gate(routes), tools=tools)
+        self.tools = Tools(EventIds(b"\2" * 6), self.blobs.put, self.helper, FakeLone, 1 << 20)
+        self.build(gate=Gate(routes), tools=self.tools)
+
+    def reload(self, changed: TopicPolicy, *, is_spooled: bool) -> None:
+        """Take the new policy of a topic; is_spooled: whether the spool has events of it."""
+        names = [changed.pattern, *([held_topic(changed.pattern)] if changed.coalesces else ())]
+        topics = FakeTopics(*(topic_state(name, **LANE) for name in names))
+        routes = Routes(PolicyTable([changed]), topics, self.compile_route)
+        self.build(gate=Gate(routes, is_spooled=lambda _topic: is_spooled), tools=self.tools)
 
     def decide(self) -> None:
         while self.suppression.queue:
@@ -310,13 +319,44 @@ async def test_a_topic_that_begins_or_ends_to_suppress_while_a_body_streams(
     value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), digest_at_the_start)
     headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
     inbound = Inbound(topic, "p", headers, b"", "req-1", 0.0, value)
-    ticket = room.pipeline.take(inbound, streamed)
+    ticket = room.pipeline.take(inbound)
     publish = ticket.publishes[0]
     await room.settle()
     assert outcome(ticket).name is OutcomeName.PUBLISHED
     # Without a scope nothing is compared; where it is, its unknown content must equal nothing.
     assert publish.digest == (None if topic == "claims" else b"")
     assert topic == "claims" or publish.reserved.force
+
+
+@pytest.mark.parametrize("is_spooled", [False, True], ids=["no-backlog", "backlog"])
+@pytest.mark.parametrize(
+    ("options", "cause"),
+    [
+        ({"oversize": ("claim-check",)}, None),
+        ({"oversize": ("claim-check",), "spool": True}, None),
+        ({"oversize": ("claim-check",), "kind": "state", "coalesce_quiet_ms": 500}, "coalesces"),
+        ({}, "claim-check"),
+    ],
+    ids=["unchanged", "spool", "coalesce", "no-claim-check"],
+)
+async def test_reload_while_a_body_streams(
+    options: dict[str, Any], cause: str | None, is_spooled: bool
+) -> None:
+    """The client is one of this API: no reload makes its request one that needs another."""
+    room = OversizeRoom()
+    room.reload(policy(pattern="claims", key=("/id",), **options), is_spooled=is_spooled)
+    value = Streamed(RawEvent(b""), StoredBlob("file:///b/1", 9000, "1" * 64), b"d" * 16)
+    headers = {b"content-type": b"text/plain", b"headgate-key": b"k"}
+    ticket = room.pipeline.take(Inbound("claims", "p", headers, b"", "req-1", 0.0, value))
+    await room.settle()
+    end = outcome(ticket)
+    if is_spooled and cause is None:
+        assert end.failure == BEHIND  # the spool takes single records
+    elif cause is None:
+        assert end.name is OutcomeName.PUBLISHED
+    else:
+        assert end.failure.reason is Reason.TOO_LARGE
+        assert cause in end.failure.detail
 
 
 @pytest.mark.parametrize("chosen", [2, None])
