@@ -173,6 +173,7 @@ def test_metrics_exist() -> None:
 # Names of other Kafka clients, on the page for their users.
 OTHER_CLIENTS = {
     "add_callback", "add_errback", "auto_commit_interval_ms", "batch_size", "begin_transaction",
+    "buffer_memory",
     "delivery_timeout_ms", "isolation_level", "key_serializer", "max_batch_size",
     "max_block_ms", "max_in_flight_requests_per_connection", "max_poll_interval_ms",
     "max_poll_records", "max_request_size", "on_assign", "on_delivery", "on_revoke",
