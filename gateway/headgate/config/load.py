@@ -137,7 +137,7 @@ class ReloadChanges(NamedTuple):
 
 def reload_changes(old: Settings, new: Settings) -> ReloadChanges:
     """Return what a reload changes."""
-    found = ReloadChanges([], [], [])
+    changes = ReloadChanges([], [], [])
     old_topics, new_topics = (
         {policy.pattern: policy for policy in each.topics} for each in (old, new)
     )
@@ -146,19 +146,19 @@ def reload_changes(old: Settings, new: Settings) -> ReloadChanges:
         ("producers", old.producers, new.producers),
     ]
     for section, before, after in sections:
-        found.added.extend(f"{section}.{name}" for name in after if name not in before)
-        found.removed.extend(f"{section}.{name}" for name in before if name not in after)
+        changes.added.extend(f"{section}.{name}" for name in after if name not in before)
+        changes.removed.extend(f"{section}.{name}" for name in before if name not in after)
         for name in after:
             if name in before and after[name] != before[name]:
                 differing = _differing(f"{section}.{name}", before[name], after[name])
-                found.changed.extend(
+                changes.changed.extend(
                     option for option in differing if not option.endswith(".schema")
                 )
-                found.changed.extend(_of_schema(before[name], after[name]))
+                changes.changed.extend(_of_schema(before[name], after[name]))
     stay = [name for name in old_topics if name in new_topics]
     if stay != [name for name in new_topics if name in old_topics]:  # the first match counts
-        found.changed.append("topics")
-    return found
+        changes.changed.append("topics")
+    return changes
 
 
 def _of_schema(before: Any, after: Any) -> list[str]:

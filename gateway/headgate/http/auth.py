@@ -287,7 +287,7 @@ class Cors:
 
 WINDOW_S: Final = 60.0
 _ADDRESSES_MAX: Final = 4096  # further addresses share one record, so many addresses gain nothing
-_KNOWN_MAX: Final = 16_384  # pairs of address and credentials
+_REMEMBERED_MAX: Final = 16_384  # pairs of address and credentials
 _OTHERS: Final = "others"
 _IPV6_NETWORK_BITS: Final = 64  # the network of one subscriber
 
@@ -303,14 +303,14 @@ class Attempts:
     Args:
         limit: Wrong credentials that an address may send at once, and then within WINDOW_S.
         addresses: Maximum number of addresses with a record of their own.
-        known: Maximum number of remembered pairs of address and correct credentials.
+        remembered: Maximum number of remembered pairs of address and correct credentials.
     """
 
     def __init__(
-        self, limit: int, addresses: int = _ADDRESSES_MAX, known: int = _KNOWN_MAX
+        self, limit: int, addresses: int = _ADDRESSES_MAX, remembered: int = _REMEMBERED_MAX
     ) -> None:
         self._addresses_max = addresses
-        self._known_max = known
+        self._remembered_max = remembered
         self._interval_s = WINDOW_S / limit
         self._clean_at: dict[str, float] = {}
         self._swept_at = float("-inf")
@@ -330,7 +330,7 @@ class Attempts:
         pair = hash((address, credentials))
         if pair in self._known:
             return
-        if len(self._known) >= self._known_max:
+        if len(self._known) >= self._remembered_max:
             del self._known[next(iter(self._known))]
         self._known[pair] = None
 

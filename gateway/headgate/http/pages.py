@@ -91,7 +91,7 @@ def paging(request: web.Request) -> Paging:
 def page_of(
     rows: Sequence[Row],
     wanted: Paging,
-    place: Callable[[Row], Any],
+    position: Callable[[Row], Any],
     read: Callable[[str], Any],
     text: Callable[[Any], str],
 ) -> tuple[list[Row], str | None]:
@@ -102,7 +102,7 @@ def page_of(
     Args:
         rows: All rows, sorted by position.
         wanted: The requested page.
-        place: Returns a row's position.
+        position: Returns a row's position.
         read: Turns a `next` into a position; returns None if it is not valid.
         text: Turns a position into a `next`.
 
@@ -114,9 +114,9 @@ def page_of(
         after = read(wanted.after)
         if after is None:
             raise Refused(malformed("after is `next` of the page before"))
-        remaining = rows[bisect_right(rows, after, key=place) :]
+        remaining = rows[bisect_right(rows, after, key=position) :]
     page = list(remaining[: wanted.limit])
-    return page, text(place(page[-1])) if len(remaining) > len(page) else None
+    return page, text(position(page[-1])) if len(remaining) > len(page) else None
 
 
 def names_of(names: Sequence[str], wanted: Paging) -> tuple[list[str], str | None]:

@@ -1,4 +1,4 @@
-"""From the turn of the event loop to the lanes: `Turn`, `Reserve` and `Produce`.
+"""Stages from the turn of the event loop to the lanes: `Turn`, `Reserve` and `Produce`.
 
 `Turn` gathers the events of one turn of the event loop by topic, from all connections. The stages
 after it are called once for each topic and turn. The events of a topic keep their order. Stages in

@@ -131,7 +131,7 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
 
 def _unknown_header(name: bytes) -> str:
     shown = name[:_SHOWN_BYTES].decode("ascii", "replace").title()
-    ends = {known.decode().title().removeprefix(_OUR_PREFIX) for known in _NAMES}
+    ends = {own.decode().title().removeprefix(_OUR_PREFIX) for own in _NAMES}
     near = get_close_matches(shown.removeprefix(_OUR_PREFIX), sorted(ends), 1, SIMILAR)
     hint = did_you_mean(_OUR_PREFIX + near[0]) if near else "Record headers are Headgate-Header-*."
     return f"there is no header {shown}. {hint}"

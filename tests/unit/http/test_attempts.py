@@ -86,7 +86,7 @@ def test_spraying_addresses_fills_nothing_and_forgets_nobody() -> None:
 
 
 def test_what_was_right_is_remembered_of_so_many() -> None:
-    tried = Attempts(1, known=10)
+    tried = Attempts(1, remembered=10)
     tried.wrong(HERE, b"", 0.0)
     for number in range(30):
         tried.right(HERE, b"Bearer %d" % number)
