@@ -232,6 +232,9 @@ class Admin:
             await self.instance.refresh(at_once=True)  # workers may serve it by now
         state = self.instance.topics().get(name)
         policy = self.policies().match(name)
+        if policy is not None and self.instance.health().workers["up"] == 0:
+            detail = f"no worker is up that serves topic {brief(name)}: the gateway is starting"
+            raise Refused(Failure(Reason.OVERLOADED, detail, retry_after_s=1))
         if state is None or policy is None:
             raise Refused(self.unknown_topic(name))
         return state, policy

@@ -350,7 +350,10 @@ def spool(figures: Snapshot, state: Mapping[str, object] | None) -> Json:
     """
     gauges, counters = figures.gauges, figures.counters
     events, sizes, ages, *totals = (
-        {labels[0]: value for labels, value in table.get(f"headgate_spool_{name}", {}).items()}
+        {
+            labels[0]: value if name == "oldest_seconds" else round(value)
+            for labels, value in table.get(f"headgate_spool_{name}", {}).items()
+        }
         for table, name in (
             (gauges, "events"),
             (gauges, "bytes"),

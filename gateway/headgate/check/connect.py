@@ -5,6 +5,7 @@ import re
 import socket
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
 from aiokafka.errors import (
     AuthenticationFailedError,
@@ -215,7 +216,7 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
         address = await resolved(url)
     except (RedisError, OSError) as failure:
         fix = "Check the hosts and the service in its URL."
-        text = f"no sentinel names a master: {connection_error(failure)}"
+        text = f"no sentinel of {_hosts(url)} names a master: {connection_error(failure)}"
         return _Server(None, [error(name, text, fix)])
     client = Redis.from_url(
         address,
@@ -238,11 +239,18 @@ async def _check_server(name: str, url: str, timeout_s: float) -> _Server:
             f"{cure}; until it answers nothing is suppressed, and "
             'topics with redis_loss = "refuse" refuse their events.'
         )
-        return _Server(None, [error(name, f"no answer: {connection_error(failure)}", fix)])
+        text = f"no answer from {_hosts(address)}: {connection_error(failure)}"
+        return _Server(None, [error(name, text, fix)])
     finally:
         await client.aclose()
     answers = ok(name, f"answers, version {info.get('redis_version', 'unknown')}")
     return _Server(info.get("run_id"), [answers, *findings])
+
+
+def _hosts(url: str) -> str:
+    """Return the hosts and ports of a URL, without user and password; of a unix socket its path."""
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2] or parts.path
 
 
 def _is_refused_login(error: RedisError | OSError) -> bool:

@@ -200,8 +200,8 @@ def find_config(
             return
     raise NoConfigFileError(
         f"no configuration file: {VARIABLE} is not set, and neither ./{LOCAL_FILE} nor "
-        f"{SYSTEM_FILE} exists. Name one with --config FILE, or write one: "
-        f"headgate config --reference > {LOCAL_FILE}"
+        f"{SYSTEM_FILE} exists. Name one with --config FILE, or begin with "
+        "deploy/config/minimal.toml; headgate config --reference shows every option"
     )
 
 

@@ -208,7 +208,9 @@ def run_init(args: argparse.Namespace) -> int:
     settings = load(args.config, os.environ)
     lines = asyncio.run(initialise(settings, may_create=not args.check))
     if args.json:
-        show_json({"topics": [line._asdict() for line in lines]})
+        levels = ["error" if line.is_bad else "ok" for line in lines]  # as those of `check`
+        shown = zip(levels, lines, strict=True)
+        show_json({"topics": [{"level": level, **line._asdict()} for level, line in shown]})
     else:
         _show_init(lines)
     return FAILED if any(line.is_bad for line in lines) else OK

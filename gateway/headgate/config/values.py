@@ -22,7 +22,10 @@ from headgate.model.text import closest
 Paths = tuple[str, ...]
 
 _ENVIRONMENT_PREFIX = "HEADGATE_"
-_NO_FILE = "Correct the path, or write one: headgate config --reference > headgate.toml"
+_NO_FILE = (
+    "Correct the path, or begin with deploy/config/minimal.toml; headgate config --reference shows "
+    "every option"
+)
 _LEVELS = "__"  # absent from variables such as HEADGATE_PORT, which Kubernetes sets for a Service
 
 
@@ -113,7 +116,9 @@ def line_numbers(text: str) -> dict[Paths, int]:
             continue
         key = re.match(r"""\s*((?:"[^"]*"|'[^']*'|[\w.\- ])+?)\s*=""", line)
         if key:
-            lines.setdefault(table + _parts(key[1]), number)
+            parts = _parts(key[1])
+            for count in range(1, len(parts) + 1):  # of a dotted key, also the tables that it makes
+                lines.setdefault(table + parts[:count], number)
     return lines
 
 

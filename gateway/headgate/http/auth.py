@@ -483,6 +483,14 @@ class Identity(NamedTuple):
             return True
         return "produce" in self.roles and self.topics.match(topic)
 
+    def refusal(self, topic: str) -> Failure:
+        """Return the failure of a post to a topic that the caller may not write to."""
+        name = brief(self.name)
+        if "produce" not in self.roles:
+            return Failure(Reason.FORBIDDEN, f"producer {name} needs the role 'produce' to post")
+        detail = f"producer {name} may not post to topic {brief(topic)}"
+        return Failure(Reason.FORBIDDEN, detail)
+
 
 class Claims(NamedTuple):
     """Claims of a valid signed token.

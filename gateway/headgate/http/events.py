@@ -594,8 +594,7 @@ class EventsFront:
             self._count(ANONYMOUS, topic, caller, request_id)
             raise Refused(caller)
         if not caller.may_post(topic):
-            detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
-            failure = Failure(Reason.FORBIDDEN, detail)
+            failure = caller.refusal(topic)
             self._count(caller.name, topic, failure, request_id)
             raise Refused(failure, caller.name)
         return caller

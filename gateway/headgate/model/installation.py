@@ -84,7 +84,7 @@ MEANINGS: Mapping[Kind, Meaning] = {
     Kind.WORKER_DIED: Meaning(Level.ERROR, "A worker exited unexpectedly and is restarted."),
     Kind.WORKER_SILENT: Meaning(Level.ERROR, "A worker did not answer for a minute and is killed."),
     Kind.OUTAGE_BEGAN: Meaning(
-        Level.ERROR, "Kafka, Redis, the blob store or the clock failed; see `subject`."
+        Level.WARNING, "Kafka, Redis, the blob store or the clock failed; see `subject`."
     ),
     Kind.OUTAGE_ENDED: Meaning(Level.INFO, "The outage ended after `seconds`."),
     Kind.REDIS_CHANGED: Meaning(

@@ -143,6 +143,7 @@ class Writing:
         clock_ms: Wall clock, in milliseconds since 1970.
         came: Called with the number of events that came to disk.
         news: Set by the spool when there may be events to write.
+        meter: Metrics of spooled events.
 
     Attributes:
         aside: Events that Kafka refused for good, each with the reason. The next commit writes
@@ -156,7 +157,9 @@ class Writing:
         clock_ms: Callable[[], int],
         came: Callable[[int], None],
         news: asyncio.Event,
+        meter: Meter,
     ) -> None:
+        self._meter = meter
         self._spool = spool
         self._backlogs = spool.backlogs
         self._disk = disk
@@ -320,7 +323,8 @@ class Writing:
             backlog.left += dual_write.count
             if dual_write.landed:
                 backlog.landed[dual_write.number] = dual_write.landed
-        else:
+        else:  # Kafka acknowledged the producer's copies after all
+            self._meter.drained(backlog.topic, dual_write.count)
             backlog.ended.add(dual_write.number)
             self._forget(
                 backlog,

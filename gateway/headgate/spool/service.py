@@ -83,7 +83,7 @@ class SpoolService:
             topics.get,
             open_behind,
         )
-        self._writing = Writing(self.spool, self._disk, clock_ms, self._allowance.came, news)
+        self._writing = Writing(self.spool, self._disk, clock_ms, self._allowance.came, news, meter)
         self.is_open = False
         self._open_at = self._told_at = 0.0
         self._was_empty = True
@@ -246,6 +246,8 @@ class SpoolService:
                 self._shrinks = True
         elif not is_empty and (self._was_empty or now_s - self._told_at >= _TELL_S):
             events, size, oldest_s = self.totals()
+            if not events and not self._unknown():
+                return  # the first events are on their way to the disk
             log.warning(
                 "spool: %d events (%d bytes) wait for Kafka, the oldest for %.0f s%s",
                 events,

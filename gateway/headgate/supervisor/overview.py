@@ -355,7 +355,8 @@ class Overview:
             if worker.pid == pid and worker.answered and not self.is_draining:
                 self._states.pop(pid, None)
                 worker.outage.begins()
-                log.warning("worker %d does not answer: %s", worker.index, error)
+                extra = {"worker": worker.index}
+                log.warning("worker %d does not answer: %s", worker.index, error, extra=extra)
                 self._end_if_hung(worker)
             return
         if worker.pid != pid:

@@ -407,6 +407,7 @@ _STATE_INKS = {
     "STOP": Ink.BAD,
     "REWIND": Ink.BAD,
 }
+_SOON_S = 86_400  # a loss that is later is not shown
 _UNJUDGED = "UNKNOWN"  # the state of a group with lag after a single poll
 _HEAT_INKS = {"cold": Ink.BAD, "cooling": Ink.WARNING}
 
@@ -456,8 +457,17 @@ def _remarks(group: Json) -> Iterator[str]:
         yield f"{group['idle_members']} idle"
     if not group["probation"]["admitted"]:
         yield "on probation"
-    if group["loss_in_s"] is not None:
-        yield f"loses records in {group['loss_in_s']:.0f} s"
+    loss_s = group["loss_in_s"]
+    if loss_s is not None and loss_s < _SOON_S:  # retention reaches every group with lag one day
+        yield f"loses records in {_duration(loss_s)}"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def _notes_of_cluster(cluster: Json) -> Iterator[str]:

@@ -292,6 +292,19 @@ async def test_a_script_does_not_flush_the_installation_log(
     assert len((await (await client.get("/v1/changes?limit=100")).json())["changes"]) == 25
 
 
+async def test_a_gateway_whose_workers_start_is_asked_again_later(
+    instance: FakeInstance, client: TestClient[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starting = instance.health()._replace(is_ready=False, workers={"up": 0, "wanted": 2})
+    monkeypatch.setattr(instance, "health", lambda: starting)
+    monkeypatch.setattr(instance, "topics", dict)
+    answer = await client.delete("/v1/suppression/deals")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert "starting" in (await answer.json())["detail"]
+    assert (await client.delete("/v1/suppression/nothing")).status == 404
+    assert instance.forgotten == []
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [

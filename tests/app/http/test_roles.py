@@ -106,6 +106,7 @@ TABLE = {
     (MANAGEMENT, "GET", "/v1/snapshots"): Row(VIEW, 200),
     (MANAGEMENT, "POST", "/v1/snapshots"): Row(OPERATE, 422, b"{}"),
     (MANAGEMENT, "GET", "/"): Row(OPEN, 302),
+    (MANAGEMENT, "GET", "/console/"): Row(OPEN, 302),
     (MANAGEMENT, "GET", "/console"): Row(VIEW),
     (MANAGEMENT, "GET", "/console/static/{name}"): Row(OPEN, 404),
     (MANAGEMENT, "GET", "/console/producers"): Row(VIEW),

@@ -108,13 +108,14 @@ def test_a_sound_setup_says_ok(
 
 
 def test_what_does_not_answer_is_an_error_and_exit_code_1(tmp_path: Path) -> None:
-    redis_url = f"redis://:hush@{LOOPBACK}:{free_port()}"
+    port = free_port()
+    redis_url = f"redis://:hush@{LOOPBACK}:{port}"
     text = _CONFIG.format(bootstrap=f"{LOOPBACK}:{free_port()}", redis=redis_url, topic="deals")
     code, report = check(tmp_path, text)
     assert code == 1
     assert report["ok"] is False
     assert said(report, "cluster main").startswith("error: no answer from")
-    assert said(report, "redis").startswith("error: no answer")
+    assert said(report, "redis").startswith(f"error: no answer from {LOOPBACK}:{port}: ")
     assert "hush" not in json.dumps(report)
     # what is not known is not said to be missing
     assert said(report, "topics.deals") == ""

@@ -303,7 +303,7 @@ class SpoolWorld:
             lanes,
         )
         came = self.allowance.came
-        self.writing = Writing(self.spool, self.disk, lambda: self.now_ms, came, news)
+        self.writing = Writing(self.spool, self.disk, lambda: self.now_ms, came, news, self.meter)
         return self
 
     def _open_lanes(self, deliveries: Deliveries) -> FakeLanes:

@@ -170,7 +170,7 @@ def test_init_tells_machines_the_same(tmp_path: Path, capsys: pytest.CaptureFixt
     )
     assert main(["init", "--config", str(file), "--check", "--json"]) == 1
     (line,) = json.loads(capsys.readouterr().out)["topics"]
-    assert line["word"] == "error"
+    assert line["word"] == line["level"] == "error"
     assert "does not answer" in line["text"]
 
 

@@ -216,6 +216,12 @@ def test_origins_tell_the_line_in_every_spelling(tmp_path: Path) -> None:
     assert origins['topics."orders.*".key'] == "headgate.toml:6"
 
 
+def test_a_dotted_key_is_named_with_its_line(tmp_path: Path) -> None:
+    (problem,) = problems(tmp_path, MINIMAL + '[http]\nport = 1\nca.key_file = "x"\n')
+    line = len(MINIMAL.splitlines()) + 3
+    assert f"(headgate.toml:{line})" in problem
+
+
 def test_a_value_with_line_ends_stays_on_its_line(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, MINIMAL + '[http]\nport = "a\\nb"\n')
     assert '"a\\nb"; expected' in problem

@@ -23,6 +23,7 @@ from headgate.top.readings import (
     Workers,
     checked,
     flows,
+    group_cells,
     groups_read,
     growth,
     kept,
@@ -185,6 +186,25 @@ def test_the_last_line_has_the_keys_in_eighty_columns() -> None:
     assert lines[-1].startswith("q quit p producers t topics g groups r rate b bytes x rejects")
     assert lines[-1].endswith(" n name")
     assert "35 events/s" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("loss_s", "remark"),
+    [
+        (None, ""),
+        (604_799.0, ""),
+        (86_000.0, "loses records in 23 h 53 min"),
+        (600.0, "loses records in 10 min"),
+        (9.0, "loses records in 9 s"),
+    ],
+)
+def test_a_loss_that_is_near_is_a_remark(loss_s: float | None, remark: str) -> None:
+    group = {
+        "state": "OK", "group": "g", "cluster": "c", "lag": 1, "heat": "hot", "members": 1,
+        "stuck_commit": False, "regressions": 0, "idle_members": 0,
+        "probation": {"admitted": True}, "loss_in_s": loss_s,
+    }  # fmt: skip
+    assert group_cells(group)[-1].text == remark
 
 
 def test_how_long_nobody_has_answered_is_said_above_what_was_known() -> None:

@@ -105,6 +105,7 @@ class Console:
         }
         return [
             ("GET", "/", self._home),
+            ("GET", HOME + "/", self._home),
             ("GET", HOME + "/static/{name}", self._file),
             *(("GET", HOME + path, partial(self._answer, build)) for path, build in pages.items()),
             *(("POST", HOME + path, partial(self._act, act)) for path, act in actions.items()),

@@ -233,8 +233,7 @@ class ProduceService:
         """
         caller = self.events.identify(call)
         if not caller.may_post(topic):
-            detail = f"producer {brief(caller.name)} may not post to topic {brief(topic)}"
-            raise Refused(Failure(Reason.FORBIDDEN, detail))
+            raise Refused(caller.refusal(topic))
         try:
             return self.route(topic, caller).state
         except Refused as refused:

@@ -35,6 +35,8 @@ Client = TestClient[Any, Any]
 
 async def test_the_port_leads_to_the_console() -> None:
     async with opened(world.empty()) as client:
+        with_slash = await client.get("/console/", allow_redirects=False)
+        assert (with_slash.status, with_slash.headers["Location"]) == (302, "/console")
         answer = await client.get("/", allow_redirects=False)
     assert (answer.status, answer.headers["Location"]) == (302, "/console")
 
