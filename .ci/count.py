@@ -1,8 +1,8 @@
 """Count how large and how plain the code is: `make count`.
 
-The figures are those of docs/design/index.md: files, code lines, small files, Protocol classes,
-uses of other libraries' private attributes, and words in names and docstrings. They are of the
-gateway; vague names are also counted in the Spark jobs and in the Python client.
+The figures are files, code lines, small files, Protocol classes, uses of other libraries' private
+attributes, and words in names and docstrings; docs/design/index.md shows some of them. They are of
+the gateway; vague names are also counted in the Spark jobs and in the Python client.
 """
 
 from __future__ import annotations

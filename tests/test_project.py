@@ -97,6 +97,18 @@ def test_workflows_run_targets_that_exist() -> None:
         assert used <= targets, workflow.name
 
 
+def test_the_size_of_the_code_on_the_design_page_is_true() -> None:
+    command = [sys.executable, ROOT / ".ci" / "count.py"]
+    counted = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    figures = dict(re.findall(r"^(\w.*?) +([\d,]+)$", counted, re.MULTILINE))
+    section = (ROOT / "docs" / "design" / "index.md").read_text().split("## Size of the code")[1]
+    shown = dict(re.findall(r"^\| (\w[^|]*) \| ([\d,]+) \|$", section, re.MULTILINE))
+    assert len(shown) == 6
+    for name, value in shown.items():
+        true, said = (int(text.replace(",", "")) for text in (figures[name], value))
+        assert said == pytest.approx(true, rel=0.05, abs=2), name
+
+
 def test_a_cross_compiled_wheel_is_checked_by_its_contents(tmp_path: Path) -> None:
     """The machine is in the head of each module, and in its name."""
     head = bytearray(b"\x7fELF".ljust(20, b"\0"))
