@@ -37,7 +37,7 @@ class Admin:
 
     Args:
         instance: The instance with all its workers.
-        callers: Authenticator.
+        authenticator: Identifies callers.
         pauses: Store of pauses of consumer groups; None without Redis.
         services: SecondTier of the second tier.
         installation: Log and configuration.
@@ -46,13 +46,13 @@ class Admin:
     def __init__(
         self,
         instance: Instance,
-        callers: Authenticator,
+        authenticator: Authenticator,
         pauses: RedisPauses | None,
         services: SecondTier,
         installation: Installation,
     ) -> None:
         self.services = services
-        self.access = access = Access(instance, callers, installation.note)
+        self.access = access = Access(instance, authenticator, installation.note)
         self.pauses = PausePages(pauses, access)
         self.replays = ReplayPages(services, access)
         self.offsets = OffsetPages(services, access)

@@ -36,7 +36,7 @@ class PausePages:
 
     Args:
         store: The store; None if no Redis is configured.
-        access: Callers, request bodies and the change log.
+        access: Authentication, request bodies and the change log.
     """
 
     def __init__(self, store: RedisPauses | None, access: Access) -> None:

@@ -25,7 +25,7 @@ class ReplayPages:
 
     Args:
         services: Services of the second tier.
-        access: Callers, request bodies and the change log.
+        access: Authentication, request bodies and the change log.
     """
 
     def __init__(self, services: SecondTier, access: Access) -> None:
@@ -144,7 +144,7 @@ class OffsetPages:
 
     Args:
         services: Services of the second tier.
-        access: Callers, request bodies and the change log.
+        access: Authentication, request bodies and the change log.
     """
 
     def __init__(self, services: SecondTier, access: Access) -> None:

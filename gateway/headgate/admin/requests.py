@@ -141,20 +141,20 @@ class Access:
 
     Args:
         instance: The instance.
-        callers: Authenticator.
+        authenticator: Identifies callers.
         note: Takes entries of the installation log.
 
     Attributes:
-        callers: Authenticator; replaced at a reload.
+        authenticator: Identifies callers; replaced at a reload.
         changes: The latest changes since the start, oldest first.
     """
 
     def __init__(
-        self, instance: Instance, callers: Authenticator, note: Callable[[NewEntry], None]
+        self, instance: Instance, authenticator: Authenticator, note: Callable[[NewEntry], None]
     ) -> None:
         self._note = note
         self._noted = 0  # changes of this minute
-        self.callers = callers
+        self.authenticator = authenticator
         self.changes: deque[dict[str, Any]] = deque(maxlen=_CHANGES_KEPT)
         self._instance = instance
         self._timeout_s = instance.settings.http.body_timeout_ms / 1000
@@ -169,7 +169,7 @@ class Access:
         headers = {name.lower(): value for name, value in request.raw_headers}
         client, reported = asking(request), request.setdefault(REPORTED, {})
         reported["remote"] = client.address or ""  # with one port, the client of the worker
-        caller = self.callers.identify(headers, client)
+        caller = self.authenticator.identify(headers, client)
         if isinstance(caller, Failure):
             raise Refused(caller)
         reported["producer"] = caller.name

@@ -275,7 +275,7 @@ class EventsFront:
 
     Args:
         pipeline: The pipeline.
-        callers: Authenticator; a reload replaces it as a whole.
+        authenticator: Identifies callers; a reload replaces it as a whole.
         keys: Claims of Idempotency-Keys.
         deadlines: Deadlines of started requests.
         queue: Queue of requests whose producer has used up its share.
@@ -296,7 +296,7 @@ class EventsFront:
     def __init__(
         self,
         pipeline: Pipeline,
-        callers: Authenticator,
+        authenticator: Authenticator,
         keys: RequestIdentity,
         deadlines: Deadlines,
         queue: FairQueue,
@@ -312,7 +312,7 @@ class EventsFront:
     ) -> None:
         self.pipeline = pipeline
         self.budget = pipeline.admission
-        self.callers = callers
+        self.authenticator = authenticator
         self.request_log = request_log
         self.traces = traces
         # aiohttp reads larger bodies, up to the limit.
@@ -383,7 +383,7 @@ class EventsFront:
         Raises:
             Refused: The authentication failed.
         """
-        caller = self.callers.identify(call.headers, peer_of(call.request))
+        caller = self.authenticator.identify(call.headers, peer_of(call.request))
         if isinstance(caller, Failure):
             raise Refused(caller)
         call.reported["producer"] = caller.name
@@ -589,7 +589,7 @@ class EventsFront:
         Raises:
             Refused: The authentication failed, or the caller may not post to the topic.
         """
-        caller = self.callers.identify(headers, peer)
+        caller = self.authenticator.identify(headers, peer)
         if isinstance(caller, Failure):
             self._count(ANONYMOUS, topic, caller, request_id)
             raise Refused(caller)

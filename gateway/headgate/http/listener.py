@@ -52,7 +52,6 @@ class Listener:
         host: Host to listen on.
         port: Port to listen on.
         shares: Whether other processes may listen on the port too.
-        inherited: Bound sockets to listen on; without them, `start` opens its own.
     """
 
     def __init__(
@@ -62,27 +61,31 @@ class Listener:
         port: int,
         *,
         shares: bool = False,
-        inherited: Sequence[socket.socket] = (),
     ) -> None:
         self._runner = runner
         self._host = host
         self._port = port
         self._shares = shares
-        self._inherited = inherited
         self._sockets: list[socket.socket] = []
         self._sites: list[tuple[web.SockSite, socket.socket]] = []
 
-    async def start(self, context: ssl.SSLContext | None) -> None:
+    async def start(
+        self, context: ssl.SSLContext | None, inherited: Sequence[socket.socket] = ()
+    ) -> None:
         """Open the sockets and listen.
+
+        Args:
+            context: Context of TLS; None without TLS.
+            inherited: Bound sockets to listen on; without them, it opens its own.
 
         Raises:
             OSError: The port cannot be opened.
         """
-        addresses = [] if self._inherited else await addresses_of(self._host, self._port)
+        addresses = [] if inherited else await addresses_of(self._host, self._port)
         with ExitStack() as opened:
-            for inherited in self._inherited:
-                self._sockets.append(opened.enter_context(inherited))
-                _keep_new_connections(inherited)
+            for bound in inherited:
+                self._sockets.append(opened.enter_context(bound))
+                _keep_new_connections(bound)
             for family, address in addresses:
                 self._sockets.append(opened.enter_context(socket.socket(family)))
                 bind(self._sockets[-1], address, shares=self._shares)

@@ -74,7 +74,7 @@ class ActiveConfig:
         text = read_file(file)
         self._accept(text, self._load(text))
 
-    def reread(self, callers: Callable[[Settings], Authenticator]) -> Reload:
+    def reread(self, authenticator_of: Callable[[Settings], Authenticator]) -> Reload:
         """Read the file again and activate it; for a thread.
 
         Raises:
@@ -84,7 +84,7 @@ class ActiveConfig:
         """
         text = read_file(self._file)
         loaded = self._load(text)
-        reload = prepared(self.shown.loaded.settings, loaded.settings, callers)
+        reload = prepared(self.shown.loaded.settings, loaded.settings, authenticator_of)
         changes = reload_changes(self.shown.loaded.settings, loaded.settings)
         self._accept(text, loaded)
         self.changes = changes

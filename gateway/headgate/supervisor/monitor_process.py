@@ -35,7 +35,7 @@ from headgate.monitor.views import RowPlace, row_place
 from headgate.redis.pauses import RedisPauses
 from headgate.supervisor.active_config import expires_at, tls_error
 from headgate.top.readings import group_lines
-from headgate.wiring.reloading import Callers
+from headgate.wiring.reloading import Authenticators
 
 log = logging.getLogger("headgate.supervisor")
 
@@ -53,8 +53,10 @@ class MonitorPages:
         self._monitor = monitor
         self._settings = settings
         self._tasks = OwnedTasks()
-        self._made = Callers(settings.auth, Origins.of_control_plane, lambda _: None)
-        self._callers = self._made.of(settings)
+        self._authenticators = Authenticators(
+            settings.auth, Origins.of_control_plane, lambda _: None
+        )
+        self._authenticator = self._authenticators.of(settings)
         self._expiry: dict[tuple[str, ...], float] = {}  # of the certificate that `start` loads
         app = web.Application(
             middlewares=[problems(RequestLog(logs_every_request=settings.logs.access))]
@@ -74,7 +76,7 @@ class MonitorPages:
         Raises:
             OSError: The port or a TLS file cannot be opened.
         """
-        await self._made.start(self._tasks)
+        await self._authenticators.start(self._tasks)
         await self._runner.setup()
         http, port = self._settings.http, self._settings.monitor.port
         try:
@@ -128,7 +130,7 @@ class MonitorPages:
 
     def _require_view(self, request: web.Request) -> None:
         headers = {name.lower(): value for name, value in request.raw_headers}
-        caller = self._callers.identify(headers, asking(request))
+        caller = self._authenticator.identify(headers, asking(request))
         if isinstance(caller, Failure):
             raise Refused(caller)
         request.setdefault(REPORTED, {})["producer"] = caller.name

@@ -62,7 +62,7 @@ from headgate.supervisor.overview import (
     WorkerProcess,
 )
 from headgate.supervisor.upstreams import plots_of
-from headgate.wiring.reloading import Callers, Reloading, RestartNeededError, beside
+from headgate.wiring.reloading import Authenticators, Reloading, RestartNeededError, beside
 
 log = logging.getLogger("headgate.supervisor")
 
@@ -130,10 +130,10 @@ class Parent:
         self._show_config()
         self._show_tls()
         self._overview.workers = self._workers = self._worker_processes(settings.http.workers)
-        self._callers = Callers(
+        self._authenticators = Authenticators(
             settings.auth, Origins.of_control_plane, self._overview.keys_fetched
         )
-        callers = self._callers.of(settings)
+        authenticator = self._authenticators.of(settings)
         url = settings.redis.address
         self._store = None if url is None else RedisPauses(url, settings.redis.timeout_ms / 1000)
         second = second_tier(
@@ -144,7 +144,7 @@ class Parent:
         installation = Installation(
             self._log.recent, lambda: config.shown, config.findings, self._log.note
         )
-        self._admin = Admin(self._overview, callers, self._store, second, installation)
+        self._admin = Admin(self._overview, authenticator, self._store, second, installation)
         self._stop = asyncio.Event()
         self._reloading = Reloading(self._reload)
         self._is_hurried = False
@@ -190,7 +190,7 @@ class Parent:
             tasks.keep(look, "file watch")
         self._say_that_it_starts()
         self._log.note(gateway_started(str(self._start.config), len(self._workers)))
-        await self._callers.start(tasks)
+        await self._authenticators.start(tasks)
         stopping = asyncio.create_task(self._stop.wait(), name="stop")
         running = [asyncio.create_task(each.run(), name="worker") for each in self._workers]
         is_clean = False
@@ -288,7 +288,7 @@ class Parent:
     async def _reload_file(self) -> bool:
         """Activate the file's topics and producers, all or none; return whether it did."""
         try:
-            reload = await beside(self._config.reread, self._callers.of)
+            reload = await beside(self._config.reread, self._authenticators.of)
         except ConfigError as error:
             self._refuse(str(error), [problem.option for problem in error.problems])
             return False
@@ -304,7 +304,7 @@ class Parent:
         self._show_config()
         self._overview.settings = reload.settings
         self._overview.reloaded = time.monotonic()
-        self._admin.access.callers = reload.callers
+        self._admin.access.authenticator = reload.authenticator
         return True
 
     def _spooled(self) -> str:

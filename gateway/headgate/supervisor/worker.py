@@ -175,7 +175,7 @@ async def read_again(worker: Worker, files: WorkerFiles) -> None:
 
 def _read(files: WorkerFiles, worker: Worker, topics: Sequence[str]) -> Reload:
     new = load(files.config, files.environ, files.folder)
-    return prepared(worker.settings, new, worker.callers.of, topics)
+    return prepared(worker.settings, new, worker.authenticators.of, topics)
 
 
 def _state(worker: Worker) -> WorkerState:

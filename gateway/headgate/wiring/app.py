@@ -65,7 +65,7 @@ from headgate.wiring.pipeline import (
     PipelineParts,
     build_pipeline,
 )
-from headgate.wiring.reloading import Callers, Preparing, Reload, free_in_turns
+from headgate.wiring.reloading import Authenticators, Preparing, Reload, free_in_turns
 from headgate.wiring.spool import spool_of, spooling_to
 
 _KAFKA_START_S = 1.0  # time limit of a start's wait for Kafka
@@ -101,10 +101,12 @@ class Worker:
         http = settings.http
 
         # producers: who they are, and how much they may send
-        self.callers = Callers(settings.auth, Origins.of_data_port, self.meter.keys_fetched)
-        self._callers = self.callers.of(settings)
+        self.authenticators = Authenticators(
+            settings.auth, Origins.of_data_port, self.meter.keys_fetched
+        )
+        self._authenticator = self.authenticators.of(settings)
         self._limits = Limits(settings, workers, self.meter)
-        self.admission, quotas = self._limits.admission, self._limits.quotas
+        self.admission = self._limits.admission
 
         # topics: their routes, and why they may refuse events
         self.suppressor: AnySuppressor | None = None
@@ -123,13 +125,16 @@ class Worker:
         )
 
         # the path of an event
-        self.service = identity_of(parts)
+        self.idempotency = identity_of(parts)
         self.blobs = None
         if settings.blobs.url is not None:
             self.blobs = Blobs(settings.blobs.url, settings.blobs.uploads)
         self._clock = ClockWatch(self.topics.get, time.monotonic)
         self._built = self._build_pipeline(backlogs if has_spool else None, clock_ms)
         self.pipeline, self.spool = self._built.pipeline, self._built.spool
+        lanes = self._built.lanes
+        assert isinstance(lanes, KafkaLanes)
+        self.lanes = lanes
         self.topics.on_change(self._topic_changed)  # after the lanes, which end with a topic
 
         # the data port
@@ -137,24 +142,22 @@ class Worker:
         self._deadlines = Deadlines(self.pipeline.expire, timeout_s, loop.time)
         self._request_ids = request_ids(os.urandom(6))
         self._request_log = RequestLog(logs_every_request=settings.logs.access)
-        self._front = front = self._build_front()
-        bursts = Bursts(
-            self.gate,
-            self.topics,
-            lambda: self.policies,
-            self.lanes,
-            quotas.check,
-            clock_ms,
-            timeout_s,
+        self._front = self._build_front()
+        self.server = HttpServer(
+            self._build_plane(clock_ms, others).answer,
+            http.header_max_bytes,
+            self._request_ids,
+            self._request_log,
+            self._front,
+            idle_s=http.idle_timeout_ms / 1000,
         )
-        self._plane = data_plane(
-            front, bursts, self.topics, self.readiness, self._request_ids, http, others
-        )
+        self._runner = web.ServerRunner(self.server, shutdown_timeout=_LINGER_S)
+        self.port = Listener(self._runner, http.host, http.port, shares=True)
 
     def _build_pipeline(self, backlogs: Backlogs | None, clock_ms: Callable[[], int]) -> Built:
-        parts, http, service = self.parts, self.settings.http, self.service
+        parts, http, client = self.parts, self.settings.http, self.idempotency
         namespace = self.settings.redis.namespace
-        identities = None if service is None else EventIdentity(service, namespace, self.meter)
+        identities = None if client is None else EventIdentity(client, namespace, self.meter)
         ids, store = EventIds(os.urandom(6)), None if self.blobs is None else self.blobs.put
         return build_pipeline(
             PipelineParts(
@@ -184,13 +187,13 @@ class Worker:
         http, redis = settings.http, settings.redis
         body_timeout_s = http.body_timeout_ms / 1000
         ttl_ms = redis.idempotency_ttl_ms
-        keys = RequestIdentity(self.service, redis.namespace, ttl_ms, self.meter)
+        keys = RequestIdentity(self.idempotency, redis.namespace, ttl_ms, self.meter)
         streams = StreamLimits(
             settings.blobs.max_bytes, http.body_max_bytes, body_timeout_s, http.json_max_depth
         )
         return EventsFront(
             pipeline=self.pipeline,
-            callers=self._callers,
+            authenticator=self._authenticator,
             keys=keys,
             deadlines=self._deadlines,
             queue=self._limits.queue,
@@ -205,6 +208,21 @@ class Worker:
             traces=self.parts.tracing.traces,
         )
 
+    def _build_plane(self, clock_ms: Callable[[], int], others: Page | None) -> DataPlane:
+        http = self.settings.http
+        bursts = Bursts(
+            self.gate,
+            self.topics,
+            lambda: self.policies,
+            self.lanes,
+            self._limits.quotas.check,
+            clock_ms,
+            http.request_timeout_ms / 1000,
+        )
+        return data_plane(
+            self._front, bursts, self.topics, self.readiness, self._request_ids, http, others
+        )
+
     def _served_topics(self) -> list[str]:
         """Return the names of the topics that take events."""
         names = (state.name for state in self.topics.states())
@@ -213,10 +231,7 @@ class Worker:
     def _open_lanes(self, listener: Deliveries) -> KafkaLanes:
         parts, is_pressed = self.parts, self._limits.queue.is_pressed
         limits = {name: lane_limits(cluster) for name, cluster in parts.ingest.items()}
-        self.lanes = KafkaLanes(
-            parts.clusters, self.topics, listener, limits, self.meter, is_pressed
-        )
-        return self.lanes
+        return KafkaLanes(parts.clusters, self.topics, listener, limits, self.meter, is_pressed)
 
     def _open_spool(
         self, backlogs: Backlogs, reports: Reports, open_lanes: OpenLanes
@@ -255,9 +270,9 @@ class Worker:
         if self.suppressor is not None:
             ending.push_async_callback(self.suppressor.close)  # a start may be cancelled
             starts.append(self.suppressor.start())
-        if self.service is not None:
-            ending.push_async_callback(self.service.close)
-            starts.append(self.service.start())
+        if self.idempotency is not None:
+            ending.push_async_callback(self.idempotency.close)
+            starts.append(self.idempotency.start())
         ending.callback(self.parts.helper.close)
         self.facts_log.start()
         # closed after the last held events have ended
@@ -272,28 +287,17 @@ class Worker:
         self.meter.watch_suppression(lambda: state_rows(self.suppression()))
         ending.push_async_callback(self._tasks.end, _END_S)
         self._tasks.keep(self._deadlines.run, "deadlines")
-        await self.callers.start(self._tasks)
+        await self.authenticators.start(self._tasks)
         self._tasks.keep(partial(watch_loop, self.meter.loop_stall), "watch of the event loop")
         ending.callback(self._request_log.close)
         await self._listen(ending, inherited)
 
     async def _listen(self, ending: AsyncExitStack, inherited: Sequence[socket.socket]) -> None:
         """Open the data port."""
-        http = self.settings.http
-        self.server = HttpServer(
-            self._plane.answer,
-            http.header_max_bytes,
-            self._request_ids,
-            self._request_log,
-            self._front,
-            idle_s=http.idle_timeout_ms / 1000,
-        )
-        runner = web.ServerRunner(self.server, shutdown_timeout=_LINGER_S)
-        await runner.setup()
-        ending.push_async_callback(runner.cleanup)
-        ending.push_async_callback(close_sites, runner, self.server, _LINGER_S)
-        self.port = Listener(runner, http.host, http.port, shares=True, inherited=inherited)
-        await self.port.start(server_context(http))
+        await self._runner.setup()
+        ending.push_async_callback(self._runner.cleanup)
+        ending.push_async_callback(close_sites, self._runner, self.server, _LINGER_S)
+        await self.port.start(server_context(self.settings.http), inherited)
         ending.callback(self.port.close)
         ending.push_async_callback(self.port.stop_accepting)
 
@@ -326,9 +330,9 @@ class Worker:
         The other settings must be equal (`config.load.reloadable`). Returns once all topics are
         prepared, including those that no event has prepared meanwhile.
         """
-        old = Reload(self.settings, self.policies, self._callers).parts()
-        self.settings, self.policies, self._callers = reload
-        self._front.callers = self._callers
+        old = Reload(self.settings, self.policies, self._authenticator).parts()
+        self.settings, self.policies, self._authenticator = reload
+        self._front.authenticator = self._authenticator
         self.meter.relabel(labels(self.settings, self.topics))
         self._limits.replace(self.settings.producers)
         self.routes.replace(self.policies)
@@ -354,8 +358,8 @@ class Worker:
             dependencies.append(Dependency(f"backfill {name}", ok, False, detail))
         if self.suppressor is not None:
             dependencies += redis_dependencies(self.suppressor, self.suppression(), self.policies)
-        if self.service is not None:
-            dependencies += [Dependency(*row) for row in self.service.dependencies()]
+        if self.idempotency is not None:
+            dependencies += [Dependency(*row) for row in self.idempotency.dependencies()]
         if self.blobs is not None:
             ok, detail = self.blobs.health()
             dependencies.append(Dependency("blobs", ok, False, detail))

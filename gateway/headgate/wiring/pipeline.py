@@ -65,11 +65,16 @@ class PipelineParts(NamedTuple):
 
 
 class Built(NamedTuple):
-    """A pipeline, and its parts that must be started or closed."""
+    """A pipeline, and its parts that must be started or closed.
+
+    Attributes:
+        lanes: The lanes that `PipelineParts.lanes` returned; behind the spool, if there is one.
+    """
 
     pipeline: Pipeline
     suppression: Suppression
     oversize: OversizeStage
+    lanes: Lanes
     spool: SpoolService | None
 
 
@@ -85,7 +90,7 @@ def build_pipeline(parts: PipelineParts) -> Built:
         parts.traces,
     )
     spool = None if parts.spool is None else parts.spool(reports, parts.lanes)
-    lanes = parts.lanes(reports) if spool is None else spool.spool
+    lanes: Lanes = parts.lanes(reports) if spool is None else spool.spool
     is_behind = None if spool is None else spool.backlogs.is_behind
     produce = Produce(ids, lanes, gate.routes.state_of, lambda: oversize)
     suppression = parts.suppression(ReserveVerdicts(complete, produce))
@@ -115,4 +120,5 @@ def build_pipeline(parts: PipelineParts) -> Built:
         Expire(turn, validate, produce, suppression, complete, ids, parts.request_timeout_ms),
         parts.batch_max_events,
     )
-    return Built(pipeline, suppression, oversize, spool)
+    behind = lanes if spool is None else spool.spool.lanes
+    return Built(pipeline, suppression, oversize, behind, spool)

@@ -44,11 +44,11 @@ class Reload(NamedTuple):
 
     settings: Settings
     policies: PolicyTable
-    callers: Authenticator
+    authenticator: Authenticator
 
     def parts(self) -> list[object]:
         """Return all parts of which there are many."""
-        identities = self.callers.identities()
+        identities = self.authenticator.identities()
         return [*self.settings.producers.values(), *self.policies.policies, *identities]
 
 
@@ -65,7 +65,7 @@ async def free_in_turns(parts: list[object]) -> None:
 def prepared(
     old: Settings,
     new: Settings,
-    callers: Callable[[Settings], Authenticator],
+    authenticator_of: Callable[[Settings], Authenticator],
     topics: Iterable[str] = (),
 ) -> Reload:
     """Return the reload of new settings; for a thread.
@@ -73,7 +73,7 @@ def prepared(
     Args:
         old: The active settings.
         new: The new settings.
-        callers: Returns the authenticator of new settings.
+        authenticator_of: Returns the authenticator of new settings.
         topics: Names of existing topics; a look-up of their policies compiles the globs.
 
     Raises:
@@ -84,7 +84,7 @@ def prepared(
     policies = PolicyTable(new.topics)
     for topic in topics:
         policies.match(topic)
-    return Reload(new, policies, callers(new))
+    return Reload(new, policies, authenticator_of(new))
 
 
 async def beside(
@@ -176,7 +176,7 @@ class Preparing:
 _FIRST_KEYS_S = 3.0
 
 
-class Callers:
+class Authenticators:
     """A factory of authenticators, one for each configuration; keys and attempts outlive them.
 
     Args:

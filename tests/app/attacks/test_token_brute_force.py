@@ -15,7 +15,7 @@ import pytest
 from headgate.admin.app import management_app
 from headgate.config.settings import AuthSettings, ProducerSettings, Settings
 from headgate.http.auth import OWN_PAGES, WINDOW_S, AttemptLimit, Authenticator
-from headgate.wiring.reloading import Callers
+from headgate.wiring.reloading import Authenticators
 from support.attacks.targets import PORTS, management_pages
 from support.gateway.admin_world import TOPICS, FakeInstance, KeptInMemory, admin_of
 from support.gateway.data_plane_world import data_port
@@ -92,7 +92,7 @@ async def guarded(kind: str, folder: Path) -> AsyncIterator[Guarded]:
     settings = Settings(auth=AUTH, producers=TOKENS, topics=TOPICS)
     instance = FakeInstance(settings)
     admin = admin_of(instance, KeptInMemory())
-    admin.access.callers = callers
+    admin.access.authenticator = callers
     app = management_app(admin)
     async with management_pages(app, kind, folder, settings.http) as port:
         yield Guarded(kind, port, time)
@@ -129,7 +129,7 @@ async def test_token_brute_force_is_no_lockout_of_good_tokens(port: Guarded) -> 
 
 async def test_token_brute_force_is_no_lockout_after_a_reload(tmp_path: Path) -> None:
     settings = Settings(auth=AUTH, producers=TOKENS)
-    callers = Callers(AUTH, lambda _: OWN_PAGES, lambda _: None)
+    callers = Authenticators(AUTH, lambda _: OWN_PAGES, lambda _: None)
     async with data_port(callers=callers.of(settings)) as running:
         port = Guarded("data", running.port, Time())
         front = running.plane._confluent.service.events
@@ -137,7 +137,7 @@ async def test_token_brute_force_is_no_lockout_after_a_reload(tmp_path: Path) ->
         assert await port.good("late-token")
         for producers in ({**TOKENS, "new": ProducerSettings()}, {"shop": TOKENS["shop"]}):
             await guess(port, LIMIT + 3)
-            front.callers = callers.of(Settings(auth=AUTH, producers=producers))
+            front.authenticator = callers.of(Settings(auth=AUTH, producers=producers))
             assert (await port.ask("guess"))[0] == 429, "guesses are remembered, too"
             assert await port.good("shop-token")
         taken_away = [(await port.ask("late-token"))[0] for _ in range(3)]

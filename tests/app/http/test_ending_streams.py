@@ -57,7 +57,9 @@ class OneReplay(NoSecondTier):
 
 
 def reload(admin: Admin, producers: Mapping[str, ProducerSettings]) -> None:
-    admin.access.callers = Authenticator(AUTH, producers, Origins.of_control_plane(SETTINGS.http))
+    admin.access.authenticator = Authenticator(
+        AUTH, producers, Origins.of_control_plane(SETTINGS.http)
+    )
 
 
 @pytest.mark.parametrize("producers", [without("viewer"), with_roles("viewer", "produce")])
@@ -132,9 +134,9 @@ async def test_records_that_are_streamed_end_with_the_right_to_post(
         produced = await Produced.opened(port.port, "shop-token")
         try:
             for callers in (TOKENS, {**TOKENS, "new": ProducerSettings()}):
-                front.callers = Authenticator(AUTH, callers)
+                front.authenticator = Authenticator(AUTH, callers)
                 assert (await produced.next())["error_code"] == 200
-            front.callers = Authenticator(AUTH, producers)
+            front.authenticator = Authenticator(AUTH, producers)
             assert (await produced.next())["error_code"] // 100 == code
             assert await produced.report() is None
         finally:

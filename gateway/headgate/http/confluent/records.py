@@ -172,7 +172,7 @@ class RecordStream:
         self._idle_s = idle_s
         self._held = 0  # bytes taken from the budget that belong to no group
         self._queue: asyncio.Queue[Group | Failure | None] = asyncio.Queue(GROUPS_AHEAD)
-        self._callers = target.events.callers
+        self._authenticator = target.events.authenticator
         self._identified_s = target.events.now()
 
     async def run(self) -> web.StreamResponse:
@@ -251,9 +251,9 @@ class RecordStream:
         """
         target, events = self._target, self._target.events
         now = events.now()
-        if events.callers is self._callers and now - self._identified_s < _IDENTIFIED_S:
+        if events.authenticator is self._authenticator and now - self._identified_s < _IDENTIFIED_S:
             return
-        self._callers, self._identified_s = events.callers, now
+        self._authenticator, self._identified_s = events.authenticator, now
         peer = peer_of(self._request)
         caller = events.authorise(target.headers, peer, target.topic, target.request_id)
         if caller.name != target.producer:

@@ -20,7 +20,9 @@ class Events:
     def __init__(self) -> None:
         self.told_failures: list[Failure] = []
         self.counted: list[tuple[str, int]] = []
-        self.callers = SimpleNamespace(identify=lambda *_: Failure(Reason.UNAUTHENTICATED, ""))
+        self.authenticator = SimpleNamespace(
+            identify=lambda *_: Failure(Reason.UNAUTHENTICATED, "")
+        )
         self.request_log = SimpleNamespace(logs_every_request=False, refused=self._told)
 
     def call_of(self, request: Any) -> Call:
