@@ -329,6 +329,9 @@ function withoutTrace(event) {
       throw new InvalidEventError(`headers: the value of ${name}: use visible ASCII characters`);
     } else if (value) trace.push([name.toLowerCase(), value]);
   }
+  if (Object.keys(headers).length === Object.keys(event.headers).length) {
+    return { trace, given: event };
+  }
   const { value, ...fields } = event;
   return { trace, given: new HeadgateEvent(value, { ...fields, headers }) };
 }

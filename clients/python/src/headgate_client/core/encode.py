@@ -170,7 +170,8 @@ def encode_alone(
         return _cloudevent(event, to_json)
     _check_headers(event.headers)
     trace, own = _split_trace(event.headers)
-    event = replace(event, headers=own)
+    if len(own) < len(event.headers):
+        event = replace(event, headers=own)
     if not _fits_headers(event):
         return _member(event, to_json, new_id)._replace(headers=trace)
     event_id = _event_id(event, new_id)
