@@ -24,6 +24,7 @@ MANIFESTS = DEPLOY / "kubernetes" / "headgate.yaml"
 AUDIT = DEPLOY / "kubernetes" / "spark-audit.yaml"
 DOCKERFILE = DEPLOY / "image" / "Dockerfile"
 UNITS = DEPLOY / "systemd"
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, if it is there
 _TOOLS = ROOT / ".venv" / "deploy" / "bin"
 # A helm that Go has built takes itself for one of an old Kubernetes.
 VERSION = ("--kube-version", "1.37")
@@ -75,7 +76,7 @@ def rendered(*settings: str) -> str:
 def objects(given: Path | str) -> list[dict[str, Any]]:
     """The objects of manifests."""
     text = given if isinstance(given, str) else given.read_text()
-    return [found for found in yaml.safe_load_all(text) if found]
+    return [found for found in yaml.load_all(text, LOADER) if found]
 
 
 def pods(found: Sequence[Mapping[str, Any]]) -> Iterator[Pod]:

@@ -22,8 +22,13 @@ ENDS = re.compile(
 CLIENTS = re.compile(r"\ba client\b")
 
 
-def calls() -> Iterator[tuple[str, str, str]]:
-    """Where a log call is, its level, and its text."""
+@pytest.fixture(scope="module")
+def calls() -> list[tuple[str, str, str]]:
+    """Where each log call is, its level, and its text."""
+    return list(_calls())
+
+
+def _calls() -> Iterator[tuple[str, str, str]]:
     for path in sorted(GATEWAY.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
@@ -38,16 +43,15 @@ def calls() -> Iterator[tuple[str, str, str]]:
                 yield where, node.func.attr, str(text.value)
 
 
-CALLS = list(calls())
-
-
 @pytest.mark.parametrize(
     ("kind", "level"),
     [(RECOVERS, "info"), (IS_AWAY, "warning"), (ENDS, "info"), (CLIENTS, "info")],
     ids=["recovers", "is away", "starts and ends", "mistake of a client"],
 )
-def test_the_same_kind_of_line_has_the_same_level(kind: re.Pattern[str], level: str) -> None:
-    found = [call for call in CALLS if kind.search(call[2])]
+def test_the_same_kind_of_line_has_the_same_level(
+    calls: list[tuple[str, str, str]], kind: re.Pattern[str], level: str
+) -> None:
+    found = [call for call in calls if kind.search(call[2])]
     assert found
     assert [call for call in found if call[1] != level] == []
 
