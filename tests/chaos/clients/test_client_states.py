@@ -118,6 +118,7 @@ def test_the_newest_state_is_the_last_however_often_it_breaks(place: Place, shel
     send_from_python(place, FAULTS * 6, shell)
 
 
+@pytest.mark.full
 @needs_node
 def test_the_newest_state_is_the_last_from_node(place: Place) -> None:
     send_from_js(place, FAULTS)

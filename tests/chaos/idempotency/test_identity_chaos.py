@@ -144,7 +144,7 @@ def repeated(works: list[Work], log: list[LogRecord]) -> list[Work]:
 @pytest.mark.parametrize(
     ("rounds", "redis_dies"),
     [
-        (2, False),
+        pytest.param(2, False, marks=pytest.mark.full),
         (2, True),
         pytest.param(30, False, marks=pytest.mark.full),
         pytest.param(30, True, marks=pytest.mark.full),

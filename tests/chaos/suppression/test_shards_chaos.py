@@ -105,6 +105,7 @@ def start_careless(tmp_path: Path) -> Iterator[Callable[[str], Gateway]]:
         yield start
 
 
+@pytest.mark.full  # test_history.py shows in memory that wrong answers are found
 @pytest.mark.parametrize("steps", STEPS)
 async def test_the_harness_sees_what_gateways_that_agree_on_nothing_do_wrong(
     shards: Shards, start_careless: Callable[[str], Gateway], steps: Sequence[Sequence[int]]

@@ -88,6 +88,7 @@ def serves_natively(
     return check
 
 
+@pytest.mark.full  # installs all packages; `make test-compiled` tests this wheel
 def test_what_make_setup_builds(serves_natively: Callable[[Path, str], None]) -> None:
     found = [*(ROOT / "build" / "wheel").glob(f"*-cp{OWN.replace('.', '')}-*.whl")]
     if not found:

@@ -220,6 +220,7 @@ async def walk(shop: Shop, some: Sequence[tuple[str, Any]]) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.full  # starts everything, Spark too
 async def test_the_walk(shop: Shop) -> None:
     """In the page's order, once more with the same result behind a rebuild from the second tier."""
     *before, rebuild = steps()
@@ -244,6 +245,7 @@ async def same_as_the_log(shop: Shop) -> None:
     assert await totals(shop) == expected
 
 
+@pytest.mark.full
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 async def test_the_page(shop: Shop) -> None:
     async with browser() as chromium, page(chromium, shop.url, width=360) as seen:

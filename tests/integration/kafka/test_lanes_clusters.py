@@ -42,6 +42,7 @@ async def test_leader_changes_under_load(
         await world.check_log(cluster.bootstrap, topic_name)
 
 
+@pytest.mark.full  # three nodes
 async def test_a_topic_that_lacks_replicas_costs_no_other_topic_anything(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:

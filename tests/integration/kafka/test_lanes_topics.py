@@ -120,6 +120,7 @@ async def test_outage_keeps_the_states(
         assert changes == []
 
 
+@pytest.mark.full  # three nodes
 async def test_restarted_node_deletes_no_topic(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:

@@ -104,6 +104,7 @@ async def test_what_waits_for_a_producer_ends_unwritten(
         await world.check_log(kafka.bootstrap, topic_name)
 
 
+@pytest.mark.full  # three nodes; one that waits for a producer ends likewise
 async def test_what_waits_for_a_leader_ends_unwritten(
     start_cluster: Callable[..., RunningCluster], topic_name: str
 ) -> None:

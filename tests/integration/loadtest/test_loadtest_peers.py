@@ -29,6 +29,7 @@ def test_a_peer_is_built(name: str) -> None:
         pytest.skip(f"not in build/peers: python loadtest/run.py peers ({BUILDS[name].hint})")
 
 
+@pytest.mark.full  # six other programs start, which only comparisons use
 @pytest.mark.kafka
 def test_what_peers_answer_is_in_the_log_under_its_key(
     kafka: RunningBroker, tmp_path: Path

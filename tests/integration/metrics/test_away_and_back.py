@@ -132,7 +132,7 @@ class Beside:
         return True
 
 
-@pytest.mark.parametrize("command", BESIDE)
+@pytest.mark.parametrize("command", ["monitor", pytest.param("coalesce", marks=pytest.mark.full)])
 async def test_the_processes_beside_a_gateway_say_the_same(
     start_broker: Callable[..., RunningBroker],
     start_redis: Callable[..., RunningRedis],

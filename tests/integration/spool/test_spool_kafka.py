@@ -104,7 +104,7 @@ async def send_published(gateway: Gateway, number: int) -> bool:
     return (await send(gateway, number)).status == 201
 
 
-@pytest.mark.parametrize("away", ["killed", "standing still"])
+@pytest.mark.parametrize("away", ["killed", pytest.param("standing still", marks=pytest.mark.full)])
 async def test_a_gateway_that_is_killed_and_begins_while_kafka_is_away_goes_on(
     broker: RunningBroker, gateway: Gateway, away: str
 ) -> None:

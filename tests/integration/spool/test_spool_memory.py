@@ -76,7 +76,7 @@ def command_mb(*arguments: str) -> int:
     return int(found.stderr)
 
 
-@pytest.mark.parametrize("of_chunk", [1, 500])
+@pytest.mark.parametrize("of_chunk", [1, pytest.param(500, marks=pytest.mark.full)])
 @pytest.mark.parametrize("events", scaled(20_000, 500_000))
 async def test_a_large_backlog_is_held_on_disk_and_not_in_memory(
     start_broker: Callable[..., RunningBroker],
