@@ -112,7 +112,7 @@ class Lane:
         self._queue: deque[Publish] = deque()
         self._batch: LaneBatch | None = None
         self._handed: Handed | None = None
-        self._wakeup = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None  # for the next wake-up
         self._closing: Failure | None = None
         self._halving = Halving()
         self._resends = 0
@@ -152,7 +152,7 @@ class Lane:
         """Queue an event."""
         if not self._queue and self._batch is None:
             self.progress_at = self.unsent_since = time.monotonic()
-            self._wakeup.set()
+            self._wake()
         publish.advance(_LANE)
         self._queue.append(publish)
         self.bytes += publish.size
@@ -217,13 +217,13 @@ class Lane:
         else:
             self.unsent_since = time.monotonic()
             self._fail(self._take_batch().publishes, UNKNOWN)
-        self._wakeup.set()
+        self._wake()
 
     def close(self, failure: Failure) -> None:
         """Take no more events, and end the queued ones; a batch in flight may still succeed."""
         self._closing = failure
         self.fail_queued(failure)
-        self._wakeup.set()
+        self._wake()
 
     def fail_queued(self, failure: Failure) -> None:
         """End the queued events, which are certainly not written."""
@@ -236,8 +236,12 @@ class Lane:
 
     async def _woken(self) -> None:
         """Wait for the next wake-up; an earlier one has no effect."""
-        self._wakeup.clear()
-        await self._wakeup.wait()
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def _next_turn(self, was_empty: bool) -> Producer | None:
         """Wait until the producer would send a batch at once.
@@ -330,7 +334,7 @@ class Lane:
             else:
                 self._on_failure(error, handed)
         finally:
-            self._wakeup.set()
+            self._wake()
 
     def _acknowledge(self, written: RecordMetadata, attempts: int) -> None:
         batch, cluster = self._take_batch(), self._cluster
