@@ -24,6 +24,7 @@ import asyncio
 import logging
 import re
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final
@@ -224,12 +225,30 @@ _LINES: Final = {
 }
 
 
+class _Date:
+    """The header Date, which is the same for all responses of a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._text = ""
+
+    def text(self) -> str:
+        """Return its value."""
+        second = int(time.time())
+        if second != self._second:
+            self._second, self._text = second, rfc822_formatted_time()
+        return self._text
+
+
+_DATE: Final = _Date()
+
+
 def on_the_wire(reply: Reply, request_id: str) -> bytes:
     """Return the bytes of an HTTP/1.1 response on a connection that stays open."""
     more = "".join([f"{name}: {value}\r\n" for name, value in reply.headers])
     head = (
         f"{_LINES[reply.status]}{reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
-        f"Date: {rfc822_formatted_time()}\r\nX-Request-Id: {request_id}\r\n"
+        f"Date: {_DATE.text()}\r\nX-Request-Id: {request_id}\r\n"
         f"X-Content-Type-Options: nosniff\r\n{more}\r\n"
     )
     return head.encode("latin-1") + reply.body

@@ -44,7 +44,7 @@ def request_ids(node: bytes) -> Callable[[], str]:
     Args:
         node: 48 random bits of this process.
     """
-    return map(f"{node.hex()}-{{:x}}".format, count(1)).__next__
+    return map(f"{node.hex()}-%x".__mod__, count(1)).__next__
 
 
 class RequestLog:

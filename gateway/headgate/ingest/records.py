@@ -99,6 +99,8 @@ class BuildRecords:
         self._lanes = lanes
         self._clock_ms = clock_ms
         self._producer_headers = BoundedCache[str, Header](_PRODUCERS_REMEMBERED)
+        self._received_at: Header = (RECEIVED_AT, None)  # the header of `_received_ms`
+        self._received_ms = -1
 
     def build(
         self,
@@ -122,12 +124,14 @@ class BuildRecords:
 
     def _request(self, ticket: Ticket, route: Route, options: RequestOptions) -> _Request:
         now_ms = self._clock_ms()
+        if now_ms != self._received_ms:
+            self._received_ms, self._received_at = now_ms, (RECEIVED_AT, b"%d" % now_ms)
         route.requests += 1
         name = ticket.producer
         headers: list[Header] = [
             self._producer_headers.get(name)
             or self._producer_headers.put(name, (PRODUCER, name.encode())),
-            (RECEIVED_AT, b"%d" % now_ms),
+            self._received_at,
             *options.record_headers,
         ]
         if route.held is not None:  # headers carry the options to the coalescer

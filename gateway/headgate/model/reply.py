@@ -67,7 +67,7 @@ def reply(
     outcome = outcomes[0]
     if outcome.failure is not None:
         return problem(outcome.failure, request_id, _event(outcome))
-    body = _shown(_head(outcome.name, quoted(topic)), outcome).encode()
+    body = _shown(_HEADS[outcome.name] + quoted(topic), outcome).encode()
     return Reply(SUCCESS_STATUS[outcome.name], JSON, (), body)
 
 
@@ -146,16 +146,12 @@ def _event(outcome: Outcome) -> dict[str, object]:
     return about
 
 
-def _head(name: OutcomeName, topic: str) -> str:
-    """Return the beginning of a successful event's JSON; `topic` is its name as JSON."""
-    return f'{{"outcome":"{name.value}","topic":{topic}'
+# Reading an Enum's value for each event costs too much.
+_HEADS: Final = {name: f'{{"outcome":"{name.value}","topic":' for name in OutcomeName}
 
 
 def _shown(head: str, outcome: Outcome) -> str:
-    """Return the JSON text of a successful event.
-
-    `head` is an argument, because reading an Enum's value for each event costs too much.
-    """
+    """Return the JSON text of a successful event; `head` is its beginning, with the topic."""
     partition, offset, records = outcome.partition, outcome.offset, outcome.records
     key, event_id = outcome.key, outcome.event_id
     if partition < 0:  # held, or equal to a held event: it has no position in the topic yet
@@ -192,7 +188,7 @@ def _batch(topic: str, outcomes: Sequence[Outcome], minimal: bool) -> Reply:
             if name is not None:
                 summary[name.value] = summary.get(name.value, 0) + index - since
             name, since = outcome.name, index
-            head = _head(name, quoted(topic))
+            head = _HEADS[name] + quoted(topic)
         if outcome.failure is not None:
             failures.append(outcome.failure)
             entry = _failed(outcome, outcome.failure)
