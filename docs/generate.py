@@ -105,19 +105,21 @@ def reasons() -> str:
 
 def commands() -> str:
     """Every command of both programs, with arguments, options and examples."""
+    shown: set[str] = set()
     return "\n".join(
-        text for root in PROGRAMS for command in root.every() for text in _command(command)
+        text for root in PROGRAMS for command in root.every() for text in _command(command, shown)
     )
 
 
-def _command(command: Command) -> Iterator[str]:
-    """As tables: argparse changes the layout of its help."""
+def _command(command: Command, shown: set[str]) -> Iterator[str]:
+    """As tables: argparse changes the layout of its help. `shown` has the examples so far."""
     yield f"{'#' * (1 + len(command.words))} {' '.join(command.words)}\n"
     if command.purpose:
         yield f"{command.purpose}\n"
     if rows := [_argument(each) for each in command.arguments if "--help" not in each.names]:
         yield table("argument|meaning", rows)
-    if command.text:
+    if command.text and command.text not in shown:  # an action has those of its command
+        shown.add(command.text)
         yield f"```text\n{command.text}\n```\n"
 
 

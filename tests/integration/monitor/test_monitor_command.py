@@ -21,6 +21,7 @@ from aiokafka.structs import TopicPartition
 from openapi_schema_validator import OAS31Validator
 from prometheus_client.parser import text_string_to_metric_families
 
+from headgate.cli import main
 from headgate.devstack.child import Child
 from support.process.stack import Gateway, RunningBroker, eventually, free_port
 from support.scenarios.consumer_world import fill
@@ -69,6 +70,7 @@ async def test_the_gateway_shows_what_the_monitor_sees(
     tmp_path: Path,
     start_gateway: Callable[..., Gateway],
     start_monitor: Callable[[Path], Child],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     kafka.create_topic(topic_name, 2)
     fill(kafka.bootstrap, topic_name, 2, 5)
@@ -117,6 +119,10 @@ async def test_the_gateway_shows_what_the_monitor_sees(
     _fits_the_description(gateway, every, get(url)[1])
     _shows_figures(port, group, topic_name)
     assert get(f"{gateway.management_url}/v1/groups/nobody-{topic_name}")[0] == 404
+    assert main(["groups", group, "--url", gateway.management_url, "--table"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["main", topic_name, "1", "STOP", "5", "8", "3"] in [row[:7] for row in rows]
+    assert any(row[0] == "hint" for row in rows)
 
     await eventually(lambda: "STOP" in monitor.log.read_text(), 20)
     monitor.signal(signal.SIGTERM)

@@ -1,0 +1,85 @@
+"""`headgate groups`, `pause`, `resume` and `log`, against the real management pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from headgate.cli import main
+from headgate.model.installation import Kind, NewEntry
+from headgate.supervisor.installation_log import InstallationLog
+from support.gateway.admin_world import KeptInMemory, admin_of
+from support.terminal import management
+from support.terminal.management import Management, group
+
+
+@pytest.fixture
+def log() -> InstallationLog:
+    return InstallationLog(None)
+
+
+@pytest.fixture
+def port(log: InstallationLog, monkeypatch: pytest.MonkeyPatch) -> Iterator[Management]:
+    with_parts = partial(admin_of, store=KeptInMemory(), log=log)  # type: ignore[arg-type]
+    monkeypatch.setattr(management, "admin_of", with_parts)
+    with Management() as running:
+        monkeypatch.setenv("HEADGATE_URL", running.url)
+        yield running
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    assert main(arguments) == code
+    output = capsys.readouterr()
+    return output.out if code == 0 else output.err
+
+
+def test_groups_are_shown_the_worst_first(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    port.instance.groups = [group("billing", "STOP", 2304), group("search")]
+    table = said(capsys, "groups", "--table")
+    assert [line.split()[:4] for line in table.splitlines()] == [
+        ["STATE", "GROUP", "CLUSTER", "LAG"],
+        ["STOP", "billing", "main", "2,304"],
+        ["OK", "search", "main", "0"],
+    ]
+    page: dict[str, Any] = json.loads(said(capsys, "groups", "--json"))
+    assert [row["group"] for row in page["groups"]] == ["billing", "search"]
+
+
+def test_a_group_is_paused_and_resumed(
+    port: Management, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = ("billing", "--reason", "deploy")
+    page = json.loads(said(capsys, "pause", *reason))
+    assert [(row["scope"], row["reason"]) for row in page["intents"]] == [("all", "deploy")]
+    part = ("--topic", "orders", "--partition", "3")
+    table = said(capsys, "pause", *reason, *part, "--table")
+    assert [line.split()[:2] for line in table.splitlines()[1:]] == [
+        ["all", "deploy"],
+        ["orders-3", "deploy"],
+    ]
+    assert len(json.loads(said(capsys, "resume", *reason))["intents"]) == 1
+    assert json.loads(said(capsys, "resume", *reason, *part))["intents"] == []
+    assert "is not paused" in said(capsys, "resume", *reason, code=1)
+    assert "--topic" in said(capsys, "pause", *reason, "--partition", "3", code=2)
+
+
+def test_the_log_is_shown_by_kind(
+    port: Management, log: InstallationLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log.note(NewEntry(Kind.STARTED, "gateway", "with 2 workers"))
+    log.note(NewEntry(Kind.OUTAGE_BEGAN, "redis", "no connection"))
+    table = said(capsys, "log", "--table")
+    assert [line.split()[1:4] for line in table.splitlines()] == [
+        ["LEVEL", "KIND", "SUBJECT"],
+        ["warning", "outage_began", "redis"],
+        ["info", "started", "gateway"],
+    ]
+    entries = json.loads(said(capsys, "log", "--kind", "started", "--limit", "5"))["entries"]
+    assert [entry["text"] for entry in entries] == ["with 2 workers"]
+    assert "kind" in said(capsys, "log", "--kind", "nothing", code=1)
