@@ -8,7 +8,15 @@ import orjson
 from aiohttp import web
 
 from headgate.admin.instance import Instance
-from headgate.audits.results import AuditSummary, Row, change, chosen, compare, kept, summaries
+from headgate.audits.results import (
+    AuditSummary,
+    LoadChange,
+    choose_pair,
+    compare,
+    summaries,
+    summary_document,
+    topic_change,
+)
 from headgate.http.pages import json_page
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, brief, malformed
 
@@ -75,7 +83,7 @@ class AuditPages:
             after: Time of the later audit; None: the newest.
         """
         audits = await self.of_topic(topic)
-        pair = chosen(audits, before, after)
+        pair = choose_pair(audits, before, after)
         if pair is None:
             made = ", ".join(audit.generated_at for audit in audits)
             detail = f"{topic[:SHOWN]} has no two such audits to compare; these are kept: {made}"
@@ -97,7 +105,7 @@ class AuditPages:
     async def list(self, request: web.Request) -> web.Response:
         """Respond with a topic's audits, newest first, in the form for comparisons."""
         every = await self.of_topic(_topic(request))
-        return json_page(request, {"audits": [kept(audit) for audit in every]})
+        return json_page(request, {"audits": [summary_document(audit) for audit in every]})
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Respond with the differences between two audits of a topic."""
@@ -130,7 +138,7 @@ def _compared(before: AuditSummary, after: AuditSummary) -> dict[str, Any]:
         "topic": after.topic,
         "before": before.generated_at,
         "after": after.generated_at,
-        "change": change(before, after),
+        "change": topic_change(before, after),
         "diagnoses": {
             "came": comparison.came,
             "went": comparison.went,
@@ -145,5 +153,5 @@ def _compared(before: AuditSummary, after: AuditSummary) -> dict[str, Any]:
     }
 
 
-def _share(of: str, name: str | None, row: Row) -> dict[str, Any]:
-    return {of: name, "change": row.change, "before": row.before, "after": row.after}
+def _share(of: str, name: str | None, row: LoadChange) -> dict[str, Any]:
+    return {of: name, "change": row.kind, "before": row.before, "after": row.after}

@@ -32,7 +32,7 @@ class AuditSummary(NamedTuple):
         generated_at: Time of the audit, as RFC 3339.
         starts_at: Beginning of the window, as RFC 3339.
         ends_at: End of the window, as RFC 3339.
-        useful: Highest useful number of partitions; None if it is unlimited or unknown.
+        useful_partitions: Highest useful number of partitions; None if it is unlimited or unknown.
         uneven_records: The fullest partition's records over the mean.
         uneven_bytes: The fullest partition's bytes over the mean.
         keys: The heaviest keys.
@@ -47,7 +47,7 @@ class AuditSummary(NamedTuple):
     bytes: int
     partitions: int
     distinct_keys: int | None
-    useful: int | None
+    useful_partitions: int | None
     uneven_records: float
     uneven_bytes: float
     diagnoses: tuple[str, ...]
@@ -55,7 +55,7 @@ class AuditSummary(NamedTuple):
     producers: tuple[Load, ...]
 
     @property
-    def uneven(self) -> float:
+    def unevenness(self) -> float:
         """Return the larger of the two unevennesses."""
         return max(self.uneven_bytes, self.uneven_records)
 
@@ -135,7 +135,7 @@ def _load(row: Json, name: str, total: int) -> Load:
     return Load("" if owner is None else str(owner), _count(row["records"]), size, share)
 
 
-def kept(audit: AuditSummary) -> dict[str, object]:
+def summary_document(audit: AuditSummary) -> dict[str, object]:
     """Return the summary as a document, which `summary_of` reads again."""
     return {
         "topic": audit.topic,
@@ -145,7 +145,7 @@ def kept(audit: AuditSummary) -> dict[str, object]:
         "bytes": audit.bytes,
         "partitions": audit.partitions,
         "distinct_keys": audit.distinct_keys,
-        "max_useful_partitions": audit.useful,
+        "max_useful_partitions": audit.useful_partitions,
         "by_records": {"max_over_mean": audit.uneven_records},
         "by_bytes": {"max_over_mean": audit.uneven_bytes},
         "diagnoses": list(audit.diagnoses),
@@ -166,7 +166,7 @@ def with_earlier(document: Json, published: Json | None) -> dict[str, object]:
         published: The published document that it replaces, if any.
     """
     earlier = [] if published is None else summaries(published)
-    return {**document, "earlier": [kept(summary) for summary in earlier[:MAX_EARLIER]]}
+    return {**document, "earlier": [summary_document(summary) for summary in earlier[:MAX_EARLIER]]}
 
 
 def summaries(document: Json) -> list[AuditSummary]:
@@ -184,12 +184,12 @@ def summaries(document: Json) -> list[AuditSummary]:
 
 # Least notable change of the unevenness: a smaller one is normal variation of traffic.
 NOTABLE = 1.1
-MAX_TIMES = 30  # earlier audits to choose from
+MAX_EARLIER_TIMES = 30  # earlier audits to choose from
 
 Audits = Sequence[AuditSummary]  # one topic's audits, newest first
 
 
-class Change(StrEnum):
+class TopicChange(StrEnum):
     """The change of a topic. NEW: there is no earlier audit.  GONE: it was not audited since."""
 
     WORSE = "worse"
@@ -199,20 +199,22 @@ class Change(StrEnum):
     SAME = "same"
 
 
-def change(before: AuditSummary, after: AuditSummary) -> Change:
+def topic_change(before: AuditSummary, after: AuditSummary) -> TopicChange:
     """Return the change by diagnoses or, if those are equal, by the unevenness of partitions."""
     came = set(after.diagnoses) - set(before.diagnoses)
     went = set(before.diagnoses) - set(after.diagnoses)
     if came and not went:
-        return Change.WORSE
+        return TopicChange.WORSE
     if went and not came:
-        return Change.BETTER
-    if after.uneven > NOTABLE * before.uneven:
-        return Change.WORSE
-    return Change.BETTER if before.uneven > NOTABLE * after.uneven else Change.SAME
+        return TopicChange.BETTER
+    if after.unevenness > NOTABLE * before.unevenness:
+        return TopicChange.WORSE
+    return (
+        TopicChange.BETTER if before.unevenness > NOTABLE * after.unevenness else TopicChange.SAME
+    )
 
 
-def changes(audits: Mapping[str, Audits], since: str | None = None) -> dict[str, Change]:
+def topic_changes(audits: Mapping[str, Audits], since: str | None = None) -> dict[str, TopicChange]:
     """Return the change of each topic.
 
     Args:
@@ -221,28 +223,28 @@ def changes(audits: Mapping[str, Audits], since: str | None = None) -> dict[str,
             topic.
     """
     return {
-        topic: _change_of(topic_audits, since)
+        topic: _change_since(topic_audits, since)
         for topic, topic_audits in audits.items()
         if topic_audits
     }
 
 
-def _change_of(audits: Audits, since: str | None) -> Change:
+def _change_since(audits: Audits, since: str | None) -> TopicChange:
     newest, *earlier = audits
     if since is not None:
         if newest.generated_at <= since:
-            return Change.GONE
+            return TopicChange.GONE
         earlier = [audit for audit in earlier if audit.generated_at <= since]
-    return change(earlier[0], newest) if earlier else Change.NEW
+    return topic_change(earlier[0], newest) if earlier else TopicChange.NEW
 
 
-def times(audits: Iterable[Audits]) -> list[str]:
+def earlier_times(audits: Iterable[Audits]) -> list[str]:
     """Return the times of earlier audits, newest first: the values of `since`."""
     made = {audit.generated_at for topic_audits in audits for audit in topic_audits}
-    return sorted(made, reverse=True)[1 : MAX_TIMES + 1]
+    return sorted(made, reverse=True)[1 : MAX_EARLIER_TIMES + 1]
 
 
-def chosen(
+def choose_pair(
     audits: Audits, before: str | None, after: str | None
 ) -> tuple[AuditSummary, AuditSummary] | None:
     """Return the audits of these times, or without times the newest two.
@@ -283,7 +285,7 @@ class Figure(NamedTuple):
         return self.after / self.before
 
 
-class Row(NamedTuple):
+class LoadChange(NamedTuple):
     """A key's or producer's share of the bytes; None if it is not among the heaviest."""
 
     name: str
@@ -296,7 +298,7 @@ class Row(NamedTuple):
         return (self.after or 0.0) - (self.before or 0.0)
 
     @property
-    def change(self) -> str:
+    def kind(self) -> str:
         """Return new, gone, more, less or same."""
         if self.before is None:
             return "new"
@@ -322,8 +324,8 @@ class Comparison(NamedTuple):
     came: tuple[str, ...]
     went: tuple[str, ...]
     stayed: tuple[str, ...]
-    keys: tuple[Row, ...]
-    producers: tuple[Row, ...]
+    keys: tuple[LoadChange, ...]
+    producers: tuple[LoadChange, ...]
 
     @property
     def is_same(self) -> bool:
@@ -332,7 +334,7 @@ class Comparison(NamedTuple):
             all(each.before == each.after for each in self.figures)
             and not self.came
             and not self.went
-            and all(each.change == "same" for each in (*self.keys, *self.producers))
+            and all(each.kind == "same" for each in (*self.keys, *self.producers))
         )
 
 
@@ -344,8 +346,8 @@ def compare(before: AuditSummary, after: AuditSummary) -> Comparison:
         _without(after.diagnoses, before.diagnoses),
         _without(before.diagnoses, after.diagnoses),
         tuple(name for name in after.diagnoses if name in before.diagnoses),
-        _rows(before.keys, after.keys),
-        _rows(before.producers, after.producers),
+        _load_changes(before.keys, after.keys),
+        _load_changes(before.producers, after.producers),
     )
 
 
@@ -359,7 +361,7 @@ def _figures(audit: AuditSummary) -> list[tuple[str, float | None]]:
         ("bytes_per_s", audit.bytes / seconds if seconds else None),
         ("distinct_keys", audit.distinct_keys),
         ("partitions", audit.partitions),
-        ("useful_partitions", audit.useful),
+        ("useful_partitions", audit.useful_partitions),
         ("uneven_bytes", audit.uneven_bytes),
         ("uneven_records", audit.uneven_records),
     ]
@@ -369,12 +371,12 @@ def _without(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in some if each not in others)
 
 
-def _rows(before: Sequence[Load], after: Sequence[Load]) -> tuple[Row, ...]:
+def _load_changes(before: Sequence[Load], after: Sequence[Load]) -> tuple[LoadChange, ...]:
     shares_before, shares_after = (
         {load.name: load.share for load in side} for side in (before, after)
     )
     rows = [
-        Row(name, shares_before.get(name), shares_after.get(name))
+        LoadChange(name, shares_before.get(name), shares_after.get(name))
         for name in sorted({*shares_before, *shares_after})
     ]
     return tuple(sorted(rows, key=lambda row: (-abs(row.difference), row.name)))

@@ -11,20 +11,20 @@ from hypothesis import strategies as some
 
 from headgate.audits.results import (
     MAX_EARLIER,
+    MAX_EARLIER_TIMES,
     MAX_ROWS,
-    MAX_TIMES,
     AuditSummary,
-    Change,
     Load,
-    Row,
-    change,
-    changes,
-    chosen,
+    LoadChange,
+    TopicChange,
+    choose_pair,
     compare,
-    kept,
+    earlier_times,
     summaries,
+    summary_document,
     summary_of,
-    times,
+    topic_change,
+    topic_changes,
     with_earlier,
 )
 from support.scenarios.skew_summaries import SUMMARIES, published
@@ -38,7 +38,7 @@ ANY_JSON = some.recursive(
 
 @given(SUMMARIES)
 def test_what_is_kept_is_read_again_as_it_was(one: AuditSummary) -> None:
-    assert summary_of(json.loads(json.dumps(kept(one)))) == one
+    assert summary_of(json.loads(json.dumps(summary_document(one)))) == one
 
 
 def test_the_newest_are_kept_and_no_more() -> None:
@@ -74,7 +74,7 @@ def test_what_another_release_wrote_is_left_out(other: dict[str, Any]) -> None:
 @given(some.sampled_from(sorted(published(1))), ANY_JSON)
 def test_whatever_stands_there_is_read_or_left_out(name: str, value: object) -> None:
     for one in summaries(published(1) | {name: value, "earlier": [value]}):
-        assert summary_of(kept(one)) == one
+        assert summary_of(summary_document(one)) == one
 
 
 def test_a_document_of_an_older_job_is_the_only_one() -> None:
@@ -93,8 +93,10 @@ def test_a_window_without_times_has_no_length() -> None:
 
 
 OPPOSITE = {
-    Change.WORSE: Change.BETTER, Change.BETTER: Change.WORSE, Change.SAME: Change.SAME,
-}  # fmt: skip
+    TopicChange.WORSE: TopicChange.BETTER,
+    TopicChange.BETTER: TopicChange.WORSE,
+    TopicChange.SAME: TopicChange.SAME,
+}
 
 
 def audit(number: int) -> AuditSummary:
@@ -112,26 +114,26 @@ TIMES = some.none() | some.builds(lambda one: one.generated_at, SUMMARIES)
 
 @given(SUMMARIES, SUMMARIES)
 def test_the_other_way_round_it_is_the_opposite(one: AuditSummary, other: AuditSummary) -> None:
-    assert change(one, one) is Change.SAME
-    assert change(other, one) is OPPOSITE[change(one, other)]
+    assert topic_change(one, one) is TopicChange.SAME
+    assert topic_change(other, one) is OPPOSITE[topic_change(one, other)]
 
 
 @given(some.lists(SUMMARIES, min_size=1, max_size=5).map(newest_first), TIMES)
 def test_every_topic_has_one_change_that_its_audits_bear_out(
     audits: list[AuditSummary], since: str | None
 ) -> None:
-    found = changes({"orders": audits, "none": []}, since)
+    found = topic_changes({"orders": audits, "none": []}, since)
     assert set(found) == {"orders"}
     newest, earlier = audits[0], audits[1:]
     if since is not None:
         earlier = [one for one in earlier if one.generated_at <= since]
-    if found["orders"] is Change.GONE:
+    if found["orders"] is TopicChange.GONE:
         assert since is not None
         assert newest.generated_at <= since
-    elif found["orders"] is Change.NEW:
+    elif found["orders"] is TopicChange.NEW:
         assert earlier == []
     else:
-        assert found["orders"] is change(earlier[0], newest)
+        assert found["orders"] is topic_change(earlier[0], newest)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +148,7 @@ def test_every_topic_has_one_change_that_its_audits_bear_out(
 )  # fmt: skip
 def test_what_is_worse(fields: dict[str, object], expected: str) -> None:
     before = audit(1)
-    assert change(before, before._replace(**fields)) == expected  # type: ignore[arg-type]
+    assert topic_change(before, before._replace(**fields)) == expected  # type: ignore[arg-type]
 
 
 def test_since_a_time_topics_are_new_or_gone() -> None:
@@ -155,26 +157,26 @@ def test_since_a_time_topics_are_new_or_gone() -> None:
         "new": [audit(30)],
         "gone": [audit(20), audit(10)],
     }
-    assert changes(audits) == {"kept": "same", "new": "new", "gone": "same"}
+    assert topic_changes(audits) == {"kept": "same", "new": "new", "gone": "same"}
     since = audit(20).generated_at
-    assert changes(audits, since) == {"kept": "same", "new": "new", "gone": "gone"}
+    assert topic_changes(audits, since) == {"kept": "same", "new": "new", "gone": "gone"}
     made = [audit(20).generated_at, audit(10).generated_at]
-    assert times(audits.values()) == made
-    many = [[audit(number)] for number in range(10, 10 + MAX_TIMES + 5)]
-    assert len(times(many)) == MAX_TIMES
+    assert earlier_times(audits.values()) == made
+    many = [[audit(number)] for number in range(10, 10 + MAX_EARLIER_TIMES + 5)]
+    assert len(earlier_times(many)) == MAX_EARLIER_TIMES
 
 
 def test_which_two_are_compared() -> None:
     audits = newest_first([audit(number) for number in (10, 20, 30)])
     newest, middle, oldest = audits
-    assert chosen(audits, None, None) == (middle, newest)
-    assert chosen(audits, None, middle.generated_at) == (oldest, middle)
-    assert chosen(audits, oldest.generated_at, None) == (oldest, newest)
-    assert chosen(audits, newest.generated_at, oldest.generated_at) == (newest, oldest)
+    assert choose_pair(audits, None, None) == (middle, newest)
+    assert choose_pair(audits, None, middle.generated_at) == (oldest, middle)
+    assert choose_pair(audits, oldest.generated_at, None) == (oldest, newest)
+    assert choose_pair(audits, newest.generated_at, oldest.generated_at) == (newest, oldest)
     for before, after in ((None, oldest.generated_at), ("then", None), (None, "then")):
-        assert chosen(audits, before, after) is None
-    assert chosen([newest], None, None) is None
-    assert chosen([], None, None) is None
+        assert choose_pair(audits, before, after) is None
+    assert choose_pair([newest], None, None) is None
+    assert choose_pair([], None, None) is None
 
 
 # What differs between two audits.
@@ -188,7 +190,7 @@ def test_nothing_differs_from_itself(one: AuditSummary) -> None:
     found = compare(one, one)
     assert found.is_same
     assert (found.came, found.went, found.stayed) == ((), (), one.diagnoses)
-    assert all(row.change == "same" for row in (*found.keys, *found.producers))
+    assert all(row.kind == "same" for row in (*found.keys, *found.producers))
     assert not any(figure.difference for figure in found.figures)
 
 
@@ -209,7 +211,7 @@ def test_the_other_way_round_every_sign_is_the_other(
     for rows, others in ((there.keys, back.keys), (there.producers, back.producers)):
         assert [row.name for row in rows] == [row.name for row in others]
         assert [row.difference for row in rows] == [-row.difference for row in others]
-        assert [SWAPPED[row.change] for row in rows] == [row.change for row in others]
+        assert [SWAPPED[row.kind] for row in rows] == [row.kind for row in others]
     assert there.is_same == back.is_same
 
 
@@ -230,15 +232,18 @@ def test_what_became_of_a_topic() -> None:
     assert one is not None
     was = one._replace(keys=(Load("a", 5, 60, 0.6), Load("b", 5, 10, 0.1), Load("c", 1, 5, 0.05)))
     now = one._replace(
-        records=30, useful=4, diagnoses=("chatty", "popular"),
+        records=30, useful_partitions=4, diagnoses=("chatty", "popular"),
         keys=(Load("d", 5, 70, 0.7), Load("a", 5, 20, 0.2), Load("b", 1, 30, 0.3)),
     )  # fmt: skip
     found = compare(was, now)
     assert (found.came, found.went, found.stayed) == (("chatty",), (), ("popular",))
     assert found.keys == (
-        Row("d", None, 0.7), Row("a", 0.6, 0.2), Row("b", 0.1, 0.3), Row("c", 0.05, None)
-    )  # fmt: skip
-    assert [row.change for row in found.keys] == ["new", "less", "more", "gone"]
+        LoadChange("d", None, 0.7),
+        LoadChange("a", 0.6, 0.2),
+        LoadChange("b", 0.1, 0.3),
+        LoadChange("c", 0.05, None),
+    )
+    assert [row.kind for row in found.keys] == ["new", "less", "more", "gone"]
     figures = {figure.name: figure for figure in found.figures}
     assert (figures["records"].difference, figures["records"].ratio) == (20, 3.0)
     assert figures["useful_partitions"].difference is None

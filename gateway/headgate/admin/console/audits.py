@@ -14,14 +14,14 @@ from headgate.admin.console.page import Page, listed
 from headgate.admin.control_plane import Admin
 from headgate.audits.results import (
     AuditSummary,
-    Change,
     Figure,
-    change,
-    changes,
+    TopicChange,
     compare,
+    earlier_times,
     summaries,
     summary_of,
-    times,
+    topic_change,
+    topic_changes,
 )
 from headgate.charts import Axis, Line, Mark, columns, line_chart
 from headgate.http.auth import Identity
@@ -176,14 +176,20 @@ def figure_words(figure: Figure) -> FigureWords:
 
 
 _KEYS = 20
-_WORST_FIRST = (Change.WORSE, Change.NEW, Change.GONE, Change.SAME, Change.BETTER)
+_WORST_FIRST = (
+    TopicChange.WORSE,
+    TopicChange.NEW,
+    TopicChange.GONE,
+    TopicChange.SAME,
+    TopicChange.BETTER,
+)
 
 _COLUMNS = {
     "uneven": lambda row: row.audit.uneven_bytes,
     "records": lambda row: row.audit.records,
     "bytes": lambda row: row.audit.bytes,
-    "found": lambda row: (len(row.audit.diagnoses), row.audit.uneven),
-    "change": lambda row: (-_WORST_FIRST.index(row.change), row.audit.uneven),
+    "found": lambda row: (len(row.audit.diagnoses), row.audit.unevenness),
+    "change": lambda row: (-_WORST_FIRST.index(row.change), row.audit.unevenness),
 }
 
 
@@ -191,7 +197,7 @@ class AuditRow(NamedTuple):
     """One row of the list. `change` is relative to the earlier audit."""
 
     audit: AuditSummary
-    change: Change
+    change: TopicChange
 
 
 class AuditPages:
@@ -209,16 +215,13 @@ class AuditPages:
             values: dict[str, Any] = {"failure": refused.failure, "run": self._run()}
             return Page("audits.html", "Skew audits", values)
         since = request.query.get("since") or None
-        by_topic = changes(heads, since)
-        rows = {
-            topic: AuditRow(heads[topic][0], topic_change)
-            for topic, topic_change in by_topic.items()
-        }
+        by_topic = topic_changes(heads, since)
+        rows = {topic: AuditRow(heads[topic][0], change) for topic, change in by_topic.items()}
         values = {
             "failure": None,
             "listing": listed(request, rows, _COLUMNS, "found", kept=("since",)),
             "unread": sorted(set(heads) - set(rows)),
-            "times": times(heads.values()),
+            "times": earlier_times(heads.values()),
             "since": since,
             "run": self._run(),
         }
@@ -236,7 +239,7 @@ class AuditPages:
             "topic": topic,
             "row": newest,
             "earlier": earlier,
-            "change": change(earlier[0], newest) if earlier else None,
+            "change": topic_change(earlier[0], newest) if earlier else None,
             "document": document,
             "keys": _listed(document, "top_keys")[:_KEYS],
             "what_if": what_if(document, newest.partitions, request.query.get("partitions")),
@@ -261,7 +264,7 @@ class AuditPages:
                 "before": before,
                 "after": after,
                 "found": compare(before, after),
-                "change": change(before, after),
+                "change": topic_change(before, after),
             }
         return Page("audit_comparison.html", f"Skew audits of {topic} compared", values)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from headgate import __version__
-from headgate.audits.results import MAX_EARLIER, MAX_ROWS, Change
+from headgate.audits.results import MAX_EARLIER, MAX_ROWS, TopicChange
 from headgate.config.settings import NAMED, SECTIONS, HttpSettings
 from headgate.formats.confluent import codes_of
 from headgate.http.answer import FILES
@@ -145,7 +145,9 @@ def _values(http: HttpSettings) -> dict[str, Any]:
         "replay_states": [*ReplayState],
         "replay_controls": [*Control],
         "offset_results": [*Result],
-        "audit_changes": [change for change in Change if change not in (Change.NEW, Change.GONE)],
+        "audit_changes": [
+            change for change in TopicChange if change not in (TopicChange.NEW, TopicChange.GONE)
+        ],
     }
 
 
