@@ -92,8 +92,9 @@ def figures_of(
     first_ms = 0 if loads is None else pc.min(loads.column("first_ms")).as_py()
     last_ms = -1 if loads is None else pc.max(loads.column("last_ms")).as_py()
     producers = counted.producers.get(topic)
-    misplaced = list(rows_of(counted.misplaced.get(topic)))
-    by_producer = _misplaced(misplaced, counted.earlier.get(topic))
+    misplaced_rows = list(rows_of(counted.misplaced.get(topic)))
+    misplaced = _misplaced(misplaced_rows, counted.earlier.get(topic))
+    all_misplaced = misplaced_rows[0]["all_records"] if misplaced_rows else 0
     return TopicFigures(
         topic=topic,
         from_ms=first_ms if window[0] is None else window[0],
@@ -111,7 +112,7 @@ def figures_of(
         sizes=_sizes(counted.sizes.get(topic)),
         top_keys=_top_keys(topic, counted),
         predictions=_predictions(predictions, keyless),
-        misplaced=by_producer,
+        misplaced=misplaced,
         producers=_producers(producers),
         key_buckets=_key_buckets(counted.buckets.get(topic)),
         numbers=numbers,
@@ -122,10 +123,7 @@ def figures_of(
             rows,
         ),
         distinct_producers=0 if producers is None else producers.column("of")[0].as_py(),
-        misplaced_by_others=misplaced[0]["all_records"]
-        - sum(entry.records for entry in by_producer)
-        if misplaced
-        else 0,
+        misplaced_by_others=all_misplaced - sum(each.records for each in misplaced),
     )
 
 
