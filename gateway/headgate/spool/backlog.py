@@ -42,12 +42,12 @@ class DualWrite:
         open: Events without a result, each with its index in the chunk.
         failed: Failures of events that ended without acknowledgement before they were on disk.
         landed: Indexes of the events that Kafka acknowledged.
-        again: Some events must be published (again).
+        must_repeat: Some events must be published (again).
         size: Bytes of the chunk.
         placed_by: Partition count of the chunk.
     """
 
-    __slots__ = ("again", "count", "failed", "landed", "number", "open", "placed_by", "size")
+    __slots__ = ("count", "failed", "landed", "must_repeat", "number", "open", "placed_by", "size")
 
     def __init__(self, publishes: list[Publish]) -> None:
         self.number: int | None = None
@@ -56,7 +56,7 @@ class DualWrite:
         self.open = {publish: index for index, publish in enumerate(publishes)}
         self.landed: set[int] = set()
         self.failed: dict[Publish, Failure] = {}
-        self.again = False
+        self.must_repeat = False
 
 
 class Waiting:
@@ -117,7 +117,7 @@ class Backlog:
         dual_writes: Events that the producer has, too.
         is_watched: Events of the backlog are in the lane, which may be slow.
         gate: New events that wait in memory, as the module describes.
-        flows: Kafka acknowledged the events that were drained last.
+        is_flowing: Kafka acknowledged the events that were drained last.
         forgetting: Number of published chunks that the journal still has.
     """
 
@@ -134,7 +134,7 @@ class Backlog:
         self.writing: list[Waiting] = []
         self.unit: DrainUnit | None = None
         self.dual_writes: list[DualWrite] = []
-        self.is_watched = self.flows = False
+        self.is_watched = self.is_flowing = False
         self.gate: deque[Publish] = deque()
         self.forgetting = 0
 
@@ -153,7 +153,11 @@ class Backlog:
     @property
     def is_closing(self) -> bool:
         """Return whether the last events go to Kafka, so that the next event may wait in memory."""
-        if not self.flows or self.dual_writes or (self.unit is not None and self.unit.is_stuck):
+        if (
+            not self.is_flowing
+            or self.dual_writes
+            or (self.unit is not None and self.unit.is_stuck)
+        ):
             return False
         coming = sum([len(chunk.publishes) for chunk in (*self.waiting, *self.writing)])
         return self.left + coming <= MAX_EVENTS
@@ -268,12 +272,11 @@ class DrainUnit:
         backlog: Backlog of the events.
         chunks: Number, events and bytes of each chunk, for its deletion after the last event.
         events: The events.
-        partitions: Partition count that the events were placed by.
+        placed_by: Partition count that the events were placed by.
         at_ms: Time of the oldest event's spooling, in milliseconds since 1970.
         ended: Called with the unit, an event's index and its outcome.
 
     Attributes:
-        placed_by: Same as `partitions`.
         rows: Events without an end, by index, in order.
         open: Their records in the lane.
         put_s: Monotonic time when the records went to the lane, in seconds.
@@ -284,13 +287,13 @@ class DrainUnit:
         backlog: Backlog,
         chunks: list[tuple[int, int, int]],
         events: list[Packed],
-        partitions: int,
+        placed_by: int,
         at_ms: int,
         ended: Callable[["DrainUnit", int, Outcome], None],
     ) -> None:
         self.backlog = backlog
         self.chunks = chunks
-        self.placed_by = partitions
+        self.placed_by = placed_by
         self.at_ms = at_ms
         self.rows: dict[int, DrainEvent] = {
             at: DrainEvent(event) for at, event in enumerate(events)
@@ -315,7 +318,7 @@ class DrainUnit:
         self.open.pop(publish, None)
 
 
-def since(head: Publish, now_s: float) -> float:
+def on_its_way_since(head: Publish, now_s: float) -> float:
     """Return the time since which a record has been on its way to Kafka (monotonic seconds)."""
     if isinstance(head.owner, DrainUnit):
         return head.owner.put_s
@@ -363,7 +366,7 @@ class Backlogs:
             backlog = self._all[topic, partition] = Backlog(topic, partition, counts)
         return backlog
 
-    def found(self, lanes: Sequence[LaneFigures]) -> None:
+    def restore(self, lanes: Sequence[LaneFigures]) -> None:
         """Add the events on disk from an earlier run."""
         placed = list[tuple[int, int, int, Backlog]]()
         for lane in lanes:
@@ -372,13 +375,15 @@ class Backlogs:
             backlog.left += lane.events
             backlog.stored(lane.events, lane.bytes, lane.oldest_ms)
             placed += [
-                (some.first, partitions, some.events, backlog)
-                for partitions, some in lane.partitions.items()
+                (chunks.first, partitions, chunks.events, backlog)
+                for partitions, chunks in lane.partitions.items()
             ]
-        for _, partitions, events, backlog in sorted(placed, key=lambda some: some[0]):
+        for _, partitions, events, backlog in sorted(placed, key=lambda row: row[0]):
             backlog.count(partitions, events)
 
-    def behind(self, backlog: Backlog, key: bytes | None, partitions: int) -> tuple[Backlog, int]:
+    def backlog_behind(
+        self, backlog: Backlog, key: bytes | None, partitions: int
+    ) -> tuple[Backlog, int]:
         """Return the backlog that puts a new event behind all spooled events of its key.
 
         If a topic has an earlier partition count again, the event goes with the events that were
@@ -397,7 +402,7 @@ class Backlogs:
             return backlog, partitions
         return self.of(backlog.topic, place(key, backlog.partition, last)), last
 
-    def had_its_turn(self, backlog: Backlog) -> None:
+    def move_last(self, backlog: Backlog) -> None:
         """Move a backlog behind all others after its turn."""
         lane = (backlog.topic, backlog.partition)
         self._all[lane] = self._all.pop(lane)

@@ -177,7 +177,7 @@ class Writing:
     def finished(self, unit: DrainUnit) -> None:
         """Delete the chunks of a unit that is published."""
         backlog = unit.backlog
-        backlog.unit, backlog.flows = None, True
+        backlog.unit, backlog.is_flowing = None, True
         for number, count, size in unit.chunks:
             self._forget(backlog, number, count, size, unit.placed_by, unit.at_ms)
         self._news.set()
@@ -319,7 +319,7 @@ class Writing:
 
     def _end_dual_write(self, backlog: Backlog, dual_write: DualWrite) -> None:
         assert dual_write.number is not None
-        if dual_write.again:
+        if dual_write.must_repeat:
             backlog.left += dual_write.count
             if dual_write.landed:
                 backlog.landed[dual_write.number] = dual_write.landed
@@ -459,7 +459,7 @@ class Draining:
         for backlog in self._backlogs:
             is_ready = backlog.left or (backlog.unit is not None and backlog.unit.is_stuck)
             if is_ready and await self._advance(backlog):
-                self._backlogs.had_its_turn(backlog)
+                self._backlogs.move_last(backlog)
                 moved = True
         return moved
 
@@ -633,7 +633,7 @@ class Draining:
         elif failure is None or failure.reason in _PASSES:
             unit.rows[at].is_repeat = outcome.name is OutcomeName.UNKNOWN
             now_s = self._clock()
-            self._paused[backlog], backlog.flows = now_s + _PAUSE_S, False
+            self._paused[backlog], backlog.is_flowing = now_s + _PAUSE_S, False
             self._waits_since[backlog.topic] = now_s
         else:
             self._refused(unit, at, f"{failure.reason}: {failure.detail}")

@@ -400,8 +400,8 @@ def _figures(rows: Iterable[tuple[str, int, int, int, int, int, int, int]]) -> l
     for topic, partition, placed_by, chunks, events, size, oldest, first in rows:
         nothing = LaneFigures(topic, partition, 0, 0, 0, oldest, {})
         before = by_lane.get((topic, partition), nothing)
-        some = before.partitions.get(placed_by, Placed(0, first))
-        before.partitions[placed_by] = Placed(some.events + events, min(some.first, first))
+        placed = before.partitions.get(placed_by, Placed(0, first))
+        before.partitions[placed_by] = Placed(placed.events + events, min(placed.first, first))
         by_lane[topic, partition] = before._replace(
             chunks=before.chunks + chunks,
             events=before.events + events,

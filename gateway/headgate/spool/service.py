@@ -175,7 +175,7 @@ class SpoolService:
         salvaged = self._disk.salvaged
         for topic, lost in () if salvaged is None else salvaged.aside:
             self._meter.set_aside(topic, lost)
-        self.backlogs.found(lanes)  # before any await: new events must go behind
+        self.backlogs.restore(lanes)  # before any await: new events must go behind
         try:
             self._topics.recall(await self._disk.topics())
         except JournalError as error:

@@ -22,7 +22,14 @@ from headgate.model.outcome import Failure, Reason
 from headgate.model.publish import Publish, Stage, count_of, place_again
 from headgate.model.route import BEHIND
 from headgate.model.topics import TopicState
-from headgate.spool.backlog import Backlog, Backlogs, DrainUnit, DualWrite, Waiting, since
+from headgate.spool.backlog import (
+    Backlog,
+    Backlogs,
+    DrainUnit,
+    DualWrite,
+    Waiting,
+    on_its_way_since,
+)
 from headgate.spool.disk import Disk
 
 # ---- partition counts of events: the topic may have grown since they were placed
@@ -112,7 +119,7 @@ class DualWrites:
         if dual_write is None:
             return False
         del dual_write.open[publish]
-        dual_write.again = True
+        dual_write.must_repeat = True
         if dual_write.number is None:
             dual_write.failed[publish] = failure
         else:
@@ -231,7 +238,7 @@ class Spool:
                 publish.advance(Stage.LANE)
                 backlog.gate.append(publish)
             else:
-                backlog, count = self.backlogs.behind(backlog, record.key, count)
+                backlog, count = self.backlogs.backlog_behind(backlog, record.key, count)
                 self._store_behind(backlog, publish, count)
             return
         self._put(backlog, publish, common.route.lane)
@@ -317,7 +324,7 @@ class Spool:
                 continue
             self._watched.append(backlog)
             if (
-                now_s - since(head, now_s) >= self._time_of(backlog.topic)
+                now_s - on_its_way_since(head, now_s) >= self._time_of(backlog.topic)
                 and self._disk.refusal() is None
             ):
                 self._withdraw(backlog)
@@ -370,7 +377,7 @@ class Spool:
         if not backlog.is_behind:
             self.emptied(backlog)
             return
-        waited_s = now_s - since(backlog.gate[0], now_s)
+        waited_s = now_s - on_its_way_since(backlog.gate[0], now_s)
         if not backlog.is_closing or waited_s >= self._time_of(backlog.topic):
             self._end_gate(backlog)
 
@@ -389,7 +396,7 @@ class Spool:
         return _ENDING_S if after_s is None else after_s
 
     def _withdraw(self, backlog: Backlog, *, in_any_case: bool = False) -> None:
-        backlog.flows = False
+        backlog.is_flowing = False
         takes = self._disk.refusal() is None
         if not takes and not in_any_case:
             return  # without the disk they stay in the lane

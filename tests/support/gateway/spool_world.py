@@ -271,7 +271,7 @@ class SpoolWorld:
         )
         built = build_pipeline(parts)
         self.pipeline, self.oversize = built.pipeline, built.oversize
-        self.backlogs.found(self.found)
+        self.backlogs.restore(self.found)
         self.draining = Draining(
             self.backlogs,
             self.disk,
