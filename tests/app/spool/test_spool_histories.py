@@ -29,7 +29,7 @@ import pytest
 
 from headgate.model.outcome import Outcome, OutcomeName
 from headgate.model.publish import Ticket
-from headgate.spool.backlog import Unit
+from headgate.spool.backlog import DrainUnit
 from support.gateway.spool_world import AFTER_S, AWAY, HELD, UNKNOWN, SpoolWorld
 from support.scale import examples
 
@@ -226,7 +226,9 @@ async def live(tmp_path: Path, rng: random.Random, recreations: float) -> None:
     world.back()
     await world.prepared()
     await world.drain()
-    assert not any(isinstance(one.owner, Unit) for q in world.lanes.queues.values() for one in q)
+    assert not any(
+        isinstance(one.owner, DrainUnit) for q in world.lanes.queues.values() for one in q
+    )
     assert (world.admission.events, world.disk.bytes, world.disk.coming) == (0, 0, 0)
     for one in world.backlogs:
         assert (one.events, one.bytes, one.left, one.oldest_ms) == (0, 0, 0, 0)
