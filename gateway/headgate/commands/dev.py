@@ -108,6 +108,9 @@ def leave_out_known_lines() -> None:
 
     logging.getLogger("headgate").addHandler(logging.NullHandler())
     unknown = logging.StreamHandler()
+    unknown.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s", "%H:%M:%S")
+    )
     unknown.addFilter(LibraryLines(logging.WARNING, None))
     logging.getLogger("aiokafka").addHandler(unknown)
 
