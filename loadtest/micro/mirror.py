@@ -40,7 +40,7 @@ from headgate_spark.copying.reader import (
     MAX_FETCH_BYTES,
     BrokerBuckets,
     CopyOptions,
-    Unit,
+    CopyUnit,
 )
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.copier import Copier
@@ -158,7 +158,7 @@ async def write(producer: AIOKafkaProducer, chunk: Sequence[ConsumerRecord], top
 async def copied(source_id: str, options: CopyOptions, records: int, name: str) -> None:
     """The mirror's copier. Every round is a layout of its own, and so copies the whole topic."""
     number = int(name.rpartition("-")[2])
-    unit = Unit(MapAddress(TOPIC, 0, number), Layout(1, source_id, name, 0), records)
+    unit = CopyUnit(MapAddress(TOPIC, 0, number), Layout(1, source_id, name, 0), records)
     found = await Copier(unit, options, BrokerBuckets(None)).run()
     assert (found.trouble, found.records, found.foreign) == (None, records, 0), found
 

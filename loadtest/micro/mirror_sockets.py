@@ -32,7 +32,7 @@ import psutil
 from aiokafka.client import AIOKafkaClient
 
 from headgate.replays.offset_map import Layout, MapAddress
-from headgate_spark.copying.reader import CopyOptions, Unit
+from headgate_spark.copying.reader import CopyOptions, CopyUnit
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.copier import copy_all
 
@@ -74,7 +74,7 @@ async def copy(task: dict[str, Any]) -> Round:
     follows, records = task["follows"], task["records"]
     layout = Layout(task["partitions"], task["source_id"], task["layout_id"], 0)
     units = [
-        Unit(
+        CopyUnit(
             MapAddress(task["topic"], partition, task["layout"]), layout,
             None if follows else records,
         )

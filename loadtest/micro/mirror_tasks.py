@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pyspark.sql import SparkSession
 
 from headgate.replays.offset_map import Layout, MapAddress
-from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.copying.reader import Copied, CopyOptions, CopyUnit
 from headgate_spark.mirror.copier import copy_all, deal
 from headgate_spark.session.session import open_session
 
@@ -46,10 +46,12 @@ class Shape(NamedTuple):
     tasks: int
 
 
-def run_tasks(spark: SparkSession, dealt: Sequence[Sequence[Unit]], options: CopyOptions) -> float:
+def run_tasks(
+    spark: SparkSession, dealt: Sequence[Sequence[CopyUnit]], options: CopyOptions
+) -> float:
     """Copy; the seconds of processor time of all tasks. As `copy_tasks.run_on_spark`, measured."""
 
-    def copy(units: Iterable[Sequence[Unit]]) -> Iterator[tuple[Sequence[Copied], float]]:
+    def copy(units: Iterable[Sequence[CopyUnit]]) -> Iterator[tuple[Sequence[Copied], float]]:
         for some in units:
             begun = time.process_time()
             copied = asyncio.run(copy_all(some, options))
@@ -62,16 +64,16 @@ def run_tasks(spark: SparkSession, dealt: Sequence[Sequence[Unit]], options: Cop
     return float(sum(used_s for _, used_s in found))
 
 
-def units_of(topic: str, source_id: str, shape: Shape, number: int, records: int) -> list[Unit]:
+def units_of(topic: str, source_id: str, shape: Shape, number: int, records: int) -> list[CopyUnit]:
     """Every round is a layout of its own, as if the target had been recreated."""
     layout = Layout(shape.partitions, source_id, f"round-{number}", 0)
     return [
-        Unit(MapAddress(topic, one, number), layout, records) for one in range(shape.partitions)
+        CopyUnit(MapAddress(topic, one, number), layout, records) for one in range(shape.partitions)
     ]
 
 
 def one_round(
-    spark: SparkSession, units: Sequence[Unit], shape: Shape, options: CopyOptions,
+    spark: SparkSession, units: Sequence[CopyUnit], shape: Shape, options: CopyOptions,
     brokers: Sequence[int], java: int, records: int,
 ) -> Round:  # fmt: skip
     """Copy once."""

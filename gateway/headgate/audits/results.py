@@ -16,7 +16,7 @@ MAX_EARLIER = 10  # per topic: some 5 kB each, in the newest one's record
 MAX_ROWS = 20  # keys and producers of a kept audit
 
 
-class Load(NamedTuple):
+class NamedLoad(NamedTuple):
     """The load of one key or producer, with its share of the topic's bytes."""
 
     name: str
@@ -51,8 +51,8 @@ class AuditSummary(NamedTuple):
     uneven_records: float
     uneven_bytes: float
     diagnoses: tuple[str, ...]
-    keys: tuple[Load, ...]
-    producers: tuple[Load, ...]
+    keys: tuple[NamedLoad, ...]
+    producers: tuple[NamedLoad, ...]
 
     @property
     def unevenness(self) -> float:
@@ -118,7 +118,7 @@ def _count_or_none(value: object) -> int | None:
     return None if value is None else _count(value)
 
 
-def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
+def _loads(rows: object, name: str, total: int) -> tuple[NamedLoad, ...]:
     """Return the heaviest loads first.
 
     Two keys that are not UTF-8 may have the same text: the heavier one counts.
@@ -128,11 +128,11 @@ def _loads(rows: object, name: str, total: int) -> tuple[Load, ...]:
     return tuple({load.name: load for load in reversed(read[:MAX_ROWS])}.values())[::-1]
 
 
-def _load(row: Json, name: str, total: int) -> Load:
+def _load(row: Json, name: str, total: int) -> NamedLoad:
     size = _count(row["bytes"])
     owner = row[name]
     share = size / total if total else 0.0
-    return Load("" if owner is None else str(owner), _count(row["records"]), size, share)
+    return NamedLoad("" if owner is None else str(owner), _count(row["records"]), size, share)
 
 
 def summary_document(audit: AuditSummary) -> dict[str, object]:
@@ -154,7 +154,7 @@ def summary_document(audit: AuditSummary) -> dict[str, object]:
     }
 
 
-def _row(of: str, name: str | None, load: Load) -> dict[str, object]:
+def _row(of: str, name: str | None, load: NamedLoad) -> dict[str, object]:
     return {of: name, "records": load.records, "bytes": load.bytes}
 
 
@@ -371,7 +371,9 @@ def _without(some: Sequence[str], others: Sequence[str]) -> tuple[str, ...]:
     return tuple(each for each in some if each not in others)
 
 
-def _load_changes(before: Sequence[Load], after: Sequence[Load]) -> tuple[LoadChange, ...]:
+def _load_changes(
+    before: Sequence[NamedLoad], after: Sequence[NamedLoad]
+) -> tuple[LoadChange, ...]:
     shares_before, shares_after = (
         {load.name: load.share for load in side} for side in (before, after)
     )

@@ -244,8 +244,8 @@ def _consumer_member(reader: Reader, version: int) -> GroupMember:
     client_id, host = reader.text() or "", reader.text() or ""
     topics = frozenset(reader.text() or "" for _ in range(reader.count()))
     pattern = reader.text()
-    places = _consumer_places(reader)
-    _consumer_places(reader)  # the target assignment
+    places = _assigned_partitions(reader)
+    _assigned_partitions(reader)  # the target assignment
     if version >= 1:
         reader.skip(1)  # the kind of member
     reader.tags()
@@ -253,7 +253,7 @@ def _consumer_member(reader: Reader, version: int) -> GroupMember:
     return GroupMember(member_id, client_id, host, places, None if pattern else topics)
 
 
-def _consumer_places(reader: Reader) -> frozenset[Partition]:
+def _assigned_partitions(reader: Reader) -> frozenset[Partition]:
     places: set[Partition] = set()
     for _ in range(reader.count()):
         reader.skip(16)  # the topic's id
@@ -367,7 +367,7 @@ class GroupReader:
         places = set(chain.from_iterable(stored.values()))
         for group in groups.values():
             members = () if group is None else group.members
-            places.update(chain.from_iterable(member.places for member in members))
+            places.update(chain.from_iterable(member.assigned for member in members))
         self._leaders = {
             Partition(topic, number): state.leader
             for topic, metadata in facts.items()

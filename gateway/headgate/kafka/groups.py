@@ -25,14 +25,14 @@ class GroupMember(NamedTuple):
         member_id: The id that the coordinator gave it.
         client_id: The id that the client chose.
         host: The host that the broker sees.
-        places: The partitions that are assigned to it.
+        assigned: The partitions that are assigned to it.
         subscribed: The topics that it subscribes to; None if not known, such as in a rebalance.
     """
 
     member_id: str
     client_id: str
     host: str
-    places: frozenset[Partition]
+    assigned: frozenset[Partition]
     subscribed: frozenset[str] | None = None
 
 

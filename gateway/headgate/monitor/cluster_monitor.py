@@ -52,7 +52,7 @@ def take(watch: ClusterWatch, record: OffsetsRecord, now_ms: int) -> Regression 
             watch.apply_member(group, fresh, now_ms, is_gone=client_id is None)
         case MemberAssignment(group, member_id, epoch, partitions):
             previous = watch.member(group, member_id)
-            fresh = previous._replace(places=watch.places_of(partitions))
+            fresh = previous._replace(assigned=watch.partitions_of(partitions))
             watch.apply_member(group, fresh, now_ms, is_gone=epoch < 0)
     return None
 

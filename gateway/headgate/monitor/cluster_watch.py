@@ -169,7 +169,7 @@ class ClusterWatch:
         unknown = GroupMember(member_id, "", "", frozenset())
         return next((each for each in members if each.member_id == member_id), unknown)
 
-    def places_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Partition]:
+    def partitions_of(self, partitions: Mapping[bytes, tuple[int, ...]]) -> frozenset[Partition]:
         """Return the partitions of known topics, from partition numbers by topic id."""
         names = {topic.topic_id: name for name, topic in self._topics.items()}
         return frozenset(

@@ -158,7 +158,7 @@ class GroupWatch:
         described = described._replace(members=members)
         owners: dict[Partition, Assignee] = {}
         for member in described.members:
-            for partition in member.places:
+            for partition in member.assigned:
                 owners[partition] = self._owner(partition, member, now_ms)
         for partition, owner in self.owners.items():
             if partition not in owners:
@@ -390,7 +390,7 @@ def report(
         max((report.age_ms for report in counted), default=0),
         min(losses, default=None),
         any(report.is_stuck for report in counted),
-        sum(not member.places for member in watch.described.members),
+        sum(not member.assigned for member in watch.described.members),
         every,
         tuple(sorted({report.partition.topic for report in every if report.is_unread})),
     )

@@ -144,7 +144,7 @@ def _silent(
         partition.topic
         for name, group in groups.items()
         for member in (() if group is None else group.members)
-        for partition in member.places
+        for partition in member.assigned
         if partition not in offsets.get(name, {})
     )
 

@@ -97,7 +97,7 @@ def group_page(
                 "host": member.host,
                 "partitions": [
                     {"topic": assigned.topic, "partition": assigned.partition}
-                    for assigned in sorted(member.places)
+                    for assigned in sorted(member.assigned)
                 ],
             }
             for member in watch.described.members

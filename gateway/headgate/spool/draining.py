@@ -43,16 +43,16 @@ class _Piece:
 
     Attributes:
         left: Number of events without an end.
-        place: Partition and offset of the last event in Kafka.
+        position: Partition and offset of the last event in Kafka.
     """
 
-    __slots__ = ("began_ns", "error", "events", "left", "of", "place")
+    __slots__ = ("began_ns", "error", "events", "left", "of", "position")
 
     def __init__(self, of: Carried, began_ns: int) -> None:
         self.of = of
         self.began_ns = began_ns
         self.events = self.left = 0
-        self.place = (-1, -1)
+        self.position = (-1, -1)
         self.error = ""
 
 
@@ -98,7 +98,7 @@ class DrainSpans:
             return
         if not pieces:
             del self._open[unit]
-        piece.place, piece.error = (outcome.partition, outcome.offset), piece.error or error
+        piece.position, piece.error = (outcome.partition, outcome.offset), piece.error or error
         piece.left -= 1
         if not piece.left:
             topic = unit.backlog.topic
@@ -107,7 +107,7 @@ class DrainSpans:
                 "messaging.destination.name": topic,
                 "headgate.spooled_ms": unit.at_ms,
             }
-            add_position(attributes, piece.events, piece.place)
+            add_position(attributes, piece.events, piece.position)
             self._spans.end(piece.of, f"drain {topic}", piece.began_ns, attributes, piece.error)
 
 

@@ -32,13 +32,20 @@ class PipelineParts(NamedTuple):
 
     Attributes:
         schedule: Calls its argument at the end of this turn of the event loop.
+        gate: Decides whether a topic takes an event.
+        admission: Budget of events in flight.
+        spend_quota: Charges a request to its producer's quota, or returns why it is refused.
+        ids: Generates ids of events.
         batch_max_events: Maximum number of a request's events.
         request_timeout_ms: Time until the deadline's response, in milliseconds.
+        clock_ms: Milliseconds since 1970.
+        clock: Watch on the timestamps that Kafka refuses.
         lanes: Returns the lanes for their listener.
         suppression: Returns the suppression for its listener.
         identities: State of event ids; None without Redis.
+        helper: Process that examines large events.
         tools: Tools for oversize events.
-        clock_ms: Milliseconds since 1970.
+        meter: Metrics.
         facts: Log of facts, if any topic has them.
         spool: Returns the spool for the receiver of its results and the lanes; None without one.
         traces: Open traces, if requests are traced.

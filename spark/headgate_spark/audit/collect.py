@@ -20,7 +20,7 @@ from headgate_spark.audit.figures import (
     BUCKET_MS,
     FITS,
     BusyWindows,
-    Heat,
+    HeatMap,
     KeyBucket,
     KeyFigures,
     Keyless,
@@ -166,17 +166,17 @@ def _busy(topic: str, counted: Counted, partitions: int, rows: Sequence[int]) ->
     )
 
 
-def _heat(topic: str, counted: Counted) -> Heat:
+def _heat(topic: str, counted: Counted) -> HeatMap:
     cells = counted.heat.get(topic)
     if cells is None:
-        return Heat((), 0, BUCKET_MS, np.zeros((0, 0)))
+        return HeatMap((), 0, BUCKET_MS, np.zeros((0, 0)))
     span = counted.loads[topic].slice(0, 1).to_pylist()[0]
     numbers, row = np.unique(_numbers(cells, "partition"), return_inverse=True)
     columns = -(-(span["last"] - span["begin"] + 1) // span["stretch"])
     heat_bytes = np.zeros((len(numbers), columns))
     heat_bytes[row, _numbers(cells, "column")] = _numbers(cells, "bytes")
     begins_ms, stretch_ms = span["begin"] * BUCKET_MS, span["stretch"] * BUCKET_MS
-    return Heat(tuple(numbers.tolist()), begins_ms, stretch_ms, heat_bytes)
+    return HeatMap(tuple(numbers.tolist()), begins_ms, stretch_ms, heat_bytes)
 
 
 def keyless_of(total: Load, fullest: Mapping[int, int], numbers: Sequence[int]) -> Keyless:

@@ -233,7 +233,7 @@ class BusyWindows(NamedTuple):
     busy_bytes: Load
 
 
-class Heat(NamedTuple):
+class HeatMap(NamedTuple):
     """The bytes of the fullest partitions over time, in as many cells as a page can show.
 
     Attributes:
@@ -284,7 +284,7 @@ class TopicFigures:
     load_records: Load
     load_bytes: Load
     busy: BusyWindows
-    heat: Heat
+    heat: HeatMap
     sizes: Sizes
     top_keys: tuple[KeyFigures, ...]
     predictions: tuple[Prediction, ...]

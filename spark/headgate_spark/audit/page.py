@@ -24,7 +24,7 @@ from headgate.charts import (
 )
 from headgate.model.times import shown_time
 from headgate_spark.audit.diagnosis import EMPTY_KEY, HOT
-from headgate_spark.audit.figures import Heat, TopicFigures
+from headgate_spark.audit.figures import HeatMap, TopicFigures
 from headgate_spark.audit.measures import lorenz, usefulness
 from headgate_spark.audit.predictions import what_if
 
@@ -36,7 +36,7 @@ _SHADES = 5  # of the scale
 _LABELS = 12  # of the rows, at most
 
 
-def heat_map(title: str, heat: Heat, partitions: int) -> str:
+def heat_map(title: str, heat: HeatMap, partitions: int) -> str:
     """Return one row per partition and one column per time step; darker cells have more bytes.
 
     Args:
@@ -79,7 +79,7 @@ def minute(ms: int) -> str:
     return shown_time(ms)[:16].replace("T", " ")
 
 
-def _cells(heat: Heat, side: float) -> str:
+def _cells(heat: HeatMap, side: float) -> str:
     wide = (WIDTH - LEFT - RIGHT) / heat.bytes.shape[1]
     top = heat.bytes.max() or 1.0
     drawn = []

@@ -178,7 +178,7 @@ class MapState:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
+class CopyUnit:
     """One partition to copy. `address` includes the active layout.
 
     Attributes:

@@ -27,13 +27,13 @@ from headgate_spark.copying.reader import (
     BrokerBuckets,
     Copied,
     CopyOptions,
+    CopyUnit,
     GoneError,
     MapState,
     ReadError,
     RecreatedError,
     SourceConsumer,
     SourceReader,
-    Unit,
 )
 from headgate_spark.job.command_line import format_task_log, in_words, now_ms
 from headgate_spark.job.options import Connection
@@ -221,7 +221,7 @@ class Copier:
 
     def __init__(
         self,
-        unit: Unit,
+        unit: CopyUnit,
         options: CopyOptions,
         buckets: BrokerBuckets,
         seen: Callable[[int], None] = lambda records: None,
@@ -462,7 +462,7 @@ class Copier:
 
 
 def run_on_spark(
-    context: SparkContext, group: str, tasks: Sequence[Sequence[Unit]], options: CopyOptions
+    context: SparkContext, group: str, tasks: Sequence[Sequence[CopyUnit]], options: CopyOptions
 ) -> list[Copied]:
     """Run one Spark task for each list of units; they start in this order. Blocks.
 
@@ -473,7 +473,7 @@ def run_on_spark(
     context.setJobGroup(group, "headgate mirror", interruptOnCancel=True)
     dealt = context.parallelize(list(tasks), max(1, len(tasks)))
 
-    def copy(units: Iterable[Sequence[Unit]]) -> Iterator[Copied]:
+    def copy(units: Iterable[Sequence[CopyUnit]]) -> Iterator[Copied]:
         format_task_log()
         for task_units in units:
             yield from asyncio.run(copy_all(task_units, options))
@@ -481,7 +481,7 @@ def run_on_spark(
     return dealt.mapPartitions(copy).collect()
 
 
-async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
+async def copy_all(units: Sequence[CopyUnit], options: CopyOptions) -> list[Copied]:
     """Copy units concurrently.
 
     They share one budget for each source broker, one consumer of the source, and the connections to
@@ -513,7 +513,7 @@ async def copy_all(units: Sequence[Unit], options: CopyOptions) -> list[Copied]:
         await source.drop()
 
 
-def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:
+def deal(units: Sequence[CopyUnit], count: int) -> list[list[CopyUnit]]:
     """Deal units to so many tasks, about equally many to each. `units`: the largest first."""
     tasks = min(count, len(units))
     return [list(units[number::tasks]) for number in range(tasks)]
@@ -521,7 +521,7 @@ def deal(units: Sequence[Unit], count: int) -> list[list[Unit]]:
 
 def rate_of_task(
     limit: float | None,
-    tasks: Sequence[Sequence[Unit]],
+    tasks: Sequence[Sequence[CopyUnit]],
     leaders: Mapping[TopicPartition, int],
     parallel: int,
 ) -> float | None:

@@ -24,7 +24,7 @@ from headgate.model.text import counted
 from headgate.replays.offset_map import PartitionMap
 from headgate.replays.packed import NO_TIMESTAMP, MapError
 from headgate_spark.copying.cluster import CLIENT_ERRORS, ClusterAdmin, cluster_admin, pairs
-from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.copying.reader import Copied, CopyOptions, CopyUnit
 from headgate_spark.job.command_line import FAILED, OK, USAGE, JobError, in_words, now_ms
 from headgate_spark.job.exposition import Textfile
 from headgate_spark.job.options import Cluster, JobConfig, chosen_topics, must_exist
@@ -54,7 +54,7 @@ class CopyProgress:
     """
 
     def __init__(
-        self, units: Iterable[Unit] = (), seen: Callable[[str, int], Seen] = lambda *_: Seen()
+        self, units: Iterable[CopyUnit] = (), seen: Callable[[str, int], Seen] = lambda *_: Seen()
     ) -> None:
         self._begun = {TopicPartition(*unit.address[:2]): unit.map_state.position for unit in units}
         self._seen, self._before = seen, {tp: seen(*tp) for tp in self._begun}

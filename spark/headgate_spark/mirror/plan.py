@@ -25,7 +25,7 @@ from headgate.replays.offset_map import (
 )
 from headgate.replays.packed import MapError
 from headgate_spark.copying.cluster import ClusterAdmin, TopicConfig, faults, wanted_configs
-from headgate_spark.copying.reader import MapState, Unit
+from headgate_spark.copying.reader import CopyUnit, MapState
 from headgate_spark.job.command_line import JobError
 from headgate_spark.job.options import Connection
 from headgate_spark.mirror.writer import read_map
@@ -196,7 +196,7 @@ class Plan(NamedTuple):
         leaders: The source's broker of each unit's partition.
     """
 
-    units: Sequence[Unit]
+    units: Sequence[CopyUnit]
     ends: Mapping[TopicPartition, int]
     shape: Shape
     leaders: Mapping[TopicPartition, int]
@@ -347,7 +347,7 @@ async def plan(
         for name in readable
         for number, leader in enumerate(source_metadata.topics[name].leaders)
     }
-    bounds, units = await source.bounds(tps), list[Unit]()
+    bounds, units = await source.bounds(tps), list[CopyUnit]()
     fit = [name for name in readable if name not in skips and name in target_metadata.topics]
     limits = await target.configs(fit)
     fit_tps = [tp for tp in tps if tp.topic in fit]
@@ -374,7 +374,7 @@ def _units(
     view: MapView, name: str, numbered: tuple[int, Layout],
     seen: tuple[Mapping[TopicPartition, tuple[int, int]], Mapping[TopicPartition, int]],
     limit: int, *, is_bounded: bool,
-) -> list[Unit]:  # fmt: skip
+) -> list[CopyUnit]:  # fmt: skip
     (number, layout), (bounds, tails) = numbered, seen
     units = []
     for partition in range(layout.partitions):
@@ -384,7 +384,7 @@ def _units(
         if is_done and not state.is_longer(tails.get(tp, 0)):
             continue
         address = MapAddress(name, partition, number)
-        units.append(Unit(address, layout, end if is_bounded else None, state, limit))
+        units.append(CopyUnit(address, layout, end if is_bounded else None, state, limit))
     return units
 
 
@@ -416,7 +416,7 @@ async def _must_be_empty(target: ClusterAdmin, name: str, metadata: TopicMetadat
         )
 
 
-def _left(unit: Unit, bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
+def _left(unit: CopyUnit, bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
     begin, end = bounds[TopicPartition(*unit.address[:2])]
     return end - max(begin, unit.map_state.position or 0)
 

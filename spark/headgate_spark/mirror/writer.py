@@ -49,7 +49,7 @@ from headgate_spark.copying.batches import (
     send_records,
 )
 from headgate_spark.copying.cluster import CLIENT_ERRORS, open_consumer, roomy
-from headgate_spark.copying.reader import CopyOptions, MapState, Unit
+from headgate_spark.copying.reader import CopyOptions, CopyUnit, MapState
 from headgate_spark.job.command_line import in_words
 from headgate_spark.job.options import Connection
 
@@ -247,7 +247,7 @@ class StalePlanError(Exception):
     """The map has changed since the driver's plan: plan again."""
 
 
-async def read_map_state(unit: Unit, options: CopyOptions) -> MapState:
+async def read_map_state(unit: CopyUnit, options: CopyOptions) -> MapState:
     """Read the map of the unit's partition. Raises StalePlanError, and the errors of `read_map`."""
     address, state = unit.address, replace(unit.map_state, map_offset=0)
 
@@ -293,7 +293,7 @@ def _opened(state: MapState, fact: Layout, layout: int) -> MapState:
     return MapState(0, None, layout, ids, end)
 
 
-def opening(unit: Unit, state: MapState, at_ms: int) -> list[MapRecord]:
+def opening(unit: CopyUnit, state: MapState, at_ms: int) -> list[MapRecord]:
     """Return the records that open a layout, and end the one before it if its topic was deleted."""
     records: list[MapRecord] = []
     if state.layout and state.ids[0] != unit.layout.source_id:

@@ -27,6 +27,7 @@ from headgate_spark.copying.cluster import (
     roomy,
 )
 from headgate_spark.copying.reader import (
+    CHUNK_RECORDS,
     BrokerBuckets,
     CopyOptions,
     GoneError,
@@ -375,7 +376,7 @@ class ReplayCopy:
         per_s = order.rate.get("records_per_s")
         if per_s:  # small pieces, so that a slow replay goes on all the time
             options = CopyOptions(
-                cluster, self._context.target, chunk_records=max(1, min(5_000, per_s))
+                cluster, self._context.target, chunk_records=max(1, min(CHUNK_RECORDS, per_s))
             )
         tp = TopicPartition(order.topic, position.partition)
         buckets = self._buckets_of(order, is_warm=position.piece.tier == BACKFILL)

@@ -80,7 +80,7 @@ async def test_a_classic_group(kafka: RunningBroker, topic_name: str) -> None:
     assert member.client_id == "till"
     assert member.member_id.startswith("till-")
     assert member.host.startswith("/")
-    assert member.places == {Partition(topic_name, number) for number in range(3)}
+    assert member.assigned == {Partition(topic_name, number) for number in range(3)}
 
 
 async def test_a_group_of_the_new_protocol(kafka: RunningBroker, topic_name: str) -> None:

@@ -87,7 +87,7 @@ async def test_groups_of_both_protocols(kafka: RunningBroker, topic_name: str) -
                 assert (described.protocol, described.status.lower()) == (protocol, "stable")
                 (member,) = described.members
                 assert member.client_id == client
-                assert member.places == places
+                assert member.assigned == places
             assert {place: found.logs[place] for place in places} == dict.fromkeys(places, (0, 5))
             assert len(found.topics[topic_name].partitions) == 3
             assert found.topics[topic_name].retention_ms == 604_800_000

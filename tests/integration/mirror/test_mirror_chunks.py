@@ -19,7 +19,7 @@ from headgate_spark.copying.reader import (
     CHUNK_S,
     BrokerBuckets,
     CopyOptions,
-    Unit,
+    CopyUnit,
 )
 from headgate_spark.mirror.copier import Copier
 from headgate_spark.mirror.plan import MapView
@@ -93,7 +93,7 @@ async def test_what_is_followed_is_committed_once_an_interval_also_while_more_co
 
 
 def test_I5_wherever_a_copier_dies_what_is_visible_is_mapped_and_what_is_mapped_is_visible(
-    two: Two, topic: str, start_copier: Callable[[Unit, CopyOptions], Child]
+    two: Two, topic: str, start_copier: Callable[[CopyUnit, CopyOptions], Child]
 ) -> None:
     seed = random.randrange(2**32)
     chance = random.Random(seed)

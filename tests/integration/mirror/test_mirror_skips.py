@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from headgate_spark.copying.cluster import pairs
-from headgate_spark.copying.reader import Copied, CopyOptions, Unit
+from headgate_spark.copying.reader import Copied, CopyOptions, CopyUnit
 from headgate_spark.job.command_line import OK, USAGE
 from headgate_spark.job.options import read_config
 from headgate_spark.mirror import mirror
@@ -45,7 +45,7 @@ class Tasks:
         self._running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
 
     def run(
-        self, _: object, __: str, tasks: Sequence[Sequence[Unit]], options: CopyOptions
+        self, _: object, __: str, tasks: Sequence[Sequence[CopyUnit]], options: CopyOptions
     ) -> list[Copied]:
         async def run() -> list[Copied]:
             together = asyncio.gather(*(copy_all(units, options) for units in tasks))

@@ -8,7 +8,7 @@ from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC, layout_record, segment_record
 from headgate.replays.segments import Segment
-from headgate_spark.copying.reader import Unit
+from headgate_spark.copying.reader import CopyUnit
 from headgate_spark.mirror.verify import Verified, compare, sentence
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker, eventually
@@ -129,7 +129,7 @@ async def test_I11_foreign_records_of_a_topic_of_which_nothing_is_mapped_are_fou
     assert (found.is_good, counts(found)) == (False, (0, 0, 0, 1))
 
 
-def write_map(two: Two, unit: Unit, runs: list[tuple[int, int, int]]) -> None:
+def write_map(two: Two, unit: CopyUnit, runs: list[tuple[int, int, int]]) -> None:
     producer = Producer({"bootstrap.servers": two.target.bootstrap})
     records = [layout_record(unit.address, unit.layout)]
     for at, (start, goal, count) in enumerate(runs):

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headgate_spark.audit.figures import Heat, Keyless, ProducerFigures, TopicFigures
+from headgate_spark.audit.figures import HeatMap, Keyless, ProducerFigures, TopicFigures
 from headgate_spark.audit.job import write_files
 from headgate_spark.audit.page import heat_map, minute, page
 from headgate_spark.audit.result import document, textfile, topic_result, worst_first
@@ -175,7 +175,7 @@ def test_the_heat_map_has_a_scale() -> None:
     heat = np.zeros((3, 200))
     heat[1, 4], heat[1, 5] = 1_200_000, 800_000
     columns = np.pad(heat, ((0, 0), (0, 1))).reshape(3, -1, 3).sum(axis=2)
-    text = heat_map("Bytes", Heat((0, 7, 2), skew_world.START_MS, 900_000, columns), 3)
+    text = heat_map("Bytes", HeatMap((0, 7, 2), skew_world.START_MS, 900_000, columns), 3)
     assert ">2 MB</text>" in text
     assert "bytes in 15 minutes, one row for each partition" in text
     labels = "<title>partition 7, 2025-06-15 15:25 to 2025-06-15 15:40: 2 MB</title>"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from confluent_kafka import Producer
 
 from headgate.replays.offset_map import MAP_TOPIC
-from headgate_spark.copying.reader import BrokerBuckets, Copied, CopyOptions, Unit
+from headgate_spark.copying.reader import BrokerBuckets, Copied, CopyOptions, CopyUnit
 from headgate_spark.mirror.copier import Copier
 from support.kafka import kafka_log
 from support.process.stack import RunningBroker
@@ -17,11 +17,11 @@ from support.scenarios import mirror_world
 from support.scenarios.mirror_world import Two
 
 
-async def run(unit: Unit, options: CopyOptions) -> Copied:
+async def run(unit: CopyUnit, options: CopyOptions) -> Copied:
     return await Copier(unit, options, BrokerBuckets(options.bytes_per_s)).run()
 
 
-async def copy(unit: Unit, options: CopyOptions) -> Copied:
+async def copy(unit: CopyUnit, options: CopyOptions) -> Copied:
     """A copy that must succeed; returns when all of it can be read."""
     copied = await run(unit, options)
     assert copied.trouble is None
@@ -38,7 +38,7 @@ def produce(broker: RunningBroker, topic: str, values: list[bytes], **more: obje
 
 
 @asynccontextmanager
-async def following(unit: Unit, options: CopyOptions) -> AsyncIterator[asyncio.Task[Copied]]:
+async def following(unit: CopyUnit, options: CopyOptions) -> AsyncIterator[asyncio.Task[Copied]]:
     task = asyncio.create_task(run(unit, options))
     try:
         yield task

@@ -12,17 +12,17 @@ from pathlib import Path
 import pytest
 
 from headgate.devstack.child import Child
-from headgate_spark.copying.reader import CopyOptions, Unit
+from headgate_spark.copying.reader import CopyOptions, CopyUnit
 from support.process import copier_process
 from support.root import ROOT
 
 
 @pytest.fixture
-def start_copier(tmp_path: Path) -> Iterator[Callable[[Unit, CopyOptions], Child]]:
+def start_copier(tmp_path: Path) -> Iterator[Callable[[CopyUnit, CopyOptions], Child]]:
     """A factory of copiers in processes of their own, which can be killed and frozen."""
     with ExitStack() as ending:
 
-        def start(unit: Unit, options: CopyOptions) -> Child:
+        def start(unit: CopyUnit, options: CopyOptions) -> Child:
             file = tmp_path / "unit.pickle"
             file.write_bytes(pickle.dumps((unit, options)))
             code = os.pathsep.join(str(ROOT / one) for one in ("gateway", "spark"))

@@ -19,7 +19,7 @@ from headgate.replays.offset_map import (
 )
 from headgate.replays.packed import NO_TIMESTAMP
 from headgate.replays.segments import Result, Segment
-from headgate_spark.copying.reader import CopyOptions, Unit
+from headgate_spark.copying.reader import CopyOptions, CopyUnit
 from headgate_spark.job.options import Connection
 from support.kafka import kafka_log
 from support.kafka.kafka_log import LogRecord
@@ -53,7 +53,9 @@ def create_map(target: RunningBroker) -> None:
         target.create_topic(MAP_TOPIC, MAP_PARTITIONS, {"cleanup.policy": "compact"})
 
 
-def unit(two: Two, topic: str, partition: int = 0, end: int | None = -1, **more: object) -> Unit:
+def unit(
+    two: Two, topic: str, partition: int = 0, end: int | None = -1, **more: object
+) -> CopyUnit:
     """What the driver would plan for a topic that was never mirrored. end: -1 = what is there."""
     if end == -1:
         end = kafka_log.stable_offsets(two.source.bootstrap, topic)[partition]
@@ -63,7 +65,7 @@ def unit(two: Two, topic: str, partition: int = 0, end: int | None = -1, **more:
         kafka_log.topic_id(two.target.bootstrap, topic),
         1_700_000_000_000,
     )
-    return Unit(MapAddress(topic, partition, 1), layout, end, **more)  # type: ignore[arg-type]
+    return CopyUnit(MapAddress(topic, partition, 1), layout, end, **more)  # type: ignore[arg-type]
 
 
 def odd_record(number: int, chance: random.Random) -> dict[str, object]:

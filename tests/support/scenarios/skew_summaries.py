@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as some
 
-from headgate.audits.results import MAX_ROWS, AuditSummary, Load
+from headgate.audits.results import MAX_ROWS, AuditSummary, NamedLoad
 
 _COUNTS = some.integers(0, 10**12)
 _TIMES = some.datetimes().map(lambda at: at.isoformat(timespec="milliseconds") + "Z")
@@ -16,11 +16,11 @@ _DIAGNOSES = some.lists(some.sampled_from(_NAMES), unique=True).map(tuple)
 
 
 @some.composite
-def _loads(draw: some.DrawFn, total: int) -> tuple[Load, ...]:
+def _loads(draw: some.DrawFn, total: int) -> tuple[NamedLoad, ...]:
     names = draw(some.lists(some.text(max_size=3), unique=True, max_size=MAX_ROWS))
     sizes = sorted((draw(some.integers(0, total)) for _ in names), reverse=True)
     return tuple(
-        Load(name, draw(_COUNTS), size, size / total if total else 0.0)
+        NamedLoad(name, draw(_COUNTS), size, size / total if total else 0.0)
         for name, size in zip(names, sizes, strict=True)
     )
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from headgate_spark.audit.figures import (
     BUCKET_MS,
     BusyWindows,
-    Heat,
+    HeatMap,
     KeyFigures,
     Misplaced,
     Prediction,
@@ -249,7 +249,7 @@ def busy_of(
     )  # fmt: skip
 
 
-def heat_of(sizes: NDArray[np.float64]) -> Heat:
+def heat_of(sizes: NDArray[np.float64]) -> HeatMap:
     """The heat as it is shown: as many windows put together as make at most 72 columns."""
     together = -(-sizes.shape[1] // 72)
     columns = [
@@ -259,7 +259,7 @@ def heat_of(sizes: NDArray[np.float64]) -> Heat:
     order = np.argsort(-sizes.sum(axis=1), kind="stable")[:48]
     rows = sorted(int(one) for one in order if sizes[one].sum())
     found = np.array(columns).T[rows]
-    return Heat(tuple(rows), START_MS, together * BUCKET_MS, found)
+    return HeatMap(tuple(rows), START_MS, together * BUCKET_MS, found)
 
 
 def runs_of(dataset: Dataset) -> dict[bytes, list[int]]:

@@ -14,8 +14,8 @@ from headgate.audits.results import (
     MAX_EARLIER_TIMES,
     MAX_ROWS,
     AuditSummary,
-    Load,
     LoadChange,
+    NamedLoad,
     TopicChange,
     choose_pair,
     compare,
@@ -230,10 +230,12 @@ def test_each_key_is_there_once_and_the_largest_change_first(
 def test_what_became_of_a_topic() -> None:
     one = summary_of(published(10))
     assert one is not None
-    was = one._replace(keys=(Load("a", 5, 60, 0.6), Load("b", 5, 10, 0.1), Load("c", 1, 5, 0.05)))
+    was = one._replace(
+        keys=(NamedLoad("a", 5, 60, 0.6), NamedLoad("b", 5, 10, 0.1), NamedLoad("c", 1, 5, 0.05))
+    )
     now = one._replace(
         records=30, useful_partitions=4, diagnoses=("chatty", "popular"),
-        keys=(Load("d", 5, 70, 0.7), Load("a", 5, 20, 0.2), Load("b", 1, 30, 0.3)),
+        keys=(NamedLoad("d", 5, 70, 0.7), NamedLoad("a", 5, 20, 0.2), NamedLoad("b", 1, 30, 0.3)),
     )  # fmt: skip
     found = compare(was, now)
     assert (found.came, found.went, found.stayed) == (("chatty",), (), ("popular",))

@@ -7,7 +7,7 @@ from aiokafka.structs import TopicPartition
 from headgate.commands.terminal import Amount
 from headgate.replays.offset_map import Layout, MapAddress, MapEntry, PartitionMap
 from headgate.replays.segments import NO_RECORDS, Gap, Segment
-from headgate_spark.copying.reader import MapState, Unit
+from headgate_spark.copying.reader import CopyUnit, MapState
 from headgate_spark.mirror.lag import Lag
 from headgate_spark.mirror.mirror import CopyProgress
 from headgate_spark.mirror.plan import Seen
@@ -15,8 +15,8 @@ from headgate_spark.mirror.plan import Seen
 LAYOUT = Layout(4, "a", "b", 0)
 
 
-def unit(partition: int, position: int | None) -> Unit:
-    return Unit(MapAddress("orders", partition, 1), LAYOUT, 1000, MapState(position=position))
+def unit(partition: int, position: int | None) -> CopyUnit:
+    return CopyUnit(MapAddress("orders", partition, 1), LAYOUT, 1000, MapState(position=position))
 
 
 def mapped(partition: int, *facts: Segment | Gap) -> PartitionMap:
