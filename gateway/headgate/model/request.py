@@ -187,12 +187,14 @@ def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
 def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
     """Return the headers with the key of `?key=` added as `Headgate-Key*`.
 
+    Other parameters are ignored: senders such as webhooks add their own.
+
     Args:
         headers: The headers of the request.
         query: The query as it was sent.
 
     Raises:
-        Refused: The query is malformed, has another parameter, or several keys.
+        Refused: The query is malformed, has several keys, or a parameter that is almost `key`.
     """
     if not query:
         return headers
@@ -201,10 +203,9 @@ def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes
     except ValueError:  # UnicodeDecodeError is one
         raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
     keys = [value for name, value in pairs if name == "key"]
-    if len(keys) < len(pairs):
-        other = next(name for name, _ in pairs if name != "key")[:_SHOWN_BYTES]
-        hint = closest(other, ["key"]) or "The only one is key: other options are headers."
-        raise Refused(malformed(f"the query has no parameter {other!r}. {hint}"))
+    for name, _ in pairs:
+        if name != "key" and (hint := closest(name[:_SHOWN_BYTES].lower(), ["key"])):
+            raise Refused(malformed(f"the query has no parameter {name[:_SHOWN_BYTES]!r}. {hint}"))
     if not keys:
         return headers
     if len(keys) > 1 or _KEY_STAR in headers:
