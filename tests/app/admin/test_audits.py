@@ -35,7 +35,7 @@ async def test_all_that_are_kept_of_a_topic() -> None:
         assert (await client.get("/v1/audits?topic=worse")).status == 503
 
 
-async def test_what_differs_between_two() -> None:
+async def test_comparison_of_two_audits_shows_their_differences() -> None:
     instance = world.empty()
     instance.audited = audits.some()
     async with client_of(instance) as client:

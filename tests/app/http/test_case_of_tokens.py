@@ -95,7 +95,7 @@ async def test_a_token_has_no_case(token: Token) -> None:
     assert len({*found}) == 1
 
 
-def test_others_have_none_either() -> None:
+def test_schemes_and_media_types_are_case_insensitive() -> None:
     basic = b"basic " + b64encode(f"x:{TOKEN}".encode())
     digest = sha256(TOKEN.encode()).hexdigest()
     settings = ProducerSettings(token_sha256=(digest,), topics=("*",))

@@ -48,7 +48,7 @@ async def test_a_key_of_any_characters(port: DataPort, key: str) -> None:
         ({"Headgate-Key*": "k"}, "", "malformed"),
     ],
 )
-async def test_what_is_no_key(
+async def test_invalid_key_headers_are_refused(
     port: DataPort, headers: dict[str, str], query: str, reason: str
 ) -> None:
     answer = await port.post("clicks", b"{}", {**JSON, **headers}, query)

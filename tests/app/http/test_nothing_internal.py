@@ -121,7 +121,7 @@ async def test_bodies_that_do_not_decompress(data: DataPort, encoding: str) -> N
 
 
 @pytest.mark.parametrize("body", [b"zz\r\n", b"5\r\nab\r\n0\r\n\r\n", b"-1\r\n\r\n"])
-async def test_chunks_that_are_none(data: DataPort, body: bytes) -> None:
+async def test_malformed_chunks_are_answered_without_internals(data: DataPort, body: bytes) -> None:
     headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}
     answer = await Site(data.port).send(request_bytes("POST", POST, headers, body, ""))
     assert answer.status == 400

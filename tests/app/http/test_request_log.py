@@ -135,7 +135,7 @@ async def test_of_a_batch_there_is_one_line(port: DataPort, written: Written) ->
     assert line["reasons"] == {"missing_key": 2, "invalid_key": 1}
 
 
-async def test_what_no_page_takes(port: DataPort, written: Written) -> None:
+async def test_requests_without_a_handler_are_logged(port: DataPort, written: Written) -> None:
     for method, path, reason in (
         ("GET", "/nothing", "not_found"),
         ("GET", "/v1/topics/orders/events", "method_not_allowed"),

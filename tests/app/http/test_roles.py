@@ -256,7 +256,9 @@ def asked(ports: SecuredPorts, caller: Caller, *, is_head: bool) -> dict[tuple[s
 
 @pytest.mark.parametrize("is_head", [False, True], ids=["", "head"])
 @pytest.mark.parametrize("who", ROLES)
-async def test_who_may_do_what(ports: SecuredPorts, who: str, is_head: bool) -> None:
+async def test_each_role_may_call_exactly_its_operations(
+    ports: SecuredPorts, who: str, is_head: bool
+) -> None:
     caller = callers(ports)[who]
     found = await asyncio.to_thread(asked, ports, caller, is_head=is_head)
     wanted = {

@@ -57,7 +57,7 @@ async def test_a_topic_that_does_not_spool_is_refused_as_before(world: SpoolWorl
     assert failure_of(world.post("clicks", {"id": 1})).reason is Reason.KAFKA_UNAVAILABLE
 
 
-async def test_what_its_lane_has_for_too_long_is_spooled_and_not_published_twice(
+async def test_events_stuck_in_a_lane_are_spooled_and_published_once(
     world: SpoolWorld,
 ) -> None:
     ticket = world.post("orders", {"id": 1})

@@ -198,7 +198,7 @@ def test_a_silent_gateway_holds_no_key_up() -> None:
             assert is_restored(terminal)
 
 
-def test_who_may_not_look_is_told(tmp_path: Path) -> None:
+def test_top_without_permission_names_the_missing_role(tmp_path: Path) -> None:
     settings = Settings(auth=AuthSettings(mode=("token",)), producers=TOKENS, topics=TOPICS)
     token = tmp_path / "token"
     token.write_text("viewer-token\n")

@@ -28,7 +28,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 
 @needs_node
-def test_its_own_tests() -> None:
+def test_node_tests_of_the_package_pass() -> None:
     tests = [str(path) for path in sorted((PACKAGE / "test").glob("*.test.js"))]
     assert tests
     environment = {**os.environ, "HEADGATE_SEEDS": str(examples(SEEDS))}

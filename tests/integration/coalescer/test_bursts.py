@@ -134,7 +134,7 @@ async def test_a_burst_that_nobody_commits_ends_by_its_limit(
     await eventually(lambda: world.values() == saves[-1:], 30, 0.3)
 
 
-async def test_what_cannot_be_committed(bursts: Callable[..., Bursts]) -> None:
+async def test_commits_of_invalid_bursts_are_refused(bursts: Callable[..., Bursts]) -> None:
     world = bursts(MINUTE_MS, 1)
     wrong = [
         ("b", "?topic=no-such-topic", 404, "unknown_topic"),

@@ -134,7 +134,7 @@ def test_keys_that_stand_in_the_value(kafka: RunningBroker, topic_name: str) -> 
         (("--bytes", "--ignore", "/a"), "not with --bytes"),
     ],
 )
-def test_what_cannot_be_asked(arguments: tuple[str, ...], says: str) -> None:
+def test_invalid_options_end_with_usage_errors(arguments: tuple[str, ...], says: str) -> None:
     answer = compare("a", "b", "--bootstrap-servers", "127.0.0.1:1", *arguments)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert says in answer.stderr

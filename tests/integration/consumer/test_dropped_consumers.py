@@ -20,7 +20,9 @@ async def nothing_left(before: set[asyncio.Task[None]]) -> None:
     await eventually(lambda: not {one for one in asyncio.all_tasks() - before if not one.done()})
 
 
-async def test_one_that_read(kafka: RunningBroker, topic_name: str) -> None:
+async def test_dropped_consumer_that_has_read_leaves_no_task(
+    kafka: RunningBroker, topic_name: str
+) -> None:
     before = asyncio.all_tasks()
     kafka.create_topic(topic_name, 2)
     places = [TopicPartition(topic_name, number) for number in range(2)]
@@ -30,7 +32,7 @@ async def test_one_that_read(kafka: RunningBroker, topic_name: str) -> None:
     await nothing_left(before)
 
 
-async def test_one_that_never_connected() -> None:
+async def test_dropped_consumer_that_never_connected_leaves_no_task() -> None:
     before = asyncio.all_tasks()
     options = ClusterOptions(f"127.0.0.1:{free_port()}")
     with pytest.raises(KafkaError):

@@ -89,7 +89,7 @@ def serves_natively(
 
 
 @pytest.mark.full  # installs all packages; `make test-compiled` tests this wheel
-def test_what_make_setup_builds(serves_natively: Callable[[Path, str], None]) -> None:
+def test_wheel_of_make_setup_serves_natively(serves_natively: Callable[[Path, str], None]) -> None:
     found = [*(ROOT / "build" / "wheel").glob(f"*-cp{OWN.replace('.', '')}-*.whl")]
     if not found:
         pytest.skip("make setup has built no native code")
@@ -100,7 +100,7 @@ def test_what_make_setup_builds(serves_natively: Callable[[Path, str], None]) ->
 @pytest.mark.parametrize(
     ("version", "compiler"), [("3.11", None), ("3.12", None), ("3.13", None), (OWN, "no-such-cc")]
 )
-def test_what_pip_builds(
+def test_wheel_built_by_pip_serves_natively(
     tmp_path: Path,
     serves_natively: Callable[[Path, str], None],
     version: str,

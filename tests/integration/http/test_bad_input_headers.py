@@ -226,7 +226,7 @@ def test_long_request_line(world: World, connection: Connection) -> None:
         pytest.param(b"POST http://[::1 HTTP/1.1\r\nHost: x\r\n\r\n", id="bad URL"),
     ],
 )
-def test_what_is_no_http(connection: Connection, data: bytes) -> None:
+def test_bytes_that_are_not_http_are_refused(connection: Connection, data: bytes) -> None:
     connection.send(data)
     answer = connection.answer()
     assert reason(answer) == (400, "malformed")

@@ -131,7 +131,7 @@ def test_body_longer_than_its_length_in_one_piece(world: World, connection: Conn
     assert [one.value for one in records] == [EVENT]
 
 
-def test_no_length_at_all(world: World, connection: Connection) -> None:
+def test_post_without_a_length_is_refused_as_empty(world: World, connection: Connection) -> None:
     with world.written("events") as records:
         connection.send(event_request(world, JSON, b"", length=""))
         answer = connection.answer()

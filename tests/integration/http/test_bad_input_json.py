@@ -109,7 +109,9 @@ def test_odd_json_passes_byte_identical(world: World, body: bytes, key: bytes) -
         (b"null", "missing_key"),
     ],
 )
-def test_keys_that_are_none(world: World, body: bytes, expected: str) -> None:
+def test_documents_without_a_usable_key_are_refused(
+    world: World, body: bytes, expected: str
+) -> None:
     answer = world.refused("events", body)
     assert reason(answer) == (422, expected)
     assert "/id" in answer.document["detail"] or "''" in answer.document["detail"]

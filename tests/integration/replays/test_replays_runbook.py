@@ -96,7 +96,7 @@ def test_the_script_tells_in_one_line_why_there_is_nothing_to_read(api: Api) -> 
         assert done.stderr.count("\n") == 1
 
 
-def test_a_refusal_is_told(topic: str, api: Api) -> None:
+def test_refused_replay_create_names_the_cause(topic: str, api: Api) -> None:
     command = [sys.executable, "-m", "headgate", "replay", "create", "--topic", topic, "--from"]
     for extra, code, said in (
         (["2d", "--mode", "group"], 1, "--group: the group whose offsets are committed is missing"),

@@ -195,7 +195,7 @@ def published(gateway: Gateway, producer: str) -> int:
     return sum(topic["events_total"]["published"] for topic in topics)
 
 
-async def test_one_port_for_both(
+async def test_data_and_management_share_one_port(
     start_gateway: Callable[..., Gateway], config: str, topic_name: str
 ) -> None:
     port = free_port()

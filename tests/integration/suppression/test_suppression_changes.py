@@ -37,7 +37,9 @@ def start_side(
     return start
 
 
-async def test_there_and_back(start_side: StartSide) -> None:
+async def test_comparison_that_changes_and_changes_back_publishes_again(
+    start_side: StartSide,
+) -> None:
     side = start_side(list(CHANGES))
     await side.suppress(A)
     await side.change(other=True)

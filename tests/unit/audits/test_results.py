@@ -146,7 +146,9 @@ def test_every_topic_has_one_change_that_its_audits_bear_out(
      ({"diagnoses": ("chatty",)}, "same"),
      ({"diagnoses": ("chatty",), "uneven_bytes": 9.0}, "worse")],
 )  # fmt: skip
-def test_what_is_worse(fields: dict[str, object], expected: str) -> None:
+def test_topic_change_follows_diagnoses_then_unevenness(
+    fields: dict[str, object], expected: str
+) -> None:
     before = audit(1)
     assert topic_change(before, before._replace(**fields)) == expected  # type: ignore[arg-type]
 

@@ -97,7 +97,7 @@ async def test_only_the_topics_that_are_named_or_that_the_caller_may_post_to() -
         ((), ("orders",), Reason.UNKNOWN_TOPIC),
     ],
 )
-async def test_what_is_refused(
+async def test_commits_for_unknown_topics_are_refused(
     named: tuple[str, ...], allowed: tuple[str, ...] | None, reason: Reason
 ) -> None:
     world = World()

@@ -91,7 +91,7 @@ def test_what_is_committed_beside_an_offset_is_read_back() -> None:
 
 
 @pytest.mark.parametrize("text", [None, "", "2 abc 0", "1 abc", "1 abc x", "somebody else's"])
-def test_other_metadata_says_nothing(text: str | None) -> None:
+def test_foreign_commit_metadata_is_read_as_none(text: str | None) -> None:
     assert Metadata.read(text) is None
 
 
@@ -166,7 +166,7 @@ def is_told_within_a_fifth(
     assert 0.8 <= told.bytes / real <= 1.2, (told.bytes / keys, real / keys)
 
 
-def test_what_leaves_costs_nothing() -> None:
+def test_closed_windows_no_longer_count_in_the_figures() -> None:
     windows = Windows(TIMES, HeldBounds(10**6, 10**12), 0, 0)
     for number in range(300):
         more = {"hg-burst": f"b{number % 3}"} if number % 2 else {}

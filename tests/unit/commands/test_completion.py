@@ -137,7 +137,7 @@ def test_the_scripts_have_no_mistake_of_syntax(root: Command, shell: str, tmp_pa
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("program", ["headgate", "headgate_spark"])
-def test_the_commands_print_them(program: str, shell: str) -> None:
+def test_completion_command_prints_the_script(program: str, shell: str) -> None:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'gateway'}:{ROOT / 'spark'}"}
     printed = subprocess.run(
         [sys.executable, "-m", program, "completion", shell],

@@ -59,7 +59,7 @@ def test_files(tmp_path: Path) -> None:
     assert "permission" in readable(file_error(PermissionError(13, os.strerror(13))))
 
 
-def test_nothing_listens() -> None:
+def test_refused_connection_is_explained() -> None:
     assert "nothing listens there" in failed(f"http://127.0.0.1:{closed_port()}")
 
 

@@ -39,7 +39,7 @@ def side(contents: Sequence[str], window: Window = WHOLE, partition: int = 0) ->
         ("", "AB", Finding.ONLY_SECOND),
     ],
 )
-def test_one_key(one: str, other: str, found: Finding) -> None:
+def test_histories_of_one_key_give_one_finding(one: str, other: str, found: Finding) -> None:
     assert [*findings(side(one), side(other), has_before=False)] == [found]
 
 

@@ -144,7 +144,7 @@ def test_what_is_no_number_is_none(odd: float) -> None:
     assert {short(odd), short(odd, "B"), share(odd), duration(odd)} == {"-"}
 
 
-def test_one_is_one() -> None:
+def test_counted_nouns_are_singular_only_for_one() -> None:
     found = [counted(count, "record") for count in (0, 1, 2, 1234)]
     assert found == ["0 records", "1 record", "2 records", "1,234 records"]
     assert counted(2, "entry", "entries") == "2 entries"
@@ -190,7 +190,7 @@ class World:
         (Step("orders", 0, 0, "tasks"), None, "orders: 0 of 0 tasks"),
     ],
 )  # fmt: skip
-def test_what_is_said(step: Step, per_s: float | None, text: str) -> None:
+def test_progress_text_of_a_step(step: Step, per_s: float | None, text: str) -> None:
     assert progress_text(step, per_s, has_bar=True) == text
 
 

@@ -31,7 +31,9 @@ def settings(folder: Path, text: str, **environ: str) -> Settings:
         ('"none"', ("none",)),
     ],
 )
-def test_one_way_or_several(tmp_path: Path, written: str, mode: tuple[str, ...]) -> None:
+def test_auth_mode_is_one_name_or_a_list(
+    tmp_path: Path, written: str, mode: tuple[str, ...]
+) -> None:
     found = settings(tmp_path, JWT.replace('"jwt"', written)).auth
     assert found.mode == mode
     assert found.is_open is (mode == ("none",))

@@ -104,7 +104,9 @@ def test_a_wrong_header_is_not_shown(tmp_path: Path) -> None:
     assert "s3cret" not in str(caught.value)
 
 
-def test_check_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_command_refuses_a_bad_collector_url(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "headgate.toml"
     file.write_text(MINIMAL + 'endpoint = "collector"\n')
     assert cli.main(["check", "--config", str(file)]) == 2

@@ -60,7 +60,7 @@ def test_every_example_of_the_reference_is_taken_when_uncommented(tmp_path: Path
 
 
 @pytest.mark.parametrize("file", [REFERENCE, MINIMAL], ids=lambda file: file.name)
-def test_both_files_load(file: Path) -> None:
+def test_reference_and_minimal_configuration_load(file: Path) -> None:
     found = load(file, {})
     assert found.topics[0].cluster == "main"
     assert found.http.port == 8080

@@ -229,7 +229,7 @@ def test_no_disk_with_events_is_left_alone_by_the_autoscaler(
     assert spec["scaleTargetRef"]["kind"] == ("StatefulSet" if settings else "Deployment")
 
 
-def test_nobody_named_is_nobody() -> None:
+def test_network_policy_without_peers_admits_none() -> None:
     """An empty `from` would be everybody."""
     spec = one_of("NetworkPolicy", "networkPolicy.operators=null", "networkPolicy.egress=null")[
         "spec"

@@ -53,7 +53,7 @@ def test_it_starts_commands_that_there_are(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", SERVICES, ids=by_name)
-def test_it_can_be_enabled(file: Path) -> None:
+def test_service_or_its_timer_can_be_enabled(file: Path) -> None:
     enabled = file.with_suffix(".timer") if file.with_suffix(".timer").exists() else file
     wanted = "timers.target" if enabled.suffix == ".timer" else "multi-user.target"
     assert read(enabled)["Install"]["WantedBy"] == [wanted]

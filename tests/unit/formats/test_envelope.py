@@ -125,7 +125,7 @@ def test_an_id_is_at_most_256_bytes() -> None:
     assert reason('{"value": 1, "id": "' + "é" * 128 + 'x"}') is Reason.MALFORMED
 
 
-def test_keys_that_are_none() -> None:
+def test_empty_and_invalid_keys_of_envelopes_are_refused() -> None:
     assert reason('{"key": "", "value": 1}') is Reason.MISSING_KEY
     assert reason('{"key_base64": "", "value": 1}') is Reason.MISSING_KEY
     assert reason('{"key": "\\ud800", "value": 1}') is Reason.MALFORMED

@@ -148,7 +148,7 @@ async def test_a_public_key_is_nobodys_secret(tmp_path: Path, issuer: Issuer) ->
                 assert "not allowed" in found
 
 
-async def test_no_signature_is_none(tmp_path: Path, issuer: Issuer) -> None:
+async def test_unsigned_tokens_are_refused(tmp_path: Path, issuer: Issuer) -> None:
     desk = await opened(tmp_path, issuer)
     for name in ("none", "None", "NONE", "nOnE", ""):
         header = base64.urlsafe_b64encode(json.dumps({"alg": name, "kid": "ES256"}).encode())

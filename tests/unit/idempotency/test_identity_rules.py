@@ -130,5 +130,5 @@ def test_a_large_answer_is_remembered_as_places() -> None:
     assert unpack_outcomes(few)[999].key == b"k" * 100
 
 
-def test_nothing_remembered_is_nothing() -> None:
+def test_empty_bytes_unpack_to_no_outcomes() -> None:
     assert unpack_outcomes(b"") == {}

@@ -164,7 +164,7 @@ async def test_one_odd_event_of_a_batch_is_counted_and_keeps_its_place() -> None
     assert counted(world.room.meter, "canonical_fallbacks") == {("deals", Fallback.NUMBER): 1}
 
 
-async def test_both_ways_compare_alike() -> None:
+async def test_scanned_and_decoded_bodies_compare_alike() -> None:
     world = World()
     world.post(b'{"id":"k","n":1,"x":"a/b","at":1}')
     world.end_turn()

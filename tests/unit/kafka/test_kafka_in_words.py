@@ -83,7 +83,7 @@ async def say_no_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
     await writer.drain()
 
 
-async def test_nothing_listens() -> None:
+async def test_closed_port_of_kafka_is_explained() -> None:
     assert await words_of(closed_port()) == (
         "nothing listens there (see clusters.main.bootstrap_servers)"
     )

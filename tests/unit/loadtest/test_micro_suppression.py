@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_it_measures_events(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_suppression_benchmark_measures_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suppression, "EVENTS", 64)
     monkeypatch.setattr(suppression, "ROUNDS", 1)
     assert await suppression.measure(-1, 8) > 0

@@ -65,7 +65,7 @@ def test_sizes_at_a_rank_are_right_to_the_eighth_bit(one: list[int], other: list
         assert abs(found - every[place]) <= every[place] / 256
 
 
-def test_nothing_has_no_sizes() -> None:
+def test_empty_sketch_has_no_quantiles() -> None:
     assert Sizes().quantiles(RANKS) == []
 
 

@@ -182,7 +182,7 @@ def test_one_bit_says_whether_the_caller_records(value: bytes, is_sampled: bool)
         GOOD[:-3] + b"-0g", GOOD + b"\n",
     ],
 )  # fmt: skip
-def test_what_is_no_parent(value: bytes | None) -> None:
+def test_invalid_traceparents_are_ignored(value: bytes | None) -> None:
     assert read_parent(value) is None
 
 

@@ -187,7 +187,7 @@ IGNORED_FORMLESS = [
 @pytest.mark.parametrize(("text", "ignore", "form", "is_left"), [
     *((*one, False) for one in IGNORED), *((*one, True) for one in IGNORED_LEFT),
 ])  # fmt: skip
-def test_what_is_ignored(
+def test_ignored_members_do_not_change_the_digest(
     way: str, text: str, ignore: tuple[str, ...], form: str, is_left: bool
 ) -> None:
     expected = None if is_left and way == "c" else digested(form)

@@ -31,7 +31,7 @@ def test_the_compiled_build_counts_in_c() -> None:
 @given(
     st.binary(max_size=40) | st.text('[]{}"\\\\a,', max_size=60).map(str.encode), st.integers(0, 5)
 )
-def test_both_say_the_same(document: bytes, limit: int) -> None:
+def test_depth_check_in_c_agrees_with_its_twin(document: bytes, limit: int) -> None:
     assert is_too_deep(document, limit) == plain.is_too_deep(document, limit)
 
 

@@ -59,7 +59,7 @@ def test_anything_else_is_refused(digest: Digested, arguments: tuple[object, ...
         digest(*arguments)  # type: ignore[arg-type]
 
 
-def test_nothing_is_kept() -> None:
+def test_digests_leak_no_references() -> None:
     person, part, tail = b"person-1", b"part-1" * 50, b"tail-1" * 50
     before = [sys.getrefcount(one) for one in (person, part, tail)]
     for _ in range(100):

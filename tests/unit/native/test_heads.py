@@ -123,7 +123,7 @@ def test_c_and_python_say_the_same(seed: int) -> None:
     assert compare(seed, 2000) > 200
 
 
-def test_nothing_is_kept() -> None:
+def test_framing_leaks_no_references() -> None:
     heads = [a_head(random.Random(seed)) for seed in range(200)]
 
     def call() -> None:

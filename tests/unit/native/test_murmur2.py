@@ -22,7 +22,7 @@ def test_the_compiled_build_hashes_in_c() -> None:
 
 
 @given(st.binary(max_size=70))
-def test_all_say_the_same(key: bytes) -> None:
+def test_murmur2_agrees_with_its_twin_and_another_library(key: bytes) -> None:
     assert murmur2(key) == plain.murmur2(key)
     assert murmur2(key) & 0xFFFFFFFF == other_murmur2(key) & 0xFFFFFFFF
 
@@ -42,5 +42,5 @@ def test_anything_else_is_refused(hashed, key: object) -> None:
 
 
 @BOTH
-def test_nothing_is_kept(hashed) -> None:
+def test_murmur2_leaks_no_memory(hashed) -> None:
     assert blocks_kept(lambda: hashed(b"k" * 5000)) < CALLS / 10

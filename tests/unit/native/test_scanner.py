@@ -583,7 +583,7 @@ def test_topics_that_have_a_scanner(key: tuple[str, ...], is_read: bool) -> None
 
 
 @C_ALONE
-def test_nothing_is_kept() -> None:
+def test_scanner_leaks_neither_references_nor_memory() -> None:
     """Neither references nor memory, whatever the end."""
     pointers, body = ((b"i" + b"d",),), b"\n".join(ORDINARY)
     bodies = [body, body[:-1], body + b"\n{}", b'{"id":"', b"[" + b",".join(ORDINARY) + b"]"]

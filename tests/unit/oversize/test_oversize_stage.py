@@ -478,7 +478,7 @@ async def test_rungs_are_tried_in_their_order() -> None:
     assert (outcome(fits).oversize, outcome(does_not).oversize) == ("compress", "notify")
 
 
-async def test_closing_ends_what_climbs() -> None:
+async def test_close_refuses_events_in_the_stage_as_draining() -> None:
     room = OversizeRoom()
     ticket = room.post("claims", big("a"))
     await idle()

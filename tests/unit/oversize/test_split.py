@@ -125,6 +125,6 @@ def test_what_does_not_come_apart(document, why):
 
 
 @pytest.mark.parametrize("text", [b"{}", b"[]", b"nonsense", b"7", b'{"document":1,"keys":[1]}'])
-def test_what_is_no_manifest(text):
+def test_invalid_manifests_are_not_rebuilt(text):
     with pytest.raises(ValueError):  # noqa: PT011
         rebuild(text, {})

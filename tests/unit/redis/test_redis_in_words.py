@@ -19,7 +19,7 @@ async def words_of(url: str) -> str:
     return caught.value.in_words
 
 
-async def test_nothing_listens() -> None:
+async def test_closed_port_of_redis_is_explained() -> None:
     with socket.create_server((LOOPBACK, 0)) as server:
         port = server.getsockname()[1]
     assert await words_of(f"redis://{LOOPBACK}:{port}/0") == "nothing listens there"

@@ -167,5 +167,5 @@ def test_json_is_equal_by_value(pointer: str, wanted: Any, value: bytes, is_take
     assert read_filter({"equals": {pointer: wanted}}).takes(b"k", value, ()) is is_taken
 
 
-def test_no_filter_takes_all() -> None:
+def test_empty_record_filter_takes_every_record() -> None:
     assert RecordFilter().takes(None, None, ())

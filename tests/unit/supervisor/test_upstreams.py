@@ -43,7 +43,7 @@ def kept() -> Recorded:
         ),
     ],
 )
-def test_what_it_is_asked(asked: tuple[Any, ...], text: str) -> None:
+def test_prometheus_queries_have_this_text(asked: tuple[Any, ...], text: str) -> None:
     assert query(*asked, 15.0).text == text
 
 

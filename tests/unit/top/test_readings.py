@@ -148,7 +148,7 @@ def test_the_largest_come_first(sort: Sort, names: str) -> None:
     assert [row[0].text for row in rows] == list(names)
 
 
-def test_all_together() -> None:
+def test_total_adds_rates_and_weighs_shares() -> None:
     found = total(THREE)
     assert (found.events_per_s, found.refused_per_s) == (35.0, 5.0)
     assert found.unchanged == pytest.approx(40 / 70)

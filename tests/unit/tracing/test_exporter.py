@@ -128,7 +128,7 @@ def test_what_it_refuses_is_not_sent_again(caplog: pytest.LogCaptureFixture) -> 
 
 
 @pytest.mark.parametrize(("refused", "counted"), [("2", 2), ("-2", 0), ("7", 3)])
-def test_it_may_refuse_some(refused: str, counted: int) -> None:
+def test_spans_that_the_collector_rejects_are_counted(refused: str, counted: int) -> None:
     async def work() -> None:
         world = World()
 

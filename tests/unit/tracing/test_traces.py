@@ -89,7 +89,7 @@ def test_a_trace_may_begin_here() -> None:
     assert len(span.trace_id) == 32
 
 
-def test_it_ends_once() -> None:
+def test_second_end_of_a_trace_is_ignored() -> None:
     world = World(one_in=1)
     trace = begun(world)
     world.traces.end(trace, 200)

@@ -108,7 +108,7 @@ async def test_it_shows_what_its_port_serves(
 @pytest.mark.parametrize(
     "name", ["nothing.js", "docs.html", "..%2Fdocs.html", "vendor", "README.md"]
 )
-async def test_nothing_else_is_served(
+async def test_unknown_files_of_the_docs_page_are_not_found(
     port: str, name: str, sites: dict[str, str], http: aiohttp.ClientSession
 ) -> None:
     from yarl import URL

@@ -125,7 +125,7 @@ def test_a_record_that_is_too_large_fails_in_its_place(world: ConfluentWorld) ->
     assert "max_bytes" in large["error"]
 
 
-def test_what_is_looked_up(world: ConfluentWorld) -> None:
+def test_lookups_of_topics_and_partitions_answer_as_confluent_does(world: ConfluentWorld) -> None:
     names = world.get("/topics").document
     assert {world.topic("keyed"), world.topic("state")} <= set(names)
     assert world.topic("missing") not in names
