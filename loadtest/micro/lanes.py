@@ -80,6 +80,7 @@ class Clients:
         self.records = 0
         self.batches = 0
         self.waits: list[float] = []
+        self._put_s: dict[int, float] = {}  # by the index of the publish
 
     def run(self, lanes: KafkaLanes) -> None:
         self._lanes = lanes
@@ -93,7 +94,7 @@ class Clients:
 
     def acknowledged(self, batch: Sequence[Publish], base_offset: int) -> None:
         now = time.perf_counter()
-        self.waits += [now - publish.common for publish in batch]
+        self.waits += [now - self._put_s.pop(publish.index) for publish in batch]
         self._waiting.extend([None] * len(batch))
         self.records += len(batch)
         self.batches += 1
@@ -120,7 +121,7 @@ class Clients:
         while (worked_s := time.process_time() - begin) < WORK_S:
             pass
         self.worked_s += worked_s
-        publish.common = time.perf_counter()
+        self._put_s[publish.index] = time.perf_counter()
         self._open += 1
         self._lanes.put(publish)
         if self._waiting:
@@ -132,7 +133,7 @@ class Clients:
         headers = [("hg-event-id", b"01JD7Y5V0G8Q4Z6W3N1T2R9XKC"), ("hg-producer", b"shop")]
         headers.append(("hg-received-at", b"2026-11-21T10:00:00.000Z"))
         record = Record(TOPIC, partition, key, value, headers, int(time.time() * 1000))
-        return Publish(record, size_of(key, value, headers), None, 0, "id")
+        return Publish(record, size_of(key, value, headers), None, self._next, "id")
 
 
 async def sample(bootstrap: str, concurrency: int, options: ClusterOptions, s: float) -> Sample:
