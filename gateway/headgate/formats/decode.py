@@ -1,7 +1,7 @@
 """Decoding of a request's body into events by content type, independent of topics."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from itertools import permutations
 from typing import Final
@@ -129,28 +129,58 @@ def decode(
     kind = kind_of(content_type)
     if kind is BodyKind.OPAQUE:
         return Decoded([RawEvent(body, None, content_type=content_type)], False)
+    _refuse_unreadable(body)
+    if kind is BodyKind.JSON:
+        return _json(body, headers, limit)
+    return _DECODERS[kind](body, content_type, structured, limit)
+
+
+def _refuse_unreadable(body: bytes) -> None:
     if not body:
         raise Refused(malformed("the body is empty"))
     if body.startswith(_BOM):
         raise Refused(malformed("the body begins with a byte order mark"))
-    if kind is BodyKind.NDJSON:
-        return Decoded(_lines(body, limit), True)
-    if kind is BodyKind.JSON and (
-        b"headgate-batch" not in headers or not is_array_one_event(headers)
-    ):
-        if body.lstrip(b" \t\r\n").startswith(b"["):
-            return Decoded(_elements(body, limit), True)
-        return Decoded([_utf8(body)], False)
-    if kind is BodyKind.CLOUDEVENT:
-        return Decoded([cloudevents.from_json(_utf8(body), structured)], False)
-    if kind is BodyKind.CLOUDEVENTS:
-        _refuse_crowd(body, limit)
-        return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
-    if kind is BodyKind.ENVELOPE:
-        return Decoded([*envelope.read_envelope(body, limit)], True)
-    if kind is BodyKind.JSON:
-        return Decoded([_utf8(body)], False)
+
+
+# ---- decoders of the formats: body, content type, `structured` and limit of events
+
+
+def _json(body: bytes, headers: Headers, limit: int) -> Decoded:
+    """Decode a document, or an array of events unless a header calls it one event."""
+    may_be_batch = b"headgate-batch" not in headers or not is_array_one_event(headers)
+    if may_be_batch and body.lstrip(b" \t\r\n").startswith(b"["):
+        return Decoded(_elements(body, limit), True)
+    return Decoded([_utf8(body)], False)
+
+
+def _json_one(body: bytes, content_type: bytes, _structured: bool, _limit: int) -> Decoded:
     return Decoded([RawEvent(_utf8(body), body, content_type=content_type)], False)
+
+
+def _ndjson(body: bytes, _content_type: bytes, _structured: bool, limit: int) -> Decoded:
+    return Decoded(_lines(body, limit), True)
+
+
+def _cloudevent(body: bytes, _content_type: bytes, structured: bool, _limit: int) -> Decoded:
+    return Decoded([cloudevents.from_json(_utf8(body), structured)], False)
+
+
+def _cloudevents(body: bytes, _content_type: bytes, structured: bool, limit: int) -> Decoded:
+    _refuse_crowd(body, limit)
+    return Decoded([*cloudevents.batch(_utf8(body), structured)], True)
+
+
+def _envelope(body: bytes, _content_type: bytes, _structured: bool, limit: int) -> Decoded:
+    return Decoded([*envelope.read_envelope(body, limit)], True)
+
+
+_DECODERS: Final[dict[BodyKind, Callable[[bytes, bytes, bool, int], Decoded]]] = {
+    BodyKind.JSON_ONE: _json_one,
+    BodyKind.NDJSON: _ndjson,
+    BodyKind.CLOUDEVENT: _cloudevent,
+    BodyKind.CLOUDEVENTS: _cloudevents,
+    BodyKind.ENVELOPE: _envelope,
+}
 
 
 def _tombstone(body: bytes, headers: Headers) -> RawEvent:
