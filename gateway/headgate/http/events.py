@@ -346,11 +346,10 @@ class EventsFront:
             if caller is not None:
                 failure = self.pipeline.gate.with_suggestion(failure, topic, caller.may_post)
             producer = call.reported["producer"] = call.producer or refused.producer
-            seconds = self._loop.time() - call.arrived
+            seconds, trace = self._loop.time() - call.arrived, request.get(TRACE)
             reply = self.reply_to_refused(
-                failure, topic, producer, call.request_id, seconds, request.get(TRACE),
-                request.remote,
-            )  # fmt: skip
+                failure, topic, producer, call.request_id, seconds, trace, request.remote
+            )
         else:
             ticket = await self.run(inbound)
             for index, document in ticket.weighing or ():
