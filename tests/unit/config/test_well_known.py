@@ -57,7 +57,7 @@ def shown_files() -> Iterator[Path]:
 
 
 TOKEN_TEXT = re.compile(
-    r"Bearer ([^\s\"'`),]+)"  # as a header
+    r"Bearer (?!realm=)([^\s\"'`),]+)"  # as a header; a challenge has no token
     r"|\btoken\s*[=:]\s*[\"']([^\"']+)[\"']"  # as an argument, or as a member of JSON
     r"|HEADGATE_TOKEN=[\"']?([^\s\"'`]+)"
     r"|\b(hg_[\w-]*)"
