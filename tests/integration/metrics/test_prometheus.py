@@ -51,6 +51,7 @@ SILENT_HERE = {
     "headgate_producer_limited_total": "a producer above its share of the events in flight",
     "headgate_spool_repeated_total": "a drain that ends without Kafka's answer",
     "headgate_spool_aside_total": "spooled events that Kafka refuses for good",
+    "headgate_tls_last_reload_successful": "TLS, as in test_certificates.py",
     "headgate_trace_spans_total": "a collector, as in test_tracing.py",
     "headgate_unexplained_bytes_per_second": "a rogue reader, for minutes",
 }
