@@ -81,6 +81,13 @@ CASES = (
         {_REFUSED % "kafka_unavailable": "0+3x60", _LIMITED: "0+3x60"},
         {_REFUSED % "quota_exceeded": "0+3x60", _LIMITED: "0+3x60"},
     ),
+    # An outage of ten minutes, and one of three that is over.
+    Case(
+        "HeadgateEventsRefused",
+        {_REFUSED % "kafka_unavailable": "0x20 0+3x10 30x30"},
+        {_REFUSED % "kafka_unavailable": "0x22 3 6 9 9x30"},
+        at=28,
+    ),
     # Some, and all, of the refused events are above the limit of their own producer.
     Case(
         "HeadgateEventsRefused",
