@@ -261,7 +261,7 @@ async def test_a_single_worker_that_ends_refuses_no_connection(
             writer.close()
 
     ending = asyncio.create_task(send_and_end())
-    if sent == signal.SIGKILL:  # what it had accepted is reset; what comes after its end is not
+    if sent == signal.SIGKILL:  # its accepted connections are reset, later ones are not
         await ended.wait()
     posts = []
     for number in range(100):

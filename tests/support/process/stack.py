@@ -161,7 +161,7 @@ OF_ALL_TESTS = {
     "num.io.threads": "4",
     "background.threads": "2",
 }
-# Of a broker that nobody kills: one that was killed is registered again when its session is over.
+# For brokers that no test kills: a killed broker registers again after its session has expired.
 LASTING = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "9000"}
 
 
