@@ -39,7 +39,7 @@ class Admin:
         instance: The instance with all its workers.
         authenticator: Identifies callers.
         pauses: Store of pauses of consumer groups; None without Redis.
-        services: SecondTier of the second tier.
+        services: The second tier.
         installation: Log and configuration.
     """
 
