@@ -5,11 +5,10 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TextIO, TypeAlias
 
-from headgate.model.text import SIMILAR, closest, did_you_mean
+from headgate.model.text import closest
 
 # argparse has no public name for the result of `add_subparsers`.
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -97,7 +96,8 @@ class HelpfulParser(argparse.ArgumentParser):
         names = [name for action in self._actions for name in action.option_strings]
         options = (word.partition("=")[0] for word in self._given if word.startswith("--"))
         unknown = (each for each in options if not any(name.startswith(each) for name in names))
-        hints = [_closest_option(each, names) for each in unknown]
+        ends = [name[2:] for name in names]  # dashes do not make two names alike
+        hints = [closest(each[2:], ends, "--") for each in unknown]
         hint = next(filter(None, hints), f"See `{self.prog} --help`" if hints else "")
         super().error(f"{message}. {hint}" if hint else message)
 
@@ -114,12 +114,6 @@ class HelpfulParser(argparse.ArgumentParser):
 
 def _is_required_command(action: argparse.Action) -> bool:
     return action.required and isinstance(action, argparse._SubParsersAction)
-
-
-def _closest_option(option: str, names: Sequence[str]) -> str:
-    """Return the suggestion; dashes, which all options share, do not make two names alike."""
-    matches = get_close_matches(option[2:], [name[2:] for name in names], n=1, cutoff=SIMILAR)
-    return did_you_mean(f"--{matches[0]}") if matches else ""
 
 
 def run_command(run: Callable[[], int], say: Callable[[str], None], out: TextIO | None) -> int:

@@ -32,7 +32,7 @@ from headgate.ingest.admission import DRAINING
 from headgate.metrics.health import Readiness
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused
 from headgate.model.reply import JSON, Reply, json_text, problem
-from headgate.model.request import of_data_port, read_burst
+from headgate.model.request import of_data_port, read_burst, read_query
 
 Page = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 PathPage = Callable[..., Awaitable[web.StreamResponse]]  # the request, and the parts of its path
@@ -255,7 +255,7 @@ class BurstsFront:
         call, trace = events.call_of(request), request.get(TRACE)
         try:
             caller = self._caller(call)
-            named = request.query.getall("topic", [])
+            named = read_query(request.rel_url.raw_query_string, "topic")
             marker = read_burst(burst.encode("utf-8", "surrogateescape"))
             assert marker is not None
             topics = await self._bursts.commit(marker, caller.name, caller.may_post, named)

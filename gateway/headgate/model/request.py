@@ -2,13 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from headgate.model.outcome import SHOWN, Failure, Reason, Refused, malformed
 from headgate.model.record import CONTENT_TYPE, DATAREF, RESERVED_PREFIX
-from headgate.model.text import SIMILAR, closest, did_you_mean
+from headgate.model.text import closest, did_you_mean
 from headgate.model.trace import read_state
 
 # ---- record headers from clients: bounded, without names that the gateway itself writes
@@ -70,8 +69,18 @@ _NAMES = frozenset(
     (*_SINGLE, b"headgate-force", b"headgate-batch", b"headgate-burst", b"headgate-producer")
 )
 _OUR_PREFIX: Final = "Headgate-"
-# The first nine bytes of our names.
-_OURS = frozenset((b"headgate-", b"prefer", b"tracepare", b"tracestat"))
+_KEY_OF_REQUEST = b"idempotency-key"  # `idempotency` reads it; here, only misspellings matter
+# The first nine bytes of names like it, with a letter left out, or swapped with the next one.
+_LIKE_IT = frozenset(
+    (_KEY_OF_REQUEST[:at] + _KEY_OF_REQUEST[at + 1 : at + 2] + rest)[:9]
+    for at in range(9)
+    for rest in (
+        _KEY_OF_REQUEST[at + 2 :],
+        _KEY_OF_REQUEST[at : at + 1] + _KEY_OF_REQUEST[at + 2 :],
+    )
+) | {_KEY_OF_REQUEST[:9], b"x-idempot"}
+# The first nine bytes of the names to look at.
+_OURS = _LIKE_IT | {b"headgate-", b"prefer", b"tracepare", b"tracestat"}
 
 
 class RequestOptions(NamedTuple):
@@ -107,11 +116,14 @@ NO_OPTIONS = RequestOptions()
 
 def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
     """Parse the headers. Raises Refused (malformed, missing_key) naming the header."""
-    ours = {name: headers[name] for name in headers if name[:9] in _OURS}
+    ours = {
+        name: headers[name] for name in headers if name[:9] in _OURS and name != _KEY_OF_REQUEST
+    }
     if not ours:
         return NO_OPTIONS
     for name in ours:
-        if name not in _NAMES and name[:9] == b"headgate-" and name[:16] != _RECORD_HEADER:
+        is_unknown = name not in _NAMES and name[:16] != _RECORD_HEADER
+        if is_unknown and (name[:9] == b"headgate-" or name[:9] in _LIKE_IT):
             raise Refused(malformed(_unknown_header(name)))
     single = next((name for name in _SINGLE if name in ours), None)
     is_array_one_event(ours)  # refuses an invalid value for any body
@@ -131,10 +143,11 @@ def read_options(headers: Mapping[bytes, bytes]) -> RequestOptions:
 
 def _unknown_header(name: bytes) -> str:
     shown = name[:_SHOWN_BYTES].decode("ascii", "replace").title()
-    ends = {own.decode().title().removeprefix(_OUR_PREFIX) for own in _NAMES}
-    near = get_close_matches(shown.removeprefix(_OUR_PREFIX), sorted(ends), 1, SIMILAR)
-    hint = did_you_mean(_OUR_PREFIX + near[0]) if near else "Record headers are Headgate-Header-*."
-    return f"there is no header {shown}. {hint}"
+    if not shown.startswith(_OUR_PREFIX):
+        return f"there is no header {shown}. {did_you_mean(_KEY_OF_REQUEST.decode().title())}"
+    ends = sorted(own.decode().title().removeprefix(_OUR_PREFIX) for own in _NAMES)
+    hint = closest(shown.removeprefix(_OUR_PREFIX), ends, _OUR_PREFIX)
+    return f"there is no header {shown}. {hint or 'Record headers are Headgate-Header-*.'}"
 
 
 def _prefers_minimal(prefer: bytes) -> bool:
@@ -187,30 +200,39 @@ def _flag(headers: Mapping[bytes, bytes], name: bytes, absent: bool) -> bool:
 def with_query_key(headers: dict[bytes, bytes], query: str) -> dict[bytes, bytes]:
     """Return the headers with the key of `?key=` added as `Headgate-Key*`.
 
-    Other parameters are ignored: senders such as webhooks add their own.
-
     Args:
         headers: The headers of the request.
         query: The query as it was sent.
 
     Raises:
-        Refused: The query is malformed, has several keys, or a parameter that is almost `key`.
+        Refused: The query is malformed, or has several keys or another parameter.
     """
-    if not query:
-        return headers
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
-    except ValueError:  # UnicodeDecodeError is one
-        raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
-    keys = [value for name, value in pairs if name == "key"]
-    for name, _ in pairs:
-        if name != "key" and (hint := closest(name[:_SHOWN_BYTES].lower(), ["key"])):
-            raise Refused(malformed(f"the query has no parameter {name[:_SHOWN_BYTES]!r}. {hint}"))
+    keys = read_query(query, "key")
     if not keys:
         return headers
     if len(keys) > 1 or _KEY_STAR in headers:
         raise Refused(malformed("?key=: an event has one key"))
     return {**headers, _KEY_STAR: _UTF8 + quote(keys[0], safe="").encode()}
+
+
+def read_query(query: str, parameter: str) -> list[str]:
+    """Return the values of the only parameter that a query may have.
+
+    Raises:
+        Refused: The query is malformed, or has another parameter.
+    """
+    if not query:
+        return []
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=100)
+    except ValueError:  # UnicodeDecodeError is one
+        raise Refused(malformed("the query is not UTF-8, or has too many parameters")) from None
+    for name, _ in pairs:
+        if name != parameter:
+            name = name[:_SHOWN_BYTES]
+            hint = closest(name.lower(), [parameter]) or f'Its only parameter is "{parameter}".'
+            raise Refused(malformed(f'the query has no parameter "{name}". {hint}'))
+    return [value for _, value in pairs]
 
 
 def _any_key(ours: Mapping[bytes, bytes]) -> bytes | None:

@@ -97,10 +97,39 @@ def _parameter(match: re.Match[str]) -> str:
 SIMILAR: Final = 0.7  # difflib's own 0.6 takes "bogus" for "blobs"
 
 
-def closest(name: str, names: Iterable[str]) -> str:
-    """Return `Did you mean "..."?` with the most similar of the names, or an empty text."""
-    near = get_close_matches(name, list(names), n=1, cutoff=SIMILAR)
-    return did_you_mean(near[0]) if near else ""
+def closest(name: str, names: Iterable[str], prefix: str = "") -> str:
+    """Return `Did you mean "..."?` with the most similar of the names, or an empty text.
+
+    The prefix, which all names share, is shown and not compared.
+    """
+    near = similar(name, names)
+    return did_you_mean(prefix + near[0]) if near else ""
+
+
+def similar(
+    name: str, names: Iterable[str], most: int = 1, least_share: float = SIMILAR
+) -> list[str]:
+    """Return the most similar names, best first.
+
+    Short names share few letters: they are similar if one letter is changed, or two are swapped.
+
+    Args:
+        name: The name that was given.
+        names: The names that exist.
+        most: The maximum number of names to return.
+        least_share: The minimum share of equal letters.
+    """
+    every = list(names)
+    near = get_close_matches(name, every, most, least_share)
+    return near or [other for other in every if _is_one_slip_away(name, other)][:most]
+
+
+def _is_one_slip_away(name: str, other: str) -> bool:
+    """Return whether one letter is changed, or two are swapped."""
+    if len(name) != len(other) or len(name) < 3:
+        return False
+    changed = sum(left != right for left, right in zip(name, other, strict=True))
+    return changed == 1 or (changed == 2 and sorted(name) == sorted(other))
 
 
 def did_you_mean(name: str) -> str:

@@ -4,10 +4,11 @@
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain, combinations, product
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+from headgate.model.text import similar
 
 # The broker measures a whole batch. The slack covers parts of a batch that our estimate may miss
 # (varints, the batch header, a codec that inflates).
@@ -308,7 +309,7 @@ class SimilarTopics:
                 alike.setdefault(lower, name)
                 if len(alike) == _COMPARED:
                     break
-        return [alike[lower] for lower in get_close_matches(wanted, alike, _KEPT, 0.75)]
+        return [alike[lower] for lower in similar(wanted, alike, _KEPT, 0.75)]
 
 
 # ---- a producer's quota: a token bucket

@@ -23,7 +23,7 @@ async def port() -> AsyncIterator[DataPort]:
 @pytest.mark.parametrize("key", KEYS)
 async def test_a_key_of_any_characters(port: DataPort, key: str) -> None:
     encoded = quote(key, safe="")
-    by_query = await port.post("clicks", b"{}", JSON, f"?a=1&key={encoded}&sync")
+    by_query = await port.post("clicks", b"{}", JSON, f"?key={encoded}")
     by_header = await port.post("clicks", b"{}", {**JSON, "Headgate-Key*": f"utf-8''{encoded}"})
     for answer in (by_query, by_header):
         assert (answer.status, answer.document["key"]) == (201, key)
@@ -54,6 +54,29 @@ async def test_invalid_key_headers_are_refused(
     answer = await port.post("clicks", b"{}", {**JSON, **headers}, query)
     assert answer.document["reason"] == reason, answer
     assert port.room.written == []
+
+
+@pytest.mark.parametrize(
+    ("query", "fix"),
+    [
+        ("?kye=k", 'has no parameter "kye". Did you mean "key"?'),
+        ("?Key=k", 'Did you mean "key"?'),
+        ("?key=k&sync", 'has no parameter "sync". Its only parameter is "key"'),
+        ("?" + "x" * 300, 'has no parameter "' + "x" * 40 + '".'),
+    ],
+)
+async def test_every_other_parameter_is_refused(port: DataPort, query: str, fix: str) -> None:
+    answer = await port.post("clicks", b"{}", JSON, query)
+    assert (answer.status, answer.document["reason"]) == (400, "malformed")
+    assert fix in answer.document["detail"]
+    assert port.room.written == []
+
+
+async def test_a_commit_of_a_burst_takes_topics_alone(port: DataPort) -> None:
+    for query, fix in (("?topci=deals", 'Did you mean "topic"?'), ("?topic=%FF", "not UTF-8")):
+        answer = await port.ask("POST", f"/v1/bursts/b-1/commit{query}", JSON)
+        assert answer.status == 400
+        assert fix in answer.document["detail"]
 
 
 async def test_a_batch_has_no_key_of_its_own(port: DataPort) -> None:

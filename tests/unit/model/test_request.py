@@ -87,6 +87,16 @@ def test_bad_values_are_refused_naming_the_header(
         (b"headgate-keey", 'there is no header Headgate-Keey. Did you mean "Headgate-Key"?'),
         (b"headgate-tombston", 'Did you mean "Headgate-Tombstone"?'),
         (b"headgate-eventid", 'Did you mean "Headgate-Event-Id"?'),
+        (b"headgate-kye", 'there is no header Headgate-Kye. Did you mean "Headgate-Key"?'),
+        (b"headgate-kay", 'Did you mean "Headgate-Key"?'),
+        (b"headgate-froce", 'Did you mean "Headgate-Force"?'),
+        (b"idempotency-kye", 'no header Idempotency-Kye. Did you mean "Idempotency-Key"?'),
+        (b"idempotency_key", 'no header Idempotency_Key. Did you mean "Idempotency-Key"?'),
+        (b"idempotencykey", 'Did you mean "Idempotency-Key"?'),
+        (b"idempotence-key", 'Did you mean "Idempotency-Key"?'),
+        (b"idempotnecy-key", 'Did you mean "Idempotency-Key"?'),
+        (b"idmpotency-key", 'Did you mean "Idempotency-Key"?'),
+        (b"x-idempotency-key", 'no header X-Idempotency-Key. Did you mean "Idempotency-Key"?'),
         (b"headgate-a", "there is no header Headgate-A. Record headers are Headgate-Header-*."),
         (b"headgate-zzzzzzzz", "there is no header Headgate-Zzzzzzzz. Record headers"),
     ],
@@ -96,6 +106,10 @@ def test_a_header_that_does_not_exist_is_refused_with_the_nearest(name: bytes, f
         read_options({b"headgate-key": b"k", name: b"x"})
     assert caught.value.failure.reason is Reason.MALFORMED
     assert fix in caught.value.failure.detail
+
+
+def test_an_idempotency_key_is_no_option() -> None:
+    assert read_options({b"idempotency-key": b"k"}) == NO_OPTIONS
 
 
 def test_headers_that_others_read_are_left_alone() -> None:

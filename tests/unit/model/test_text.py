@@ -1,10 +1,10 @@
-"""What is shown of secrets, and of URLs with secrets in them."""
+"""What is shown of secrets, and of URLs with secrets in them; suggestions of names."""
 
 from __future__ import annotations
 
 import pytest
 
-from headgate.model.text import masked, without_secrets
+from headgate.model.text import closest, masked, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,21 @@ def test_a_text_with_such_a_url_keeps_its_words() -> None:
     assert shown.startswith("401, message='no', url='https://ann:***@h/?a=1&token=***")
     assert "hush" not in shown
     assert without_secrets("user@example.com: no token=1") == "user@example.com: no token=1"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("kye", "key"),  # swapped
+        ("kay", "key"),  # changed
+        ("ke", "key"),
+        ("keyed", "key"),
+        ("ak", ""),
+        ("bogus", ""),
+        ("xyz", ""),
+        ("k", ""),
+    ],
+)
+def test_the_most_similar_name(typed: str, meant: str) -> None:
+    hint = f'Did you mean "--{meant}"?' if meant else ""
+    assert closest(typed, ["blobs", "key"], "--") == hint
