@@ -118,7 +118,7 @@ GROUP_METRICS = (
         "headgate_monitor_look_age_seconds",
         MetricKind.MAX,
         ("cluster",),
-        "Monitor: seconds since the last successful poll of the cluster.",
+        "Monitor: seconds since the last successful poll of the cluster, at first since the start.",
     ),
     Metric(
         "headgate_monitor_look_seconds",
@@ -130,8 +130,8 @@ GROUP_METRICS = (
         "headgate_monitor_follows_commits",
         MetricKind.MAX,
         ("cluster",),
-        "Monitor: 1 while the monitor reads every commit from __consumer_offsets, 0 while it only "
-        "polls.",
+        "Monitor: 1 while the monitor reads every commit from __consumer_offsets, or the cluster "
+        "has no consumer group; 0 while it only polls.",
     ),
 )
 
@@ -337,6 +337,13 @@ WAITING_METRICS = (
         ("topic",),
         "Spooled events that were sent again after an unknown outcome. They may be in Kafka "
         "twice, with the same event id.",
+    ),
+    Metric(
+        "headgate_spool_aside_events",
+        MetricKind.SUM,
+        ("topic",),
+        "Spooled events that are set aside and will not be published. `headgate spool list` shows "
+        "them; `headgate spool drop --aside` removes them while the gateway is stopped.",
     ),
     Metric(
         "headgate_spool_aside_total",

@@ -251,6 +251,7 @@ class Meter:
         self._acks: dict[str, Times] = {}
         self._written: dict[tuple[str, int], list[int]] = {}  # records and bytes
         self._counters: dict[str, dict[tuple[str, ...], float]] = {}
+        self._aside: dict[str, int] = {}  # set-aside events by topic
         self._stalls = Peaks()
         self._tasks = Tasks(clock)
         self._depths: Callable[[], Iterable[tuple[str, int, int, int]]] = tuple
@@ -368,6 +369,11 @@ class Meter:
     def set_aside(self, topic: str, events: int) -> None:
         """Count spooled events that are set aside and not published."""
         self._add("headgate_spool_aside_total", (topic,), events)
+        self._aside[topic] = self._aside.get(topic, 0) + events
+
+    def found_aside(self, events: Mapping[str, int]) -> None:
+        """Take the numbers of set-aside events, by topic, from the disk."""
+        self._aside = dict(events)
 
     def request(self, route: str, status: int, seconds: float) -> None:
         """Count an answered request; `route` is the route's template, never the path."""
@@ -496,6 +502,7 @@ class Meter:
         return {
             **held_gauges(self._held_rows()),
             **spool_gauges(self._spool_rows()),
+            "headgate_spool_aside_events": {(topic,): n for topic, n in self._aside.items()},
             "headgate_suppression_state": self._suppression_states(),
             "headgate_lane_depth": depths,
             "headgate_in_flight_events": {(): events},

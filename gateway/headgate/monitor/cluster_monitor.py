@@ -156,6 +156,7 @@ class ClusterMonitor:
         self._options = options
         self._interval_s = interval_s
         self._now_ms = now_ms
+        self.began_ms = now_ms()
         self._reader = GroupReader(options)
         self._logged = 0  # regressions since the last poll
         self._has_commit_stream = False

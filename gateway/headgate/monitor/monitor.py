@@ -118,13 +118,14 @@ def _add_cluster_gauges(cluster: ClusterMonitor, now_ms: int, gauges: dict[str, 
     name, status = cluster.name, cluster.status
     for state, count in cluster.watch.health._asdict().items():
         gauges["headgate_cluster_partitions"][name, state] = count
+    polled_ms = cluster.began_ms if status.polled_ms is None else status.polled_ms
+    gauges["headgate_monitor_look_age_seconds"][name,] = (now_ms - polled_ms) / 1000
     if status.polled_ms is not None:
-        age_s = (now_ms - status.polled_ms) / 1000
-        gauges["headgate_monitor_look_age_seconds"][name,] = age_s
         gauges["headgate_monitor_look_seconds"][name,] = status.poll_s
     for topic, rate in cluster.readers.unexplained.items():
         gauges["headgate_unexplained_bytes_per_second"][name, topic] = rate
-    gauges["headgate_monitor_follows_commits"][name,] = not status.commits
+    misses_none = not status.commits or (status.ok and not cluster.judged)
+    gauges["headgate_monitor_follows_commits"][name,] = misses_none
 
 
 def _add_group_gauges(

@@ -214,6 +214,13 @@ class Disk:
         """Return the stored states of topics (`Contents.topics`)."""
         return await self._run(self._open_journal().contents.topics)
 
+    async def aside(self) -> dict[str, int]:
+        """Count the events that were set aside, by topic."""
+        events: dict[str, int] = {}
+        for row in await self._run(self._open_journal().contents.aside):
+            events[row.topic] = events.get(row.topic, 0) + row.events
+        return events
+
     async def shrink(self) -> bool:
         """Shrink the file by a step (`Journal.shrink`); return False if that fails."""
         try:

@@ -180,6 +180,10 @@ class SpoolService:
             self._topics.recall(await self._disk.topics())
         except JournalError as error:
             log.warning("spool: the list of its topics cannot be read: %s", error)
+        try:
+            self._meter.found_aside(await self._disk.aside())
+        except JournalError as error:
+            log.warning("spool: events that were set aside cannot be counted: %s", error)
         events = sum(lane.events for lane in lanes)
         if events:
             log.info("spool: publishing %d events of an earlier run", events)

@@ -268,3 +268,20 @@ async def test_a_folder_that_cannot_be_used_is_an_alarm_but_not_one_in_use(
         pass
     lines = [one for one in caplog.records if "cannot be opened" in one.getMessage()]
     assert [one.levelname for one in lines] == ["CRITICAL", "WARNING"]
+
+
+async def test_events_that_stand_aside_are_counted_until_they_are_dropped(tmp_path: Path) -> None:
+    fill(tmp_path, 3)
+    journal = Journal(tmp_path)
+    journal.set_aside(2, "damaged")
+    journal.close()
+    name = "headgate_spool_aside_events"
+    async with running(tmp_path) as (service, _):
+        assert service._meter.collect().gauges[name] == {("orders",): 1}
+        service._meter.set_aside("orders", 2)
+        assert service._meter.collect().gauges[name] == {("orders",): 3}
+    journal = Journal(tmp_path)
+    journal.drop(None, aside_only=True)
+    journal.close()
+    async with running(tmp_path) as (service, _):
+        assert service._meter.collect().gauges[name] == {}

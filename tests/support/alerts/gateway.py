@@ -6,7 +6,7 @@ from support.alerts.case import Case, counts, over
 
 _UNKNOWN = 'headgate_unknown_outcome_total{topic="t",instance="a"}'
 _HELD_AGE, _HELD_LAG = 'headgate_held_oldest_seconds{topic="t"}', 'headgate_held_lag{topic="t"}'
-_ASIDE = 'headgate_spool_aside_total{topic="t"}'
+_ASIDE = 'headgate_spool_aside_events{topic="t",instance="a"}'
 _OUTCOMES = 'producer_outcome:headgate_events:ratio_rate5m{producer="p",outcome="%s"}'
 _UNCHANGED = _OUTCOMES % "unchanged"
 _EVENTS = 'producer_topic:headgate_events:rate5m{producer="p",topic="t"}'
@@ -29,18 +29,26 @@ CASES = (
     Case("HeadgateUnknownOutcomes", *counts(_UNKNOWN)),
     # The first ones of a topic: the series is born with them.
     Case("HeadgateUnknownOutcomes", {_UNKNOWN: "_x26 9x30"}, {_UNKNOWN: "9x60"}),
+    # Once, at this moment; once, ten minutes ago.
+    Case("HeadgateUnknownOutcomes", {_UNKNOWN: "0x29 9x30"}, {_UNKNOWN: "0x19 9x40"}),
+    # For ten minutes; for three, which are over.
     Case(
         "HeadgateSuppressionBypassed",
-        *counts('headgate_suppression_bypassed_total{reason="redis_slow"}'),
+        {'headgate_suppression_bypassed_total{reason="redis_slow"}': "0x20 0+3x10 30x30"},
+        {'headgate_suppression_bypassed_total{reason="redis_slow"}': "0x22 3 6 9 9x30"},
+        at=28,
     ),
     Case(
         "HeadgateNothingSuppressed",
         {'headgate_suppression_state{topic="t",state="quarantine"}': "2x60"},
         {'headgate_suppression_state{topic="t",state="on"}': "2x60"},
     ),
+    # For ten minutes; for three, which are over.
     Case(
         "HeadgateIdentityBypassed",
-        *counts('headgate_identity_bypassed_total{reason="redis_timeout"}'),
+        {'headgate_identity_bypassed_total{reason="redis_timeout"}': "0x20 0+3x10 30x30"},
+        {'headgate_identity_bypassed_total{reason="redis_timeout"}': "0x22 3 6 9 9x30"},
+        at=28,
     ),
     Case("HeadgateGatewayDown", *over('up{job="headgate",instance="a"}', 0, 1)),
     Case(
@@ -171,8 +179,13 @@ CASES = (
     # It was never there since the start.
     Case("HeadgateIssuerAway", {_FETCHES % "failed": "_x20 3x60"}, {_FETCHES % "failed": "3x60"}),
     Case("HeadgateProducerRebuilt", *counts(_REBUILT)),
-    # Once, with the series: as much as once more of a series that there is.
-    Case("HeadgateProducerRebuilt", {_REBUILT: "_x22 1x60"}, {_REBUILT: "1x60"}),
+    # Every four minutes; in one outage, which is over. The same with a new series.
+    Case(
+        "HeadgateProducerRebuilt", {_REBUILT: "0x13 1x3 2x3 3x3 4x3 5x30"}, {_REBUILT: "0x19 1x40"}
+    ),
+    Case(
+        "HeadgateProducerRebuilt", {_REBUILT: "_x13 1x3 2x3 3x3 4x3 5x30"}, {_REBUILT: "_x19 1x40"}
+    ),
     Case(
         "HeadgateEventLoopHeldUp",
         *over('headgate_event_loop_stall_seconds{instance="a"}', 0.2, 0.01),
@@ -188,10 +201,11 @@ CASES = (
         {'headgate_dependency_up{instance="a",dependency="spool"}': "0x60"},
         {'headgate_dependency_up{instance="a",dependency="kafka main"}': "0x60"},
     ),
-    Case("HeadgateSpoolAside", *counts(_ASIDE), at=90),
-    Case("HeadgateSpoolAside", {_ASIDE: "_x80 1x40"}, {_ASIDE: "1x120"}, at=90),
+    # Events that were set aside three hours ago; then they were dropped, and the gateway restarted.
+    Case("HeadgateSpoolAside", {_ASIDE: "_x20 7x200"}, {_ASIDE: "_x20 7x60 _x120"}, at=200),
     Case("HeadgateCoalescerRestarts", *counts(_COALESCED)),
-    Case("HeadgateCoalescerRestarts", {_COALESCED: "_x22 1x60"}, {_COALESCED: "1x60"}),
+    Case("HeadgateCoalescerRestarts", {_COALESCED: "0+1x60"}, {_COALESCED: "0x19 1x40"}),
+    Case("HeadgateCoalescerRestarts", {_COALESCED: "_x13 1+1x60"}, {_COALESCED: "_x19 1x40"}),
     Case(
         "HeadgateHotKey", *over('headgate_top_key_share{producer="p",topic="t"}', 0.4, 0.1), at=60
     ),
@@ -202,6 +216,6 @@ CASES = (
     ),
     Case("HeadgateWorkersRestart", {_RESTARTS: "0x25 1x60"}, {_RESTARTS: "0x5 1x60"}),
     Case("HeadgateFactsDropped", *counts(_FACTS % "full"), at=60),
-    Case("HeadgateFactsDropped", {_FACTS % "full": "_x22 1x60"}, {_FACTS % "full": "1x60"}),
+    Case("HeadgateFactsDropped", {_FACTS % "full": "_x13 1+1x60"}, {_FACTS % "full": "_x19 1x40"}),
     Case("HeadgateFactsDropped", {_FACTS % "no_topic": "0+9x60"}, {_FACTS % "written": "0+9x60"}),
 )

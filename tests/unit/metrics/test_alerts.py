@@ -117,13 +117,16 @@ def test_the_example_for_alertmanager_names_alerts_and_their_labels() -> None:
     assert {route["receiver"], *(one["receiver"] for one in route["routes"])} == receivers
     severities = {rule["labels"]["severity"] for rule in RULES}
     for inhibition in example["inhibit_rules"]:
+        assert inhibition["equal"]  # else an alert of one gateway keeps back those of all others
         for side in ("source_matchers", "target_matchers"):
             matched = dict(re.findall(r'^(\w+) =~? "(.*)"$', "\n".join(inhibition[side]), re.M))
             assert len(matched) == len(inhibition[side])
             names = matched.pop("alertname").split("|")
             for rule in (by_name[name] for name in names):
                 labels = set().union(*(LABELS[one.name] for one in selectors(rule["expr"])))
-                assert {*matched, *inhibition.get("equal", ())} <= labels, rule["alert"]
+                assert {*matched, *inhibition["equal"]} <= labels, rule["alert"]
+                for kept in re.findall(r"\bsum by \(([^)]*)\) \(rate", rule["expr"]):
+                    assert {*inhibition["equal"]} <= {*kept.split(", ")}, rule["alert"]
     for one in route["routes"]:
         assert set(re.findall(r'severity = "(\w+)"', one["matchers"][0])) < severities
 

@@ -21,7 +21,7 @@ from headgate.kafka.groups import (
 )
 from headgate.kafka.options import ClusterOptions
 from headgate.metrics.catalogue import METRICS
-from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, scrape
+from headgate.monitor.cluster_monitor import ClusterMonitor, ScrapeError, Status, scrape
 from headgate.monitor.cluster_watch import ClusterWatch, WatchOptions
 from headgate.monitor.group_watch import Regression
 from headgate.monitor.monitor import GroupOwners, read_probation, snapshot, write_probation
@@ -351,3 +351,28 @@ async def test_a_commit_stream_that_breaks_during_a_poll_makes_no_step_back() ->
     await cluster._poll()
     (fall,) = cluster.watch.regressions
     assert (fall.from_offset, fall.to_offset) == (9, 7), "without the commit stream the polls tell"
+
+
+def test_a_cluster_without_groups_has_no_commits_to_miss() -> None:
+    world = World()
+    world.commit(5)
+    world.poll()
+    [followed] = monitor_of(world).clusters
+    now_s, options = 300, ClusterOptions("127.0.0.1:1")
+    cluster = ClusterMonitor("main", options, WatchOptions(), 10.0, {}, lambda: START_MS)
+
+    def gauges() -> dict[str, float]:
+        found = snapshot([cluster], START_MS + now_s * 1000, GroupOwners(())).gauges
+        return {
+            name.removeprefix("headgate_monitor_"): v["main",]
+            for name, v in found.items()
+            if name.startswith("headgate_monitor_")
+        }
+
+    # A cluster that never answered is not followed, and its last poll grows old.
+    assert gauges() == {"follows_commits": 0, "look_age_seconds": now_s}
+    cluster.status = Status(True, "", START_MS, 0.1, "__consumer_offsets is not there yet")
+    assert gauges()["follows_commits"] == 1
+    cluster.judged = followed.judged
+    assert cluster.judged
+    assert gauges()["follows_commits"] == 0
